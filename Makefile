@@ -10,14 +10,14 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint format exercise lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-lab: $(READY)  ## open JupyterLab on lesson 00
-	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
+lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mistakes)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
@@ -69,6 +69,9 @@ exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 
 lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
 	$(PY) -m lessons_build $(ARGS)
+
+records: $(READY)  ## record what the known mistakes give, where something has changed
+	$(PY) -m lessons_exercises $(ARGS)
 
 check: $(READY)  ## say whether the notebooks are in step with their sources
 	$(PY) -m lessons_build --check $(ARGS)

@@ -44,7 +44,7 @@ def texts_to_record(exercise: Exercise) -> list[str]:
     if not isinstance(exercise.mistakes, Bank):
         return []
     texts, recorded = texts_of(exercise), exercise.mistakes.records
-    if set(map(records.key, texts)) < set(recorded.forms):
+    if set(map(records.key, texts)) < set(recorded.forms) or not recorded.versions:
         return texts
     return [text for text in texts if recorded.find(text, 0) is None]
 
@@ -124,6 +124,7 @@ def _prepared(exercise_id: str) -> Exercise:
     import torch
 
     torch.set_num_threads(1)
+    records.recording = True
     return checks.find(exercise_id)
 
 

@@ -29,7 +29,6 @@ import ast
 import functools
 import itertools
 import json
-import os
 import re
 import sys
 import textwrap
@@ -44,10 +43,10 @@ import torch
 from lessons_exercises import records
 from lessons_lib import checks
 from lessons_lib.checks import Mistake, NoEnd
+from lessons_lib.paths import mistakes_folder
 
 HERE = Path(__file__).parent
 OUR_ANSWERS = HERE / "our_answers.json"
-FURTHER = "LESSONS_MISTAKES"  # names a folder with a teacher's own files
 MOST_LINES = 100_000  # that a form may run on a case; ours run a few hundred
 _INDENT = "    "
 # up to a comma or the end of the line, with two levels of brackets
@@ -83,6 +82,12 @@ class Form(checks.Form):
     def record(self, number: int):
         return self.bank.records.find(self.text, number)
 
+    def gives(self, same, recorded, actual) -> bool:
+        if same(recorded, actual):
+            return True
+        from_elsewhere = self.bank.records.versions != records.versions()
+        return from_elsewhere and same(*map(records.without_words, (recorded, actual)))
+
 
 class Bank(Sequence):
     """The mistakes of one exercise, in the order in which they are looked through.
@@ -114,7 +119,7 @@ class Bank(Sequence):
     def mistakes(self) -> tuple[Mistake, ...]:
         """The exercise's own, then a teacher's, then those of all exercises."""
         found = list(self.own)
-        for file in self._further():
+        for file in further_files(f"{self.exercise_id}[!0-9]*mistakes"):
             found += self._read(file, known=[mistake.slug for mistake in found])
         if f"class {self.answer_name}" not in self.answer:
             slugs = [mistake.slug for mistake in found]
@@ -125,14 +130,6 @@ class Bank(Sequence):
     @functools.cached_property
     def own(self) -> tuple[Mistake, ...]:
         return tuple(self._read(self.file.with_suffix(".mistakes")))
-
-    def _further(self) -> list[Path]:
-        folder = os.environ.get(FURTHER)
-        if not folder:
-            return []
-        if not Path(folder).is_dir():
-            raise MistakesError(f"{FURTHER} names {folder}, which is no folder.")
-        return sorted(Path(folder).glob(f"{self.exercise_id}[!0-9]*mistakes"))
 
     def _read(self, file: Path, known: Sequence[str] = ()) -> list[Mistake]:
         sections, slugs = list(_sections(file)), set(known)
@@ -170,6 +167,14 @@ class Bank(Sequence):
                     combined = [new for text in combined for new in form.texts_of(text)]
                 texts.update(dict.fromkeys(combined))
         return [*texts][1:]
+
+
+def further_files(pattern: str = "*.mistakes") -> list[Path]:
+    """A teacher's own files. Raises MistakesError if they should be in what is no folder."""
+    folder = mistakes_folder()
+    if folder and not folder.is_dir():
+        raise MistakesError(f"LESSONS_MISTAKES names {folder}, which is no folder.")
+    return sorted(folder.glob(pattern)) if folder else []
 
 
 @dataclass(frozen=True)
@@ -332,7 +337,7 @@ def _replace(text: str, places: list[re.Match], new: str) -> str:
 
 def _is_python(text: str) -> bool:
     try:
-        ast.parse(text)
+        compile(text, "", "exec", dont_inherit=True)
     except SyntaxError:
         return False
     return True
@@ -343,9 +348,14 @@ def _returning(text: str, expression: str, place: str) -> str:
     function = ast.parse(text).body[-1]
     if not isinstance(function, ast.FunctionDef):
         raise MistakesError(f"{place}: `returns:` needs a function.")
-    names = [argument.arg for argument in function.args.args]
-    called = ", ".join(names)
-    defined = f"def {function.name}({called}):"
+    own = function.args
+    called = ", ".join(
+        [argument.arg for argument in [*own.posonlyargs, *own.args]]
+        + ([f"*{own.vararg.arg}"] if own.vararg else [])
+        + [f"{argument.arg}={argument.arg}" for argument in own.kwonlyargs]
+        + ([f"**{own.kwarg.arg}"] if own.kwarg else [])
+    )
+    defined = f"def {function.name}({ast.unparse(function.args)}):"
     return (
         f"{defined}\n"
         f"{textwrap.indent(text, _INDENT)}\n"

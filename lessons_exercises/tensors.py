@@ -119,6 +119,8 @@ def _numbers(tensor: torch.Tensor, digits: int) -> str:
 
 
 def _word(result) -> str:
+    if isinstance(result, tuple | list) and not result:
+        return f"an empty {type(result).__name__}"
     if isinstance(result, tuple | list):
         return (
             f"a {type(result).__name__} of {len(result)}: "

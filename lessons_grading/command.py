@@ -210,6 +210,7 @@ def _look_around(arguments: argparse.Namespace):
 
     Raises ValueError, with a sentence, for what is impossible.
     """
+    checks.read_mistakes(checks.lessons())
     folder = arguments.folder = arguments.submissions.resolve()
     arguments.results = (arguments.results or folder.parent / "results").resolve()
     if not folder.is_dir():

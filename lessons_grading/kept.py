@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_exercises.mistakes import further_files
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Unreadable, digest_of, read_file
 from lessons_grading.submissions import Submission, text_of
@@ -66,5 +67,7 @@ def course_digest() -> str:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix not in (".pyc", ".html") and path.is_file()
     ]
-    contents = [(path.relative_to(ROOT), path.read_bytes()) for path in files]
+    contents = [
+        (os.path.relpath(path, ROOT), path.read_bytes()) for path in [*files, *further_files()]
+    ]
     return hashlib.sha256(repr(contents).encode()).hexdigest()

@@ -21,7 +21,7 @@ from typing import Any
 
 from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
-from lessons_lib.paths import ROOT
+from lessons_lib.paths import ROOT, mistakes_folder
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -44,6 +44,10 @@ class Form:
     def record(self, number: int) -> tuple[int, Any] | None:
         """Its recorded result on a case, and a number that equal results have in common."""
         return None
+
+    def gives(self, same: Callable[[Any, Any], bool], recorded, actual) -> bool:
+        """Whether a recorded result is the `actual` one."""
+        return same(recorded, actual)
 
 
 @dataclass(frozen=True)
@@ -211,12 +215,23 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     return tuple(importlib.import_module(name).EXERCISE for name in names)
 
 
+def read_mistakes(wanted: Iterable[str]) -> None:
+    """Reads a teacher's own mistakes of these lessons, if there are any, to find slips there.
+
+    Raises ValueError, with file and line, if they cannot be read.
+    """
+    if mistakes_folder():
+        for lesson in wanted:
+            for exercise in exercises_of(lesson):
+                len(exercise.mistakes)
+
+
 def _modules(lesson: str, number: str = "*") -> list[str]:
     """The modules of a lesson's exercises, in their order: …lesson_03.e3_2_softmax_state."""
-    folder = f"lesson_{int(lesson):02d}"
-    files = (ROOT / "lessons_exercises" / folder).glob(f"e{int(lesson)}_{number}_*.py")
+    package = f"lessons_exercises.lesson_{int(lesson):02d}"
+    files = ROOT.joinpath(*package.split(".")).glob(f"e{int(lesson)}_{number}_*.py")
     names = sorted((path.stem for path in files), key=lambda name: int(name.split("_")[1]))
-    return [f"lessons_exercises.{folder}.{name}" for name in names]
+    return [f"{package}.{name}" for name in names]
 
 
 def run(exercise_id: str, answer: object) -> CheckResult:
@@ -242,6 +257,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
         again = _run_isolated(exercise, answer, {outcome.last_report[0]: CRASH})
     except TypeError as error:
         return _not_sendable(exercise, error)
+    again = replace(again, printed=outcome.printed)
     return in_general(_verdict_on(exercise, answer, again), outcome)
 
 
@@ -487,7 +503,7 @@ def _suspects(
             return has_time and exercise.same(_attempt(exercise, form, case), actual)
         key, recorded = record
         if (number, key) not in equal:
-            equal[number, key] = exercise.same(recorded, actual)
+            equal[number, key] = form.gives(exercise.same, recorded, actual)
         return equal[number, key]
 
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too

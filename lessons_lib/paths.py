@@ -20,6 +20,11 @@ def progress_folder() -> Path:
     return _writable(os.environ.get("LESSONS_PROGRESS_DIR") or ROOT / ".progress")
 
 
+def mistakes_folder() -> Path | None:
+    """The folder of a teacher's own mistakes: `LESSONS_MISTAKES`, if that is set."""
+    return Path(name) if (name := os.environ.get("LESSONS_MISTAKES")) else None
+
+
 def _writable(folder) -> Path:
     """`folder`, or one in the system's temporary folder if the course is not writable."""
     folder = Path(folder)

@@ -4,7 +4,7 @@ import importlib.util
 import json
 from types import ModuleType
 
-from lessons_lib import checks, progress, saved_answers, solution_cells
+from lessons_lib import checks, misspelt, progress, saved_answers, solution_cells
 from lessons_lib.display import Card, show
 from lessons_lib.paths import SOLUTIONS
 
@@ -32,6 +32,7 @@ def open_lesson(lesson: str) -> ModuleType:
     lesson: its number, such as "01", or "summary".
 
     Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
+    Raises ValueError, with file and line, if a teacher's own mistakes cannot be read.
     """
     try:
         for name in ("torch", "transformers", "lessons_exercises"):
@@ -43,6 +44,8 @@ def open_lesson(lesson: str) -> ModuleType:
             f"{error}. Close this, and open the course with: make lab"
         ) from None
     if checks.exercises_of(lesson):
+        misspelt.watch(lesson)
+        checks.read_mistakes([lesson])
         progress_bar(lesson, titles=False)
     return pictures
 

@@ -99,6 +99,7 @@ def forward_prefill(
     attend: plain_attention or tiled_attention.
     Returns the shape of x, with 0 past each request's last token.
     Raises ValueError when the arguments disagree.
+    Raises LookupError for a sequence that the manager does not have.
     """
     check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]

@@ -19,7 +19,8 @@ def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
 
     q: (num_seqs, num_q_heads, head_size).
     request_num_blocks: int64 (num_seqs,), 0 or more.
-    Returns (total_blocks, num_q_heads, head_size).
+    Returns (total_blocks, num_q_heads, head_size), in q's dtype. The arguments stay as they
+        are.
     """
     # BEGIN SOLUTION 4.1
     return q.repeat_interleave(request_num_blocks, dim=0)
@@ -39,6 +40,7 @@ def block_attention(
         o: (total_blocks, num_q_heads, head_size), already divided by l.
         m, l: (total_blocks, num_q_heads).
         A block without tokens gives o = 0, m = -inf, l = 0.
+    The arguments stay as they are.
     """
     # BEGIN SOLUTION 4.2
     q, k, v = map(widen, (q, k, v))
@@ -61,7 +63,8 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
     o: (num_parts, ..., head_size), each part already divided by its l.
     m, l: (num_parts, ...).
     Returns (o, m, l) without the first dimension: what attention over all keys at once would
-        give. They are float32 where the parts have fewer bits, else of the parts' dtype.
+        give. They are float32 where the parts have fewer bits, else of the parts' dtype. The
+        arguments stay as they are.
     """
     # BEGIN SOLUTION 4.3
     o, m, l = map(widen, (o, m, l))
@@ -76,7 +79,7 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
 def combine_segments(
     o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Does the same as combine_result() for every request at once, without a loop.
+    """Does the same as combine_result() for every request at once, without a loop over them.
 
     The dtypes are those of combine_result(). A request without blocks gives o = 0, m = -inf
     and l = 0.
@@ -84,7 +87,8 @@ def combine_segments(
     o: (total_blocks, num_q_heads, head_size).
     m, l: (total_blocks, num_q_heads).
     request_num_blocks: int64 (num_seqs,).
-    Returns o (num_seqs, num_q_heads, head_size) and m, l (num_seqs, num_q_heads).
+    Returns o (num_seqs, num_q_heads, head_size) and m, l (num_seqs, num_q_heads). The
+        arguments stay as they are.
     """
     # BEGIN SOLUTION 4.5
     o, m, l = map(widen, (o, m, l))
@@ -140,6 +144,7 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
 
     The new token is the sequence's last one. The manager has room for it already, and holds
     the keys and values of the tokens before it. Those of the new token are written here.
+    Nothing else is changed, x included.
 
     layer: an AttentionLayer.
     x: (num_seqs, dim), the new tokens' hidden states.

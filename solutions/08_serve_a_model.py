@@ -329,9 +329,9 @@ draw.continuous_batching()
 
 # %% [markdown]
 # And a long prompt? Computed in one step, it would make all the others wait for their next
-# token. So a step has a **token budget**. Requests that decode come first, with one token
-# each. The rest of the budget goes to prompts. A prompt that is longer gets one chunk now and
-# the next one in the following step.
+# token. So a step has a **token budget**. The requests that run already come first, in their
+# order: most of them decode, with one token each. The rest of the budget goes to new prompts.
+# A prompt that is longer gets one chunk now and the next one in the following step.
 #
 # The scheduler's data consists of two queues:
 
@@ -388,9 +388,9 @@ class NoPrefixCache:
 # | `self.preempt(request)` | makes a running request wait again, as the first in the queue; you write it next |
 #
 # If there is no room for a running request, preempt the *last* of `self.running` and try
-# again. That may well be the request itself. A waiting request preempts none: if there is no
-# room, it keeps waiting, and so do all after it. And if any request had to give way in this
-# step, none is started in it.
+# again. That may well be the request itself; then it is not in this step. A waiting request
+# preempts none: if there is no room, it keeps waiting, and so do all after it. And if any
+# request had to give way in this step, none is started in it.
 
 # %% exercise="8.3"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.schedule
@@ -432,9 +432,9 @@ draw.chunked_prefill(history)
 #
 # ### When the pool runs dry
 #
-# Nobody knows how long an answer will be. So requests are let in as long as there is room for
-# their prompts, and sooner or later one needs a block and there is none. Then one of them has
-# to give way: it is **preempted**. Its blocks go back to the pool, and it waits again.
+# Nobody knows how long an answer will be. So a request is let in as soon as there is room for
+# its first tokens, and sooner or later one needs a block and there is none. Then one of them
+# has to give way: it is **preempted**. Its blocks go back to the pool, and it waits again.
 #
 # Its tokens are not lost; they are a list of numbers in the request. Only their keys and
 # values are gone. When it runs again, prompt and answer so far are computed like a longer

@@ -1,5 +1,5 @@
-"""Runs all that concerns one exercise: its lesson's notebooks, its own answer, right answers,
-mistakes and hidden cases.
+"""Runs all that concerns one exercise: the records of its mistakes, its lesson's notebooks,
+its own answer, right answers, mistakes and hidden cases.
 
     make exercise ID=8.8
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from lessons_build import build
+from lessons_exercises import __main__ as command
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
@@ -19,6 +20,7 @@ FILES = [
     "test_checks.py",
     "test_grade_reference.py",
     "test_hidden.py",
+    "test_mistakes.py",
 ]
 
 
@@ -31,6 +33,8 @@ def main(words: list[str]) -> int:
         problems = build.check(build.select([lesson]))
     except (KeyError, build.SourceError) as error:
         print(error.args[0])
+        return 2
+    if command.main([exercise]):
         return 2
     print(
         *(problems or [f"The notebooks of lesson {lesson} are in step with their source."]),

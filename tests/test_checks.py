@@ -2,6 +2,7 @@
 and things that are no answer.
 """
 
+import linecache
 import sys
 import time
 from dataclasses import replace
@@ -581,3 +582,58 @@ def test_cards_read_as_text_and_as_html():
         and "<code>a &lt; b</code>" in card._repr_html_()
     )
     assert "int x;\nint y;</pre>" in card._repr_html_()
+
+
+def cell_function(source: str, name: str):
+    """A function as a cell of a notebook defines it: it has lines, and no file."""
+    file, namespace = "/tmp/ipykernel_1/2.py", {}
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    exec(compile(source, file, "exec"), namespace)
+    return namespace[name]
+
+
+def test_an_exception_is_shown_with_the_learners_line():
+    answer = cell_function(
+        """\
+        def blocks_needed(num_tokens, block_size):
+            whole = num_tokens.lenght // block_size
+            return whole
+        """.replace("        def", "def").replace("            ", "    "),
+        "blocks_needed",
+    )
+    message = checks.run("0.1", answer).message
+    assert "got:      AttributeError: 'int' object has no attribute 'lenght'" in message
+    assert "raised in line 2: `whole = num_tokens.lenght // block_size`" in message
+
+
+def test_a_line_deep_in_a_library_is_not_the_learners():
+    raised = None
+    try:
+        cell_function("import json\ndef f():\n    return json.loads('{')\n", "f")()
+    except ValueError as error:
+        raised = checks.raised(error)
+    assert (
+        raised.startswith("JSONDecodeError")
+        and raised.where == "line 3: `return json.loads('{')`"
+    )
+
+
+def test_only_what_was_printed_on_the_shown_case_is_shown():
+    def blocks_needed(num_tokens, block_size):
+        print(f"called with {num_tokens}")
+        return num_tokens // block_size
+
+    message = checks.run("0.1", blocks_needed).message
+    shown, _, printed = message.partition("Your code printed:\n")
+    assert printed.count("called with") == 1 and f"num_tokens={printed.split()[-1]}" in shown
+
+
+def test_what_is_printed_before_a_crash_is_that_cases():
+    def blocks_needed(num_tokens, block_size):
+        print(f"called with {num_tokens}")
+        if num_tokens > 1:
+            __import__("os").abort()
+        return -(-num_tokens // block_size)
+
+    result = checks.run("0.1", blocks_needed)
+    assert result.mistake == "crashed" and result.message.count("called with") == 1

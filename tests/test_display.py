@@ -9,10 +9,12 @@ import os
 import re
 import stat
 import sys
+from unittest import mock
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
-from lessons_lib import checks, paths, progress, verbs
+from lessons_lib import checks, misspelt, paths, progress, verbs
 from lessons_lib.display import Card, as_html, show
 
 
@@ -187,6 +189,28 @@ def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
     assert str(caught.value) == (
         f"No module named '{name}'. Close this, and open the course with: make lab"
     )
+
+
+def test_a_lesson_says_where_a_teachers_mistakes_cannot_be_read(monkeypatch, tmp_path):
+    (tmp_path / "0.1.mistakes").write_text("## mine\nMine.\n\n    nothing => something\n")
+    monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
+    with pytest.raises(ValueError, match="0.1.mistakes:4: `nothing` is not in our answer"):
+        verbs.open_lesson("00")
+
+
+def test_an_answer_with_a_misspelt_name_is_found(capsys):
+    shell = InteractiveShell()
+    with mock.patch("IPython.get_ipython", lambda: shell):
+        misspelt.watch("00")
+    shell.run_cell("def block_needed(n, size): return n")
+    shell.run_cell("blocks_needed")
+    out = capsys.readouterr().out
+    assert "NameError" in out
+    assert out.endswith(
+        "You have written `block_needed`, and the check looks for `blocks_needed`.\n"
+    )
+    shell.run_cell("nothing_like_it")
+    assert "You have written" not in capsys.readouterr().out
 
 
 def test_a_lesson_that_does_not_exist_is_named():

@@ -15,7 +15,7 @@ class FreeList:
 
     def pop(self):
         if not self.block_ids:
-            raise Crash  # C++ has no list to take from; the check builds with assertions
+            raise Crash  # in C++ the vector is empty; the check builds with assertions
         return self.block_ids.pop()
 
     def push(self, block_id):
@@ -144,7 +144,7 @@ def cases():
 def hidden(seed):
     """Longer runs on longer lists.
 
-    The last call of each is a pop(), whose result shows the order.
+    The last call of each is a pop(). Its result shows the order.
     """
     chance = random.Random(seed)
     for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
@@ -176,7 +176,7 @@ def _valid(num_blocks, calls):
 def observe(free_list_type, case):
     """What the last call gives, and the size after it.
 
-    Each shorter sequence is a case of its own.
+    Each shorter sequence is another case.
     """
     num_blocks, calls = case
     free_list, result = free_list_type(num_blocks), None
@@ -187,7 +187,7 @@ def observe(free_list_type, case):
 
 
 def same(expected, actual):
-    """An exception of the learner's own is compared without its words."""
+    """The learner's own exceptions are compared without their words."""
     return _without_words(expected) == _without_words(actual)
 
 
@@ -230,9 +230,10 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "fifo-not-lifo",
-            "Your list is a queue: the block that came back first is handed out first. "
-            "Nothing breaks, but it is not what was asked for. A stack gives out the block "
-            "that came back last, and taking from its end moves no other element.",
+            "Your list is a queue: it hands out the block that came back first. "
+            "Nothing breaks, but the exercise asks for a stack. "
+            "A stack hands out the block that came back last. "
+            "Taking from the end moves no other element.",
             FirstInFirstOut,
             (
                 (FILL, FILL_UPWARDS),
@@ -242,23 +243,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "size-is-the-last-index",
-            "size() gives one less than there are ids: the index of the top. "
+            "size() gives one less than the number of ids: it gives the index of the top. "
             "A list of one id has size 1.",
             OneLess,
             (("return block_ids_.size();", "return block_ids_.size() - 1;"),),
         ),
         Mistake(
             "highest-first",
-            "The first pop() gives the highest id. A stack hands out its top first: "
-            "in which order do the ids have to go in, so that 0 is on top?",
+            "The first pop() gives the highest id. A stack hands out its top first. "
+            "In which order do the ids have to go in, so that 0 is on top?",
             HighestFirst,
             ((FILL, FILL_UPWARDS),),
         ),
         Mistake(
             "lowest-first",
-            "You hand out the lowest free id. "
-            "The list should give the id that was pushed last, whatever its number; "
-            "looking for the lowest one takes longer the more blocks are free.",
+            "You hand out the lowest free id. The list should give the id that was pushed "
+            "last, whatever its number. Looking for the lowest one also takes longer "
+            "the more blocks are free.",
             LowestFirst,
             (
                 ("#include <vector>", "#include <algorithm>\n#include <vector>"),
@@ -274,8 +275,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "pop-does-not-remove",
-            "pop() gives the top id and leaves it in the list, so the next pop() gives "
-            "the same block again: two sequences would write over each other. "
+            "pop() gives the top id but leaves it in the list. "
+            "The next pop() gives the same block again, "
+            "and two sequences would overwrite each other. "
             "In C++, back() looks and pop_back() removes.",
             KeepsWhatItGives,
             (("block_ids_.pop_back();", ""),),
@@ -318,24 +320,26 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "ids-behind-zeros",
-            "The list starts twice as long as it should: the vector was made "
-            "with num_blocks zeros in it, and push_back() puts the ids behind those. "
-            "Make it empty, or give the elements that are there their ids.",
+            "The list starts twice as long as it should. "
+            "The vector was made with num_blocks zeros in it, "
+            "and push_back() adds the ids after those. Make it empty, "
+            "or give the existing elements their ids.",
             BehindZeros,
             ((FILL, f"block_ids_.resize(num_blocks); {FILL}"),),
         ),
         Mistake(
             "every-id-zero",
-            "The list has the right length, and every id in it is 0. A vector that is made "
-            "with num_blocks elements has them all at 0: give each its id.",
+            "The list has the right length, but every id in it is 0. "
+            "A vector that is made with num_blocks elements has them all at 0. "
+            "Give each one its id.",
             EveryIdZero,
             ((FILL, "block_ids_.resize(num_blocks); "),),
         ),
         Mistake(
             "writes-behind-the-end",
             "The constructor uses an element that the vector does not have. "
-            "`reserve()` makes room, and the size stays 0; "
-            "`block_ids_[i]` needs an element that is there, and push_back() makes one.",
+            "`reserve()` makes room, but the size stays 0. "
+            "`block_ids_[i]` needs an element that exists, and push_back() makes one.",
             WritesBehindTheEnd,
             (
                 (
@@ -350,15 +354,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "constructor-leaves-it-empty",
-            "After the constructor the list is empty. If a variable declared inside it has "
-            "the member's name, it is another one, which is gone when the constructor ends.",
+            "After the constructor the list is empty. "
+            "If you declare a variable inside it with the member's name, "
+            "that is a different variable. It is gone when the constructor ends.",
             LeftEmpty,
             ((FILL, f"std::vector<int> block_ids_; {FILL}"),),
         ),
         Mistake(
             "constructor-never-ends",
-            "The constructor's loop does not end. Which value ends it, and does the variable "
-            "ever get there? (An unsigned number such as size_t is never below 0.)",
+            "The constructor's loop does not end. An unsigned number, such as a size_t, "
+            "is never below 0. Which value ends the loop, "
+            "and does the variable ever get there?",
             NeverFilled,
             (
                 (
@@ -372,8 +378,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "removes-before-reading",
-            "pop() removes the top and looks at the top afterwards, "
-            "which is another id by then, or none at all. Read first.",
+            "pop() removes the top first and looks at the top afterwards. "
+            "By then the top is another id, or there is none at all. Read first.",
             RemovesBeforeReading,
             (
                 (
@@ -384,7 +390,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "capacity-for-size",
-            "size() gives how many ids the vector has room for, not how many are in it.",
+            "size() gives how many ids the vector has room for, not how many it holds.",
             CapacityForSize,
             (("return block_ids_.size();", "return block_ids_.capacity();"),),
             also=(ReservedForSize,),
@@ -392,7 +398,7 @@ EXERCISE = Exercise(
         Mistake(
             "last-id-refused",
             "pop() throws while the list still has one id. "
-            "At which size is there nothing left to give?",
+            "At which size is nothing left to give?",
             LastIdRefused,
             (
                 (

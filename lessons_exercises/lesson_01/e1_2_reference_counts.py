@@ -82,7 +82,7 @@ class AllocatesByIncrease(PythonBlockManager):
 
 
 class CountsFreesAsOne(CountNotReset):
-    """As CountNotReset, and allocate() adds 1 to what the count says."""
+    """Like CountNotReset, but allocate() adds 1 to the old count."""
 
     def allocate(self):
         left = list(self.ref_counts)
@@ -318,8 +318,8 @@ def with_free_blocks(count):
 def cases():
     """Every sequence of up to four calls on pools of one and two blocks.
 
-    Shorter ones come first. Up to two of them have ids that do not exist as well. Then come
-    large pools, many users and a long run.
+    Shorter ones come first. Those of up to two calls also have ids that do not exist. Then
+    come large pools, many users and a long run.
     """
     for num_blocks in (0, -1, -7):
         yield num_blocks, ()
@@ -340,7 +340,7 @@ def cases():
 def hidden(seed):
     """Runs on pools of other sizes, now and then with an id that does not exist.
 
-    Ids just beside the pool; no pool.
+    Then ids just outside the pool, and a pool that cannot be made.
     """
     chance = random.Random(seed)
     for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
@@ -373,7 +373,7 @@ def _calls(block_ids):
 def observe(manager_type, case):
     """What the last call does, and the state after it.
 
-    Each shorter sequence is a case of its own.
+    Each shorter sequence is another case.
     """
     num_blocks, calls = case
     manager = manager_type(num_blocks)
@@ -450,8 +450,9 @@ EXERCISE = Exercise(
         Mistake(
             "free-ignores-refcount",
             "free() gives the block back although another sequence still uses it. "
-            "The next allocate() would hand it to a third one, which overwrites what "
-            "the second still reads. A block goes back only when its last user lets go.",
+            "The next allocate() would hand it to a third sequence, "
+            "which would overwrite what the second one still reads. "
+            "A block goes back only when its last user lets go.",
             FreeIgnoresCount,
             (
                 (
@@ -463,16 +464,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "double-free-unnoticed",
-            "free() of a block that is free already passes without an error, "
+            "free() of a block that is already free passes without an error, "
             "and its count drops below zero.",
             DoubleFreeUnnoticed,
             (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);", ""),),
         ),
         Mistake(
             "block-in-list-twice",
-            "Freeing a block twice puts its id into the free list twice, "
-            "so that two sequences will be given the same block. "
-            "A block whose count is 0 already is an error, not a second free.",
+            "Freeing a block twice puts its id into the free list twice. "
+            "Two sequences will then be given the same block. "
+            "free() of a block with a count of 0 is an error, not a second free.",
             FreesIntoListTwice,
             (
                 (
@@ -487,8 +488,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "refcount-not-reset",
-            "The block went back to the free list, and its count still says 1. Whoever asks "
-            "is told that the block is in use, and a second free() passes unnoticed.",
+            "The block went back to the free list, but its count still says 1. "
+            "So get_ref_count() says that the block is in use, "
+            "and a second free() passes unnoticed.",
             CountNotReset,
             (
                 (
@@ -503,8 +505,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "shared-count-kept",
-            "free() of a shared block changes nothing. It has one user less: "
-            "the count goes down at each call, and the block goes back when it reaches 0.",
+            "free() of a shared block changes nothing. The block has one user less now. "
+            "The count goes down at each call, and the block goes back when the count "
+            "reaches 0.",
             SharedCountKept,
             (
                 (
@@ -519,8 +522,8 @@ EXERCISE = Exercise(
         Mistake(
             "allocate-asks-to-increase",
             "allocate() sets the count with increase_ref_count(), "
-            "which refuses a block that is free, and this one's count is still 0. "
-            "The block is out of the free list by then, and lost.",
+            "which refuses a free block. This block's count is still 0, so it is refused. "
+            "By then it is out of the free list, and lost.",
             AllocatesByIncrease,
             (
                 (
@@ -535,29 +538,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "allocated-with-count-zero",
-            "allocate() hands out a block and leaves its count at 0, as if nobody used it.",
+            "allocate() hands out a block but leaves its count at 0, "
+            "as if the block had no user.",
             AllocatesWithoutCount,
             (("ref_counts_[block_id] = 1;", ""),),
         ),
         Mistake(
             "shares-a-free-block",
-            "increase_ref_count() accepts a block that is free. Its id "
-            "is in the free list still, so the next allocate() gives it to somebody else.",
+            "increase_ref_count() accepts a free block. Its id is still in the free list, "
+            "so the next allocate() gives it to another sequence.",
             SharesFreeBlocks,
             (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);", ""),),
         ),
         Mistake(
             "exhausted-unnoticed",
-            "allocate() on a full pool takes from an empty list, which C++ does not forbid: "
-            "in a real run it returns whatever lies in memory. Look before you pop.",
+            "allocate() on a full pool takes from an empty list. C++ does not forbid that. "
+            "In a real run it returns whatever lies in memory. Look before you pop.",
             ExhaustedUnnoticed,
             (("if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());", ""),),
         ),
         Mistake(
             "index-off-by-one",
-            "The id num_blocks, one past the last block, is not refused here, and your code "
-            "touches memory behind the array. Is the index checked at all in this method, "
-            "and before anything else? The ids go from 0 to num_blocks - 1.",
+            "The id num_blocks, one past the last block, is not refused here. "
+            "Your code touches memory past the end of the array. "
+            "The ids go from 0 to num_blocks - 1. Does this method check the index at all, "
+            "and before anything else?",
             OneIndexTooMany,
             (
                 (
@@ -568,16 +573,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "negative-index-accepted",
-            "A negative id is not refused here, and your code touches memory "
-            "before the array. C++ does not count from the end as Python does.",
+            "A negative id is not refused here, "
+            "and your code touches memory before the array. Unlike Python, "
+            "C++ does not count from the end.",
             NegativeIndexAccepted,
             (("block_id < 0 || ", ""),),
         ),
         Mistake(
             "error-of-the-vector",
-            "The error for a wrong id is std::vector's own (from at(), most likely). "
-            "It does not name the block, and Python could "
-            "not tell it from any other IndexError. Throw BlockIndexError(block_id).",
+            "The error for a wrong id is std::vector's own, most likely from at(). "
+            "It does not name the block, and Python could not tell it from any other "
+            "IndexError. Throw BlockIndexError(block_id).",
             VectorsOwnError,
             (
                 (
@@ -591,8 +597,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "freed-block-lost",
-            "The last user lets go, and the block does not come back to the free list: "
-            "it is lost for good.",
+            "The last user lets go, but the block does not come back to the free list. "
+            "It is lost for good.",
             FreedBlockLost,
             (
                 (
@@ -603,23 +609,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "throws-a-pointer",
-            "`throw new` throws a pointer, which no handler of that error catches. "
+            "`throw new` throws a pointer, and no handler of that error catches a pointer. "
             "C++ throws the error itself: `throw OutOfBlocksError(…)`.",
             None,
             (("throw OutOfBlocksError", "throw new OutOfBlocksError"),),
         ),
         Mistake(
             "error-made-not-thrown",
-            "One line makes an error and does not throw it, so the method goes on. "
+            "One line makes an error but does not throw it, so the method goes on. "
             "An error needs the word `throw`.",
             None,
             (("throw OutOfBlocksError", "OutOfBlocksError"),),
         ),
         Mistake(
             "shared-before-the-error",
-            "The error is right, "
-            "but increase_ref_count() had changed the count before it was thrown. "
-            "A call that fails leaves everything as it was: check first, then change.",
+            "The error is right, but increase_ref_count() had changed the count before it "
+            "threw. A call that fails leaves everything as it was. Check first, then change.",
             SharesBeforeItChecks,
             (
                 (
@@ -638,7 +643,7 @@ EXERCISE = Exercise(
         Mistake(
             "changed-before-the-error",
             "The error is right, but the count had been changed before it was thrown. "
-            "A call that fails leaves everything as it was: check first, then change.",
+            "A call that fails leaves everything as it was. Check first, then change.",
             FreeCountsBeforeItChecks,
             (
                 (
@@ -656,8 +661,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "index-unchecked",
-            "A method uses block_id as an index before check_index() has seen it, "
-            "and touches memory outside the array. The case below shows which method.",
+            "A method uses block_id as an index before check_index() has seen it. "
+            "So it touches memory outside the array. The case below shows which method.",
             NoIndexCheckInGet,
             (
                 (
@@ -669,17 +674,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-of-another-row",
-            "free() and increase_ref_count() of a free block have an error "
-            "of their own each, and here it is the other's. "
-            "The table above says which belongs to which call.",
+            "free() and increase_ref_count() each have their own error for a free block. "
+            "Here it is the other one's. The table above says which error belongs to which "
+            "call.",
             FreeThrowsTheOtherError,
             (("throw DoubleFreeError(block_id);", "throw BlockNotAllocatedError(block_id);"),),
             also=(ShareThrowsTheOtherError, ErrorsSwapped),
         ),
         Mistake(
             "error-names-another-number",
-            "The error is the right one, and the number in it is not. OutOfBlocksError takes "
-            "how many blocks the whole pool has, not how many are free.",
+            "The error is right, but the number in it is wrong. "
+            "OutOfBlocksError takes the number of blocks in the whole pool, "
+            "not the number of free ones.",
             when_exhausted(0, "no block is free: 0 of 0 are in use"),
             (
                 (
@@ -690,9 +696,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-without-the-id",
-            "The error is the right one, and the number in it is not. "
-            "BlockIndexError, BlockNotAllocatedError "
-            "and DoubleFreeError take the id of the block that the call was about.",
+            "The error is right, but the number in it is wrong. BlockIndexError, "
+            "BlockNotAllocatedError and DoubleFreeError take the id of the block "
+            "that the call was about.",
             with_errors_that_name(its_count, BlockNotAllocatedError),
             (
                 (
@@ -716,8 +722,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "count-of-a-free-block-refused",
-            "get_ref_count() of a free block throws. "
-            "Nobody did anything wrong: its count is 0.",
+            "get_ref_count() of a free block throws. But asking for that count is no error: "
+            "it is 0.",
             CountOfFreeBlockRefused,
             (
                 (
@@ -735,7 +741,7 @@ EXERCISE = Exercise(
         Mistake(
             "free-blocks-miscounted",
             "get_num_free_blocks() counts something else: the blocks in use, all blocks, "
-            "or users. The free ones are those in the free list.",
+            "or users. The free blocks are those in the free list.",
             with_free_blocks(
                 lambda manager: len(manager.ref_counts) - len(manager.free_blocks)
             ),
@@ -750,7 +756,7 @@ EXERCISE = Exercise(
         Mistake(
             "last-block-refused",
             "allocate() throws although a block is free. "
-            "The pool has run out when there is none left.",
+            "The pool has run out only when no block is left.",
             when_exhausted(1),
             (
                 (
@@ -761,9 +767,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-lost",
-            "allocate() takes a block and looks afterwards whether one is left. "
-            "So the last block is refused, and it is out of the free list all the same. "
-            "Look first.",
+            "allocate() takes a block first, and then looks whether one is left. "
+            "So the last block is refused, and yet it is out of the free list. Look first.",
             LastBlockLost,
             (
                 (
@@ -782,8 +787,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-no-block",
-            "allocate() on a full pool returns a number in place of an error. "
-            "A caller that does not look takes it for a block id.",
+            "allocate() on a full pool returns a number and throws no error. "
+            "A caller that does not check takes the number for a block id.",
             when_exhausted(0, returned=-1),
             (("throw OutOfBlocksError(ref_counts_.size());", "return -1;"),),
         ),
@@ -795,8 +800,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "index-against-free-blocks",
-            "check_index() compares the id with the number of free blocks, which changes "
-            "with every call. Which ids exist never changes: as many as the pool has blocks.",
+            "check_index() compares the id with the number of free blocks, "
+            "which changes with every call. The ids that exist never change: "
+            "there is one for each block of the pool.",
             IndexAgainstFreeBlocks,
             (
                 (
@@ -814,16 +820,16 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Write check_index() first; "
-            "every method that is given a block_id calls it before anything else."
+            "Write check_index() first. Every method that takes a block_id calls it before "
+            "anything else."
         ),
         (
-            "In each method the order is: look for what can be wrong and throw, "
-            "and only then change something."
+            "The order is the same in each method. Look for what can be wrong, and throw. "
+            "Only then change something."
         ),
         (
-            "free() takes one user away. The block returns to the free list exactly "
-            "when that was the last one, that is when the count becomes 0."
+            "free() takes one user away. The block returns to the free list exactly when "
+            "that was the last user, that is, when the count becomes 0."
         ),
     ),
 )

@@ -1,9 +1,9 @@
 """Exercise 1.3: the block manager that several threads may use.
 
-Races are rare, so the check does not wait for one, and needs no second thread. It looks which
-data each method touches, and which lock it holds then; two methods that touch the same data,
-one of them to change it, must hold the same lock. Where a method gives the lock back in
-between, the check lets another call in. See watched.h.
+Races are rare, so the check does not wait for one. It needs no second thread. It looks which
+data each method touches, and which lock it holds at that moment. If two methods touch the same
+data and one of them changes it, both must hold the same lock. Where a method gives the lock
+back in between, the check lets another call in. See watched.h.
 """
 
 import itertools
@@ -62,7 +62,7 @@ def observe(manager_type, case):
 
 
 def _gives_back(manager_type, num_blocks):
-    """Whether the mutex is free when a method has come back.
+    """Whether the mutex is free when a method has returned.
 
     Each is the last call that its manager gets.
     """
@@ -73,9 +73,9 @@ def _gives_back(manager_type, num_blocks):
             arguments = (manager.allocate(),)
         result = reference_counts.perform(manager, (name, *arguments))
         if result.startswith(NEVER):
-            return Text(f"{name}() never comes back")
+            return Text(f"{name}() never returns")
         if manager.is_locked():
-            return Text(f"{name}() has come back, and mutex_ is still locked")
+            return Text(f"{name}() has returned, but mutex_ is still locked")
     return Text("mutex_ is free after each method")
 
 
@@ -92,7 +92,7 @@ def _after_an_error(manager_type, num_blocks):
     ]
     for call in calls:
         if reference_counts.perform(manager, call).startswith(NEVER):
-            return Text(f"{call[0]}() never comes back after an earlier call raised its error")
+            return Text(f"{call[0]}() never returns after an earlier call raised its error")
     return Text(
         "the manager answers after each error"
         if not manager.is_locked()
@@ -103,7 +103,7 @@ def _after_an_error(manager_type, num_blocks):
 def _data(manager_type, num_blocks):
     """Which lock each method holds while it touches what another one changes.
 
-    On every way through it.
+    On every path through it.
     """
     manager, none = manager_type(num_blocks), num_blocks + 4
     manager.record()
@@ -131,7 +131,7 @@ def _data(manager_type, num_blocks):
 
 
 def _meet(manager_type, detail):
-    """Every two methods; the second one comes in wherever the first holds no lock."""
+    """Every pair of methods. The second one comes in wherever the first holds no lock."""
     for first, second in itertools.product(CALLS, repeat=2):
         one_by_one = _in_turn(manager_type, detail, first, second)
         other_way = _in_turn(manager_type, detail, second, first)
@@ -151,7 +151,7 @@ def _meet(manager_type, detail):
 
 
 def _manager(manager_type, detail):
-    """One block of the pool has so many users, and all others but one are in use too."""
+    """One block of the pool has `users` users. All others but one are in use too."""
     num_blocks, users = detail
     manager = manager_type(num_blocks)
     for _ in range(max(1, num_blocks - 1)):
@@ -179,7 +179,7 @@ ALL_COVERED = "each method holds one lock while it touches what others change"
 CALLS = [(name, 0) for name in METHODS]
 
 
-# one after the other; in "gives back" none is after another
+# one after the other; in "gives back" each call has its own manager
 CALLS_OF = {"gives back": 0, "after an error": 7, "data": 36}
 
 
@@ -250,7 +250,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    # what finds a mistake in one thread leaves many meetings strange
+    # a mistake that one thread shows makes many meetings go wrong as well
     chancy=lambda case: case[0] == "meet",
     name_from_text=name_from_text,
     points=2,
@@ -259,16 +259,17 @@ EXERCISE = Exercise(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake(
             "no-mutex",
-            "No method takes a lock, and there is no member `mutex_` that it could take. "
-            "A mutex made inside a method does not count: "
-            "it is a new one at each call and keeps nobody out.",
+            "No method takes a lock, and there is no member `mutex_` to take. "
+            "A mutex made inside a method does not count. Each call makes a new one, "
+            "and that keeps no other thread out.",
             models.NoMutex,
             (*_without_lock(*METHODS), (MEMBER, "")),
         ),
         Mistake(
             "mutex-never-locked",
-            "The member `mutex_` is there, and no method waits for it. Does each method lock "
-            "that member, and not a mutex of its own made inside the method?",
+            "The member `mutex_` is there, but no method waits for it. "
+            "Does each method lock that member, or does it lock its own mutex, "
+            "made inside the method?",
             models.misusing(models.WITHOUT, *METHODS),
             _without_lock(*METHODS),
             also=(
@@ -278,8 +279,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "reads-without-lock",
-            "The methods that change something take the lock, and those that read do not. "
-            "While one thread is in the middle of a change, another reads half of it; "
+            "The methods that change something take the lock, but those that read do not. "
+            "While one thread is in the middle of a change, another reads half of it. "
             "C++ calls that a data race and promises nothing.",
             models.misusing(models.WITHOUT, "get_ref_count", "get_num_free_blocks"),
             _without_lock("get_ref_count", "get_num_free_blocks"),
@@ -293,8 +294,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "increase-without-lock",
-            "increase_ref_count() does not take the lock. `++count` is three steps (read, "
-            "add, write), and an increase between another thread's read and write is lost.",
+            "increase_ref_count() does not take the lock. `++count` is three steps: read, "
+            "add, write. An increase between another thread's read and write is lost.",
             models.misusing(models.WITHOUT, "increase_ref_count"),
             _without_lock("increase_ref_count"),
         ),
@@ -307,22 +308,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "free-without-lock",
-            "free() does not take the lock. It changes a count and the free list, "
-            "and another thread can come between any two of its steps.",
+            "free() does not take the lock. It changes a count and the free list. "
+            "Another thread can come between any two of its steps.",
             models.misusing(models.WITHOUT, "free"),
             _without_lock("free"),
         ),
         Mistake(
             "allocate-without-lock",
             "allocate() does not take the lock. "
-            "Two threads in it at the same moment are given the same block.",
+            "Two threads that are in it at the same moment get the same block.",
             models.misusing(models.WITHOUT, "allocate"),
             _without_lock("allocate"),
         ),
         Mistake(
             "some-methods-without-lock",
-            "Several methods do not take the lock; the case below names them. A lock helps "
-            "only when everybody takes it: every public method, those that only read too.",
+            "Several methods do not take the lock. The case below names them. "
+            "A lock helps only if every public method takes it, "
+            "including those that only read.",
             models.misusing(models.WITHOUT, *METHODS[1:]),
             _without_lock(
                 "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"
@@ -335,9 +337,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "count-changed-outside-lock",
-            "free() lowers the count without the lock. Two threads that free a shared block "
-            "at the same moment can lose one of the two steps, or both find the count at 0. "
-            "The look, the count and the free list belong under one lock.",
+            "free() lowers the count without the lock. "
+            "If two threads free a shared block at the same moment, "
+            "one of the two steps can be lost, or both threads can find the count at 0. "
+            "The look at the count, the change of it and the free list belong under one lock.",
             models.misusing(models.CHANGES_BEFORE, "free"),
             (
                 (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
@@ -353,8 +356,8 @@ EXERCISE = Exercise(
         Mistake(
             "check-outside-lock",
             "free() looks at the count first and takes the lock afterwards. "
-            "Two threads can both look, both see one user, and both free: "
-            "the look and the act belong under one lock.",
+            "Two threads can both look, both see one user, and both free. "
+            "The look and the change belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "free"),
             (
                 (
@@ -375,9 +378,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "check-outside-lock-in-allocate",
-            "allocate() looks whether a block is left and takes the lock afterwards. "
-            "Two threads can both see the last block; the second one then takes "
-            "from an empty list. The look and the act belong under one lock.",
+            "allocate() looks whether a block is left, and takes the lock afterwards. "
+            "Two threads can both see the last block. "
+            "The second one then takes from an empty list. "
+            "The look and the change belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "allocate"),
             (
                 (
@@ -399,8 +403,9 @@ EXERCISE = Exercise(
         Mistake(
             "check-outside-lock-in-increase",
             "increase_ref_count() looks at the count and takes the lock afterwards. "
-            "In between another thread may free the block, which then is in use "
-            "and in the free list at once. The look and the act belong under one lock.",
+            "In between, another thread may free the block. "
+            "The block is then in use and in the free list at once. "
+            "The look and the change belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "increase_ref_count"),
             (
                 (
@@ -422,9 +427,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-before-unlock",
-            "A method locks by hand and returns, and its `unlock()` is never reached: "
-            "the next call waits for ever. "
-            "A std::lock_guard unlocks whichever way its method is left.",
+            "A method locks by hand and returns without reaching an `unlock()`. "
+            "The next call waits forever. A std::lock_guard unlocks whichever way the method "
+            "ends.",
             models.never_unlocks("get_num_free_blocks"),
             (
                 (
@@ -447,8 +452,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "keeps-lock-after-error",
-            "A method locks by hand, and when it throws, nothing unlocks: the next call "
-            "waits for ever. A std::lock_guard unlocks whichever way its method is left.",
+            "A method locks by hand. When it throws, nothing unlocks, "
+            "and the next call waits forever. A std::lock_guard unlocks whichever way "
+            "the method ends.",
             models.KeepsLockAfterError,
             (
                 (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
@@ -469,8 +475,9 @@ EXERCISE = Exercise(
         Mistake(
             "locks-twice",
             "allocate() takes the lock and then calls a method that takes it again. "
-            "A std::mutex does not know that it is you: the thread waits for itself. "
-            "Inside the lock, use the data, not the public methods.",
+            "A std::mutex does not know that it is the same thread. "
+            "So the thread waits for itself. Inside the lock, use the data, "
+            "not the public methods.",
             models.LocksTwice,
             (
                 (
@@ -482,8 +489,9 @@ EXERCISE = Exercise(
         Mistake(
             "locks-twice-in-free",
             "free() takes the lock and then calls a method that takes it again. "
-            "A std::mutex does not know that it is you: the thread waits for itself. "
-            "Inside the lock, use the data, not the public methods.",
+            "A std::mutex does not know that it is the same thread. "
+            "So the thread waits for itself. Inside the lock, use the data, "
+            "not the public methods.",
             models.FreeLocksTwice,
             (
                 (
@@ -495,9 +503,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "check-index-locks-too",
-            "check_index() takes the lock, and the methods that call it hold it already: "
-            "the thread waits for itself. "
-            "Only the public methods lock; what they call inside does not.",
+            "check_index() takes the lock, but the methods that call it hold the lock "
+            "already. So the thread waits for itself. Only the public methods lock. "
+            "What they call inside does not.",
             models.CheckIndexLocksToo,
             (
                 (
@@ -509,9 +517,9 @@ EXERCISE = Exercise(
         Mistake(
             "guard-dies-at-once",
             "A method takes the lock and gives it back before its work is done. "
-            "A guard holds the lock until the closing brace of the block that it stands in, "
-            "and a guard without a name only until the semicolon: "
-            "name it, and put it at the top of the method.",
+            "A guard holds the lock until the closing brace of the block that it is in. "
+            "A guard without a name holds it only until the semicolon. "
+            "Name it, and put it at the top of the method.",
             models.misusing(models.AFTER, *METHODS),
             tuple(
                 (LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
@@ -532,8 +540,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "changes-under-a-shared-lock",
-            "A method changes data under a shared lock. Several threads hold that at once: "
-            "it is for those that only read. Who changes something takes the lock for itself.",
+            "A method changes data under a shared lock. "
+            "Several threads can hold a shared lock at once: "
+            "it is for threads that only read. A thread that changes something takes "
+            "the lock for itself alone.",
             models.misusing(models.SHARED, "free"),
             (
                 (MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")),
@@ -559,12 +569,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "The class needs one `mutable std::mutex mutex_;` "
-            "(mutable, because the const methods lock it too)."
+            "The class needs one `mutable std::mutex mutex_;`. "
+            "It is mutable because the const methods lock it too."
         ),
         (
-            "`std::lock_guard<std::mutex> guard(mutex_);` locks where it stands "
-            "and unlocks at the end of the method, after an error as well."
+            "`std::lock_guard<std::mutex> guard(mutex_);` locks at that line. "
+            "It unlocks at the end of the method, even after an error."
         ),
         "It is the first line of every public method, before any look at the data.",
     ),

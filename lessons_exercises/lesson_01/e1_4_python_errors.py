@@ -238,7 +238,7 @@ EXERCISE = Exercise(
     reference=_module(),
     prepare=build,
     cases=lambda: CASES,
-    size=lambda case: 1,  # each is one call too many
+    size=lambda case: 1,  # each makes one call too many
     hidden=hidden,
     observe=observe,
     describe=lambda case: WORDS[case[0]].format(number=case[1]),
@@ -246,9 +246,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "nothing-registered",
-            "No error has a class of its own yet. "
-            "pybind11 turns the standard C++ errors into the nearest Python one, "
-            "so a full pool and a double free look the same to the caller.",
+            "No error has its own class yet. pybind11 turns the standard C++ errors into "
+            "the nearest Python one. So a full pool and a double free look the same "
+            "to the caller.",
             _module(
                 PoolSizeError=ValueError,
                 OutOfBlocksError=RuntimeError,
@@ -271,9 +271,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-classes-of-their-own",
-            "Your errors arrive as Python's own ValueError, MemoryError, IndexError "
-            "and RuntimeError. The right type is the base only: "
-            "each error has a class of its own, which the module offers.",
+            "Your errors arrive as Python's own ValueError, MemoryError, "
+            "IndexError and RuntimeError. Those are only the bases. "
+            "Each error has its own class, and the module offers it.",
             _module(**{name: getattr(builtins, base) for name, base in BASES.items()}),
             tuple(
                 (_line(name), "" if number else _TRANSLATOR)
@@ -297,16 +297,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "exhausted-is-no-memory-error",
-            "A full pool reaches Python as a RuntimeError. "
-            "The pool is memory, and it has run out: MemoryError.",
+            "A full pool reaches Python as a RuntimeError. The pool is memory, "
+            "and it has run out. That is a MemoryError.",
             _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR),
             (("PyExc_MemoryError", "PyExc_RuntimeError"),),
         ),
         Mistake(
             "one-error-forgotten",
             "Not every error of the table is registered. "
-            "One without a line of its own arrives as the nearest type that pybind11 knows, "
-            "and the module has no class of that name.",
+            "An error without its own line arrives as the nearest type that pybind11 knows. "
+            "The module then has no class of that name.",
             _module(BlockNotAllocatedError=RuntimeError),
             (
                 (
@@ -321,8 +321,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "another-base",
-            "An error derives from another Python type than the table says, "
-            "so a caller who writes `except` with the type in the table misses it.",
+            "An error derives from another Python type than the table says. "
+            "A caller who writes `except` with the type in the table misses it.",
             _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
             (("PyExc_IndexError", "PyExc_ValueError"),),
             also=tuple(_other_bases()),
@@ -336,9 +336,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "base-class-swallows",
-            "One of your lines registers a base class (std::logic_error, say), "
-            "which catches every error derived from it. pybind11 asks the translator "
-            "that was registered last first. Register the five types themselves.",
+            "One of your lines registers a base class, such as std::logic_error. "
+            "A base class catches every error derived from it. "
+            "pybind11 asks the last registered translator first. "
+            "Register the five types themselves.",
             _module(
                 PoolSizeError=errors.DoubleFreeError, BlockIndexError=errors.DoubleFreeError
             ),

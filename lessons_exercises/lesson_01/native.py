@@ -12,7 +12,7 @@ from paged_attention import block_manager as errors
 
 
 class NeverComesBack(Exception):
-    """A call that waits for a lock of its own thread, or for one that never comes back."""
+    """A call that waits for a lock of its own thread, or for one that is never released."""
 
 
 class StandardOutOfRange(Exception):
@@ -26,7 +26,7 @@ CHECKED = (
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-# By the numbers of block_manager_abi.cpp.
+# In the order of the numbers in block_manager_abi.cpp.
 ERRORS = (
     None,
     errors.PoolSizeError,
@@ -40,17 +40,17 @@ ERRORS = (
 )
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
 NAMES = ("block_errors.h", "FreeList", "your code", "the check")
-# For watched.h: its hooks are called, and its operator new.
+# For watched.h, so that its hooks and its operator new are called.
 WATCHED = (*CHECKED, "-fsanitize=thread", "-fno-access-control", "-Wno-attributes")
 LINK = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic-functions", "-ldl")
-# How a method used the lock, by the numbers of watched.h.
+# How a method used the lock, in the order of the numbers in watched.h.
 USES = (
     "",
     "changes the data under a shared lock",
     "looks at the data before it takes the lock",
     "changes the data before it takes the lock",
     "touches the data after it has given the lock back",
-    "locks another mutex than the others do",
+    "locks a different mutex than the others do",
     "touches the data without the lock",
 )
 
@@ -100,7 +100,7 @@ def free_list_class(source: str) -> type:
 def block_manager_class(source: str) -> type:
     """A Python class over the C++ class `BlockManager` in `source`.
 
-    Our errors and a FreeList stand before it.
+    Our errors and a FreeList come before it.
     """
     library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
     return _class_over(library, library.manager_new, library.manager_call)
@@ -142,16 +142,16 @@ def watched_block_manager_class(source: str) -> type:
         def uses() -> dict[str, str]:
             """For each method, in the calls since record(): how it used the lock, one of USES.
 
-            "" where all is well.
+            "" if all is well.
             """
             numbers = (ctypes.c_int * len(METHODS))()
             library.uses_of_locks(numbers)
             return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
 
         def meet(self, gap, *calls):
-            """Two calls, the second one in a gap of the first, where that holds no lock.
+            """Two calls. The second one comes in a gap of the first, where that holds no lock.
 
-            Each is (method, block id). Returns their results, or None where there is no such
+            Each is (method, block id). Returns their results, or None if there is no such
             gap.
             """
             outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
@@ -228,7 +228,7 @@ NO_RESULT = -(2**31)  # what a method without a result leaves
 
 def _raise(code: int, message):
     if code == ERRORS.index(NeverComesBack):
-        raise NeverComesBack("it waits for ever")
+        raise NeverComesBack("it waits forever")
     if code:
         raise ERRORS[code](message.value.decode(errors="replace"))
 

@@ -25,13 +25,13 @@ TAKES_ID = {
 
 
 class Lock:
-    """A lock of one thread, which waits for ever where it takes it twice."""
+    """A lock of one thread. The thread waits forever if it takes the lock twice."""
 
     held = False
 
     def acquire(self):
         if self.held:
-            raise NeverComesBack("it waits for ever")
+            raise NeverComesBack("it waits forever")
         self.held = True
 
     def release(self):
@@ -47,7 +47,7 @@ class Lock:
 class ThreadSafeBlockManager(PythonBlockManager):
     """The model of a right answer; the mistakes below override what they get wrong.
 
-    misused: how a method uses the lock, where that is wrong.
+    misused: for each method that uses the lock wrongly, how it does.
     """
 
     misused: dict[str, str] = {}
@@ -188,7 +188,7 @@ class CheckIndexLocksToo(ThreadSafeBlockManager):
 
 
 class InTwoSteps(ThreadSafeBlockManager):
-    """Gives the lock back between the look and the act of `method`, and takes it again."""
+    """Gives the lock back between look() and act() of `method`, and takes it again."""
 
     method = ""
 

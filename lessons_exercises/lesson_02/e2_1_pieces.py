@@ -5,13 +5,14 @@ import random
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_exercises.mistakes import Bank
+from lessons_lib.checks import Exercise, Text
 
 
 def count_pieces(view):
     """In how many pieces of memory a tensor's numbers lie, and how large each piece is.
 
-    The size is in bytes.
+    The size is in bytes. All pieces of a view have equal length.
 
     view: a tensor of at least one dimension and one number, not transposed. Numbers that lie
         side by side in memory, in the view's order, belong to one piece.
@@ -29,155 +30,12 @@ def count_pieces(view):
     # END SOLUTION
 
 
-def last_dimension_only(view):
-    run = view.shape[-1] if view.stride(-1) == 1 else 1
-    return view.numel() // run, run * view.element_size()
-
-
-def all_in_one(view):
-    return 1, view.numel() * view.element_size()
-
-
-def in_numbers(view):
-    pieces, size = count_pieces(view)
-    return pieces, size // view.element_size()
-
-
-def four_bytes(view):
-    pieces, size = count_pieces(view)
-    return pieces, size // view.element_size() * 4
-
-
-def last_stride_taken_for_one(view):
-    run = view.shape[-1]
-    for size, stride in list(zip(reversed(view.shape), reversed(view.stride())))[1:]:
-        if size == 1:
-            continue
-        if stride != run:
-            break
-        run *= size
-    return view.numel() // run, run * view.element_size()
-
-
-def size_one_breaks(view):
-    run = 1
-    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
-        if stride != run:
-            break
-        run *= size
-    return view.numel() // run, run * view.element_size()
-
-
-def goes_on_after_a_gap(view):
-    run = expected = 1
-    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
-        if size > 1 and stride == expected:
-            run *= size
-        expected = size * stride
-    return view.numel() // run, run * view.element_size()
-
-
-def bytes_of_the_whole(view):
-    return count_pieces(view)[0], view.numel() * view.element_size()
-
-
-def swapped(view):
-    return count_pieces(view)[::-1]
-
-
-def two_bytes(view):
-    pieces, size = count_pieces(view)
-    return pieces, size // view.element_size() * 2
-
-
-def last_dimension_whatever_its_stride(view):
-    return view.numel() // view.shape[-1], view.shape[-1] * view.element_size()
-
-
-def from_the_first_dimension(view):
-    run = 1
-    for size, stride in zip(view.shape, view.stride()):
-        if stride != run:
-            break
-        run *= size
-    return view.numel() // run, run * view.element_size()
-
-
-def gaps(view):
-    pieces, size = count_pieces(view)
-    return pieces - 1, size
-
-
-def parts_between_gaps(view):
-    pieces, _ = count_pieces(view)
-    return pieces - 1, view.numel() // max(1, pieces - 1) * view.element_size()
-
-
-def neighbours_compared(view):
-    """Compares each stride with the dimension to its right, and not the last stride."""
-    first = view.dim() - 1
-    while first and view.stride(first - 1) == view.stride(first) * view.shape[first]:
-        first -= 1
-    pieces = math.prod(view.shape[:first])
-    return pieces, view.numel() // pieces * view.element_size()
-
-
-def every_neighbour_compared(view):
-    pieces = 1
-    for size, stride, inner_size, inner in zip(
-        view.shape, view.stride(), view.shape[1:], view.stride()[1:]
-    ):
-        if stride != inner * inner_size:
-            pieces *= size
-    return pieces, view.numel() // pieces * view.element_size()
-
-
-def strides_in_bytes(view):
-    run = view.element_size()
-    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
-        if size == 1:
-            continue
-        if stride != run:
-            break
-        run *= size
-    return view.numel() * view.element_size() // run, run
-
-
-def storage_in_pieces(view):
-    pieces, _ = count_pieces(view)
-    return pieces, view.untyped_storage().nbytes() // pieces
-
-
-def outermost_step(view):
-    """The first dimension that does not follow closely: its size and its stride."""
-    for dim, (size, stride) in enumerate(zip(view.shape, view.stride())):
-        if stride != math.prod(view.shape[dim + 1 :]):
-            return size, stride * view.element_size()
-    return all_in_one(view)
-
-
-def step_to_the_next_piece(view):
-    pieces, size = count_pieces(view)
-    run = 1
-    for length, stride in zip(reversed(view.shape), reversed(view.stride())):
-        if length > 1 and stride != run:
-            return pieces, stride * view.element_size()
-        run *= length
-    return pieces, size
-
-
-def with_its_place(unit):
-    def wrong(view):
-        pieces, size = count_pieces(view)
-        return pieces, size + view.storage_offset() * unit(view)
-
-    return wrong
-
-
 # (sizes of the whole tensor, index into it, dtype)
 CASES = [
     ((4,), (), "float32"),
     ((4,), (), "float16"),
+    ((2, 2), (), "float32"),
+    ((3, 3, 3), (), "float16"),
     ((3, 4), (), "float16"),
     ((3, 4), (slice(None), 0), "float32"),
     ((3, 4), (slice(None), slice(0, 2)), "float16"),
@@ -202,7 +60,7 @@ CASES = [
 
 
 def hidden(seed):
-    """Tensors of two to five dimensions.
+    """Tensors of two to five dimensions, and a square.
 
     Of each but the first all, a range, one, or every second, though not of three, whose last
     one would lie beside the first one of the next row.
@@ -227,6 +85,7 @@ def hidden(seed):
             (slice(None), *parts),
             chance.choice(("float16", "float32", "float64")),
         )
+    yield (chance.randint(2, 6),) * 2, (), "float32"
 
 
 def view_of(case):
@@ -264,141 +123,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    mistakes=(
-        Mistake(
-            "last-dimension-only",
-            "You take the last dimension for the piece. "
-            "When the stride of the dimension before it is just as long as that, "
-            "the next row follows without a gap, and the piece goes on.",
-            last_dimension_only,
-            also=(last_dimension_whatever_its_stride,),
-        ),
-        Mistake(
-            "gaps-unnoticed",
-            "You count one piece whatever the strides are. "
-            "A view of a part leaves gaps: its numbers are not all side by side.",
-            all_in_one,
-        ),
-        Mistake(
-            "numbers-for-bytes",
-            "Your piece is measured in numbers. "
-            "A float16 number has two bytes; `view.element_size()` knows.",
-            in_numbers,
-        ),
-        Mistake(
-            "four-bytes-always",
-            "Your bytes are right for float32 only. "
-            "How many bytes a number has is the tensor's to say.",
-            four_bytes,
-        ),
-        Mistake(
-            "two-bytes-always",
-            "Your bytes are right for float16 only. "
-            "How many bytes a number has is the tensor's to say.",
-            two_bytes,
-        ),
-        Mistake(
-            "last-stride-taken-for-one",
-            "You take it that the numbers of the last dimension lie side by side. "
-            "They do when its stride is 1; a view may have another.",
-            last_stride_taken_for_one,
-            also=(neighbours_compared, every_neighbour_compared),
-        ),
-        Mistake(
-            "size-one-breaks-the-piece",
-            "A dimension of size 1 has a stride, but nobody ever takes that step. "
-            "It cannot break a piece.",
-            size_one_breaks,
-        ),
-        Mistake(
-            "strides-in-bytes",
-            "You compare a stride with a number of bytes. A stride is counted in numbers.",
-            strides_in_bytes,
-        ),
-        Mistake(
-            "gaps-in-the-pieces",
-            "The number of pieces is right, and your bytes include the gaps: "
-            "you divide the memory of the whole tensor, of which the view is a part.",
-            storage_in_pieces,
-        ),
-        Mistake(
-            "bytes-of-the-whole",
-            "The number of pieces is right, and the bytes are those of all pieces together.",
-            bytes_of_the_whole,
-        ),
-        Mistake(
-            "goes-on-after-a-gap",
-            "You compare each stride with the dimension to its right alone. "
-            "Once there was a gap, the piece has ended, "
-            "even if the dimensions further left follow each other closely.",
-            goes_on_after_a_gap,
-        ),
-        Mistake(
-            "fractions",
-            "Your numbers are right in value, and one of them is a float. "
-            "`/` gives a float always; `//` does not.",
-            lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1]),
-            also=(
-                lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
-                lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1] / 1),
-            ),
-        ),
-        Mistake(
-            "tensors-not-ints",
-            "Your numbers are right in value, and one of them is a tensor. "
-            "The docstring asks for two ints.",
-            lambda view: tuple(map(torch.tensor, count_pieces(view))),
-            also=(
-                lambda view: (torch.tensor(count_pieces(view)[0]), count_pieces(view)[1]),
-                lambda view: (count_pieces(view)[0], torch.tensor(count_pieces(view)[1])),
-                lambda view: tuple(
-                    torch.tensor(number, dtype=torch.int32) for number in count_pieces(view)
-                ),
-            ),
-        ),
-        Mistake(
-            "first-dimension-of-pieces",
-            "One piece for each entry of the first dimension: that is so when the gap is "
-            "there, and nowhere else. The gap may be further inside, or there may be several.",
-            lambda view: (
-                (1, view.numel() * view.element_size())
-                if view.is_contiguous()
-                else (view.shape[0], view.numel() // view.shape[0] * view.element_size())
-            ),
-        ),
-        Mistake(
-            "swapped",
-            "Your two numbers are in the wrong order: "
-            "the number of pieces first, then the bytes of one.",
-            swapped,
-        ),
-        Mistake(
-            "from-the-first-dimension",
-            "You go through the dimensions from the first to the last. It is the numbers "
-            "of the last one that lie side by side, so the piece grows from there.",
-            from_the_first_dimension,
-        ),
-        Mistake(
-            "gaps-not-pieces",
-            "You count the gaps. Between three pieces there are two.",
-            gaps,
-            also=(parts_between_gaps,),
-        ),
-        Mistake(
-            "stride-for-the-piece",
-            "Your bytes are a stride: they lead from one start to the next, "
-            "and the gap between is counted too. A piece ends where its numbers end.",
-            outermost_step,
-            also=(step_to_the_next_piece,),
-        ),
-        Mistake(
-            "place-added",
-            "You add the place in memory at which the view begins. "
-            "A piece is as long as its numbers are, wherever it begins.",
-            with_its_place(lambda view: 1),
-            also=(with_its_place(torch.Tensor.element_size),),
-        ),
-    ),
+    mistakes=Bank("2.1", "count_pieces", __file__, globals()),
     hints=(
         (
             "Go through the dimensions from the last to the first, "

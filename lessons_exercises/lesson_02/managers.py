@@ -7,13 +7,19 @@ import random
 
 import torch
 
-from lessons_lib.checks import Text
+from lessons_lib.checks import Raised, Text, raised
+from lessons_lib.isolation import describe_error
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.kv_cache import PagedAttentionManager
 
 # Cases: (sizes of the manager, steps done with our methods, calls of the learner's method).
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
 
+
+# Python raises these where a name, an attribute or an argument is wrong: their text says what
+# the mistake is. Of other errors only the type counts: their message may be the learner's own.
+TEXT_COUNTS = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
+LONGEST_ERROR = 180  # characters of an error's text in a message
 
 # Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
 # goes well is another matter.
@@ -34,7 +40,7 @@ def hidden(name: str, seed: int):
     for number in range(20):
         sizes = {
             "num_blocks": chance.randint(2, 7),
-            "block_size": chance.randint(2, 4),
+            "block_size": chance.randint(2, 4) if number != 9 else 1,
             "max_num_seqs": chance.randint(3, 5),
             "max_blocks_per_seq": chance.randint(2, 5),
         }
@@ -139,8 +145,10 @@ def arrange(case) -> tuple[PagedAttentionManager, list]:
     return manager, calls
 
 
-def drive(name: str, method, case) -> list:
+def drive(name: str, method, case) -> list | Text:
     """What each call of the learner's method gave, and the manager's parts after it.
+
+    In words, if the method has left a manager that cannot be read.
 
     `case`: one of ours, or arranged.
     """
@@ -165,8 +173,14 @@ def drive(name: str, method, case) -> list:
         except NotImplementedError:
             raise
         except Exception as error:
-            ending = {"raised": Text(type(error).__name__)}
-        seen.append(ending | parts(manager, *watched))
+            ending = {"raised": raised(error)}
+        try:
+            seen.append(ending | parts(manager, *watched))
+        except Exception as error:
+            return Text(
+                f"after call {len(seen) + 1} the manager cannot be read: "
+                f"{describe_error(error)}"
+            )
     return seen
 
 
@@ -235,6 +249,28 @@ def _numbers(
     ]
 
 
+def same(expected, actual) -> bool:
+    """For `Exercise.same`."""
+    return _without_messages(expected) == _without_messages(actual)
+
+
+def _without_messages(seen):
+    """A result in which errors whose text does not count are the name of their type."""
+    if not isinstance(seen, list) or not all(isinstance(part, dict) for part in seen):
+        return seen
+    return [
+        part | {"raised": _kind(part["raised"])}
+        if isinstance(part.get("raised"), Raised)
+        else part
+        for part in seen
+    ]
+
+
+def _kind(error: Raised) -> str:
+    name = error.partition(":")[0]
+    return str(error) if name in TEXT_COUNTS else name
+
+
 def show(expected, actual) -> tuple[str, str]:
     """The first thing in which two results differ."""
     if not (
@@ -245,17 +281,25 @@ def show(expected, actual) -> tuple[str, str]:
         return "a manager whose rows and lengths can be read", repr(actual)
     for number, (ours, theirs) in enumerate(zip(expected, actual, strict=True), 1):
         after = f"after call {number}, " if len(expected) > 1 else ""
-        if list(ours)[0] != list(theirs)[0] or ours[list(ours)[0]] != theirs[list(theirs)[0]]:
-            return f"{after}{_ending(ours)}", f"{after}{_ending(theirs)}"
+        endings = [[dict([next(iter(seen.items()))])] for seen in (ours, theirs)]
+        if not same(*endings):
+            return f"{after}{_ending(ours)}", f"{after}{_ending(theirs, in_full=True)}"
         for part in list(ours)[1:]:
             if ours[part] != theirs[part]:
                 return f"{after}{part}: {ours[part]}", f"{after}{part}: {theirs[part]}"
     return repr(expected), repr(actual)
 
 
-def _ending(seen: dict) -> str:
-    verb = next(iter(seen))
-    return f"the call {verb} {seen[verb]!r}"
+def _ending(seen: dict, in_full: bool = False) -> str:
+    """in_full: with an error's text, and the line that raised it."""
+    verb, result = next(iter(seen.items()))
+    if isinstance(result, Raised):
+        text, where = result.partition(":")[0], ""
+        if in_full:
+            text = result if len(result) <= LONGEST_ERROR else f"{result[:LONGEST_ERROR]}…"
+            where = f"\n  raised in {result.where}" if result.where else ""
+        return f"the call raised {text}{where}"
+    return f"the call {verb} {result!r}"
 
 
 def size(name: str, case) -> tuple[int, ...]:
@@ -276,5 +320,5 @@ def describe(name: str, case) -> str:
     call = ", ".join(f"{name}({', '.join(map(str, args))})" for args in calls)
     return (
         f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens, "
-        f"{sizes['max_blocks_per_seq']} entries in a row; {done}then {call}"
+        f"{sizes['max_blocks_per_seq']} entries in a row; {done}{'then ' * bool(done)}{call}"
     )

@@ -6,6 +6,7 @@ import random
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.lesson_03.requests import FEW, in_digits, simple, tens
 from lessons_exercises.mistakes import Bank
 from lessons_exercises.words import counted
 from lessons_lib.checks import Exercise
@@ -21,6 +22,7 @@ def merge_in_double(self, other):
 
 
 TWICE = "twice"
+NUMBERS = "m", "l", "acc"
 
 # (rows, keys that the first has seen, keys that the second has seen, head size, centre of the
 # second's scores, seed). Where there are more than two rows, the last row of the first state
@@ -70,14 +72,26 @@ def hidden(seed):
 def two_states(case):
     rows, num_keys, num_others, head_size, centre, seed = case[:6]
     generator = torch.Generator().manual_seed(seed)
+    score, keys_before = simple((1,), generator), 0
     for size, middle, masked in ((num_keys, 0.0, -1), (num_others, centre, 0)):
         state = SoftmaxState(*rows, head_size=head_size)
-        if size:
+        if size and is_small(case):
+            # all keys have the same score, so that l is their number
+            scores = middle + score.expand(1, size)
+            state.update(scores, tens((1, size, head_size), keys_before))
+        elif size:
             scores = middle + torch.randn(*rows, size, generator=generator)
             if rows[-1] > 2:
                 scores[..., masked, :] = NO_KEY
             state.update(scores, torch.randn(*rows, size, head_size, generator=generator))
+        keys_before += size
         yield state
+
+
+def is_small(case):
+    """Whether its numbers are simple, and a message shows them."""
+    rows, num_keys, num_others, head_size = case[:4]
+    return rows == (1,) and (num_keys + num_others) * (1 + head_size) <= FEW
 
 
 def third(case):
@@ -97,9 +111,23 @@ def observe(answer, case):
 
 def describe(case):
     rows, num_keys, num_others, head_size, centre, _ = case[:6]
-    rows_words = (
-        "one row" if rows == (1,) else f"rows {rows} (one of each state has seen no key)"
-    )
+    words = "one row"
+    if rows != (1,):
+        words = f"rows {rows}"
+    if rows[-1] > 2:
+        words += " (one of each state has seen no key)"
+    if is_small(case):
+        names = ["self", "other"]
+        states = [*two_states(case)]
+        if case[6:] == (TWICE,):
+            names.append("then a third state is merged into self")
+            states.append(next(two_states(third(case))))
+        for name, state in zip(names, states, strict=True):
+            numbers = ", ".join(
+                f"{part} {in_digits(getattr(state, part))}" for part in NUMBERS
+            )
+            words += f"; {name}: {numbers}"
+        return words
     self_words, other_words = (
         f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
         for size, middle in ((num_keys, 0.0), (num_others, centre))
@@ -110,7 +138,7 @@ def describe(case):
         else ""
     )
     return (
-        f"{rows_words}; self has seen {self_words}, other {other_words}; "
+        f"{words}; self has seen {self_words}, other {other_words}; "
         f"head_size {head_size}{after}"
     )
 

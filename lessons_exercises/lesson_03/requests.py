@@ -7,37 +7,42 @@ import torch
 
 from lessons_exercises import tensors
 from lessons_exercises.words import counted, listed
-from lessons_lib.checks import Text
+from lessons_lib.checks import Raised, Text, raised
 
-POISON = 1e4  # behind each request's last token: large, so that reading it shows
+POISON = 1e4  # after each request's last token: large, so that reading it shows
+FEW = 12  # a request of at most this many numbers has simple ones, and a message shows them
 
-# (tokens, block size, query heads, KV heads, head size, seed, what stands behind the last
-# token). The smallest first; then 0 behind the end: a query made of large numbers sees itself
-# only, and if its value is set to 0, so is its output. Then NaN, so that a mistake with finite
-# numbers is told by finite numbers; and no token at all.
+# (tokens, block size, query heads, KV heads, head size, seed, what is after the last token).
+# The smallest first; then 0 after the end: a query made of large numbers sees itself only, and
+# if its value is set to 0, so is its output. Then NaN, so that a mistake with finite numbers
+# is told by finite numbers; and no token at all.
 CASES = [
     *(
         (*sizes, POISON)
         for sizes in (
-            (1, 1, 1, 1, 4, 1),
-            (2, 2, 1, 1, 4, 2),
-            (2, 1, 1, 1, 4, 3),
+            (1, 1, 1, 1, 2, 1),
+            (2, 2, 1, 1, 1, 2),
+            (1, 1, 4, 2, 1, 3),
+            (2, 2, 1, 1, 2, 4),
+            (2, 1, 1, 1, 2, 5),
+            (2, 2, 2, 2, 1, 6),
+            (3, 4, 1, 1, 1, 7),
             (2, 2, 2, 2, 4, 4),
             (3, 4, 1, 1, 4, 5),
             (4, 2, 2, 1, 4, 7),
-            (4, 4, 3, 1, 8, 8),
-            (5, 4, 3, 3, 8, 9),
-            (7, 3, 6, 2, 8, 10),
-            (12, 4, 7, 1, 16, 11),
-            (13, 4, 4, 4, 5, 12),
-            (17, 16, 6, 2, 16, 13),
-            (33, 8, 9, 3, 16, 14),
+            (4, 4, 3, 1, 4, 8),
+            (5, 4, 3, 3, 4, 9),
+            (7, 3, 6, 2, 4, 10),
+            (12, 4, 7, 1, 2, 11),
+            (13, 4, 4, 4, 3, 12),
+            (17, 16, 6, 2, 2, 13),
+            (33, 8, 6, 3, 2, 14),
         )
     ),
     (6, 4, 2, 1, 4, 18, 0.0),
-    (3, 4, 1, 1, 4, 15, math.nan),
-    (6, 4, 3, 1, 8, 16, math.nan),
-    (13, 5, 4, 2, 8, 17, math.nan),
+    (3, 4, 1, 1, 1, 15, math.nan),
+    (6, 4, 3, 1, 2, 16, math.nan),
+    (13, 5, 4, 2, 2, 17, math.nan),
     (0, 4, 2, 1, 4, 6, POISON),
 ]
 
@@ -45,7 +50,7 @@ CASES = [
 def hidden(seed):
     """For `Exercise.hidden`: requests whose last block is full, has one token, or some.
 
-    Then NaN behind it, and no token.
+    Then NaN after it, and no token.
     """
     chance = random.Random(seed)
     for number in range(14):
@@ -78,7 +83,7 @@ class InputsChanged(Text):
     __hash__ = Text.__hash__
 
 
-class RaisedWithoutTokens(Text):
+class RaisedWithoutTokens(Raised):
     """The result of an answer that raises for a request without a token.
 
     Equal whatever it raises.
@@ -87,21 +92,46 @@ class RaisedWithoutTokens(Text):
     def __eq__(self, other):
         return isinstance(other, RaisedWithoutTokens)
 
-    __hash__ = Text.__hash__
+    __hash__ = Raised.__hash__
 
 
 def one_request(case):
     """q, k, v in blocks, and the number of tokens."""
-    length, block_size, num_q_heads, num_kv_heads, head_size, seed, behind = case
-    generator = torch.Generator().manual_seed(seed)
+    length, block_size, num_q_heads, num_kv_heads, head_size, seed, after = case
     num_blocks = -(-length // block_size)
-    q, k, v = (
-        torch.randn(num_blocks, block_size, heads, head_size, generator=generator)
+    shapes = [
+        (num_blocks, block_size, heads, head_size)
         for heads in (num_q_heads, num_kv_heads, num_kv_heads)
-    )
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    if num_numbers(case) > FEW:
+        q, k, v = (torch.randn(shape, generator=generator) for shape in shapes)
+    else:
+        q, k = (simple(shape, generator) for shape in shapes[:2])
+        v = tens(shapes[2])
     for x in (q, k, v):
-        x.view(-1, *x.shape[2:])[length:] = behind
+        x.view(-1, *x.shape[2:])[length:] = after
     return q, k, v, length
+
+
+def num_numbers(case):
+    """How many numbers q, k and v have together."""
+    length, block_size, num_q_heads, num_kv_heads, head_size, *_ = case
+    num_blocks = -(-length // block_size)
+    return num_blocks * block_size * (num_q_heads + 2 * num_kv_heads) * head_size
+
+
+def simple(shape, generator):
+    """A few different numbers, as a tensor."""
+    numbers = torch.tensor([1.0, 2, -1, 0.5, -2, 1.5, 3, -0.5, 4, -1.5, 2.5, -3])
+    chosen = torch.randperm(len(numbers), generator=generator)[: math.prod(shape)]
+    return numbers[chosen].view(shape)
+
+
+def tens(shape, keys_before=0):
+    """10, 20, 30 and so on, after as many keys."""
+    first = 1.0 + keys_before * shape[-1]
+    return 10 * torch.arange(first, first + math.prod(shape)).view(shape)
 
 
 def observe(answer, case):
@@ -116,7 +146,10 @@ def observe(answer, case):
     except Exception as error:
         if length > 0 or isinstance(error, NotImplementedError):
             raise
-        return RaisedWithoutTokens(f"{type(error).__name__}: {error}")
+        words = raised(error)
+        without_tokens = RaisedWithoutTokens(words)
+        without_tokens.where = words.where
+        return without_tokens
     return inputs_changed(zip("qkv", given, before, strict=True)) or tensors.values(result)
 
 
@@ -151,83 +184,38 @@ def tells_little(case):
 
 def size(case):
     """How many numbers the three tensors have, and the tokens."""
-    length, block_size, num_q_heads, num_kv_heads, head_size, *_ = case
-    return (
-        -(-length // block_size) * block_size * (num_q_heads + 2 * num_kv_heads) * head_size,
-        length,
-    )
+    return num_numbers(case), case[0]
 
 
 def describe(case):
-    length, block_size, num_q_heads, num_kv_heads, head_size, _, behind = case
+    length, block_size, num_q_heads, num_kv_heads, head_size, _, after = case
     num_blocks = -(-length // block_size)
     empty = num_blocks * block_size - length
-    poison = "NaN" if math.isnan(behind) else f"{behind:.0f}"
-    after = f" ({poison} stands in the {empty} behind the last token)" if empty else ""
+    number = "NaN" if math.isnan(after) else f"{after:.0f}"
+    slots = "the slot" if empty == 1 else f"the {empty} slots"
+    end = f" ({number} in {slots} after the last token)" if empty else ""
+    *given, _ = one_request(case)
+    shown = (
+        f"; {', '.join(f'{name} = {in_digits(x)}' for name, x in zip('qkv', given))}"
+        if 0 < num_numbers(case) <= FEW
+        else ""
+    )
     return (
         f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} "
-        f"of {counted(block_size, 'slot')}{after}; {counted(num_q_heads, 'query head')}, "
-        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}"
+        f"of {counted(block_size, 'slot')}{end}; {counted(num_q_heads, 'query head')}, "
+        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}{shown}"
     )
+
+
+def in_digits(x):
+    """The tensor's numbers in brackets: [[1., 0.5], [nan, -2.]]."""
+    if isinstance(x, torch.Tensor):
+        x = x.tolist()
+    if isinstance(x, list):
+        return f"[{', '.join(map(in_digits, x))}]"
+    return f"{x:.0f}." if x == round(x, 0) and abs(x) < 1e9 else f"{x:g}"
 
 
 def in_double(attend):
     """The same attention, accumulated in float64."""
     return lambda q, k, v, length: attend(q.double(), k.double(), v.double(), length)
-
-
-# Mistakes that exercises 3.1 and 3.4 share. `attend`: a right answer, or one of another
-# mistake.
-
-
-def without_tokens(attend):
-    def wrong(q, k, v, length):
-        if length == 0:
-            raise RuntimeError("there is nothing to attend to")
-        return attend(q, k, v, length)
-
-    return wrong
-
-
-def writes_into_q(attend):
-    """Right, and the result lies in the caller's q."""
-    return lambda q, k, v, length: q.copy_(attend(q, k, v, length))
-
-
-def scales_q_in_place(attend):
-    def wrong(q, k, v, length):
-        o = attend(q, k, v, length)
-        q /= math.sqrt(q.shape[-1])
-        return o
-
-    return wrong
-
-
-def zeroes_the_end_in_place(attend):
-    """Right, and what stood behind the last token of the caller's v is 0 now."""
-
-    def wrong(q, k, v, length):
-        o = attend(q, k, v, length)
-        v.view(-1, *v.shape[2:])[length:] = 0
-        return o
-
-    return wrong
-
-
-def inputs_changing(attend):
-    """The first form, and the others, of the mistake `inputs-changed`."""
-    return writes_into_q(attend), (scales_q_in_place(attend), zeroes_the_end_in_place(attend))
-
-
-def left_in_q(attend):
-    """Right for the tokens, in a copy of q.
-
-    What stood behind the last token of q is there still.
-    """
-
-    def wrong(q, k, v, length):
-        o = q.clone()
-        o.view(-1, *q.shape[2:])[:length] = attend(q, k, v, length).flatten(0, 1)[:length]
-        return o
-
-    return wrong

@@ -1,16 +1,19 @@
 """Inputs of lesson 04's exercises, and how an answer is run on them."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from lessons_exercises.tensors import Values, values
-from lessons_lib.checks import Text
+from lessons_lib.checks import Raised, Text, raised
 from paged_attention.softmax_state import NO_KEY
 
-# stands where an answer must not look; a finite number, so that mistakes can be told apart by
+# held where an answer must not look; a finite number, so that mistakes can be told apart by
 # the damage
 POISON = 1e4
-NAN = float("nan")  # stands there in further cases, where a mask must have both its halves
+FEW = 12  # numbers of o that a message shows
+NAN = float("nan")  # held there in further cases, where a mask must have both its halves
 
 
 class ArgumentChanged(Text):
@@ -25,7 +28,7 @@ class ArgumentChanged(Text):
     __hash__ = Text.__hash__
 
 
-class RaisedWithNothing(Text):
+class RaisedWithNothing(Raised):
     """The result of an answer that raises where there is nothing to reduce or to join.
 
     Equal whatever it raises.
@@ -34,7 +37,7 @@ class RaisedWithNothing(Text):
     def __eq__(self, other):
         return isinstance(other, RaisedWithNothing)
 
-    __hash__ = Text.__hash__
+    __hash__ = Raised.__hash__
 
 
 def named_where(nothing: bool, run):
@@ -45,24 +48,29 @@ def named_where(nothing: bool, run):
     try:
         return run()
     except Exception as error:
-        if not nothing or isinstance(error, NotImplementedError):
+        if not nothing:
             raise
-        return RaisedWithNothing(f"{type(error).__name__}: {error}")
-
-
-def raises_where(nothing, answer):
-    """A mistake: `answer`, and an error where `nothing(*arguments)` is true."""
-
-    def wrong(*arguments):
-        if nothing(*arguments):
-            raise RuntimeError("there is nothing here")
-        return answer(*arguments)
-
-    return wrong
+        words = raised(error)
+        result = RaisedWithNothing(words)
+        result.where = words.where
+        return result
 
 
 def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def listed(**tensors: Tensor) -> str:
+    """Small tensors in numbers, for a description: "q = [[1, 2]], m = [-inf, 0]"."""
+    return ", ".join(
+        f"{name} = {_numbers(tensor.tolist())}" for name, tensor in tensors.items()
+    )
+
+
+def _numbers(part) -> str:
+    if isinstance(part, list):
+        return f"[{', '.join(map(_numbers, part))}]"
+    return f"{part:g}" if isinstance(part, float) else str(part)
 
 
 def in_double(function):
@@ -123,6 +131,11 @@ def with_zeros_of_l(result):
     return (*result, Values(result[2].tensor == 0, "l == 0"))
 
 
+def are_few(shape: tuple[int, ...], head_size: int) -> bool:
+    """Whether these parts are whole numbers, and few enough to be shown."""
+    return 0 < math.prod(shape) * head_size <= FEW
+
+
 def parts(
     shape: tuple[int, ...],
     head_size: int,
@@ -141,6 +154,8 @@ def parts(
     o = torch.randn(*shape, head_size, generator=source)
     m = level + spread * torch.randn(shape, generator=source)
     l = 1 + 15 * torch.rand(shape, generator=source)
+    if are_few(shape, head_size):
+        o, m, l = ((2 * o).round() + 0.0, m.round() + 0.0, (l / 3).ceil())  # no -0
     for part in empty:
         o[part], m[part], l[part] = 0.0, NO_KEY, 0.0
     return o, m, l

@@ -21,11 +21,11 @@ from lessons_exercises.words import counted
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
-OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, should the learner have changed it
+OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, if the learner has changed it
 MOST_THREADS = 1024  # in a block
-MANY = 1_000_000  # elements; the launcher is asked for its launch, which nobody waits for
+MANY = 1_000_000  # elements; the launcher is asked for its launch, which is not run
 MOST_TO_SPARE = 2**20  # threads without an element, in a launch that the check waits for
-TRACED = 3000  # elements; to write down who wrote more of them would take too long
+TRACED = 3000  # elements; to note the writer of each one would take too long for more
 LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, 256 * MOST_THREADS + 1)
 
 
@@ -232,7 +232,7 @@ def prepare(answer):
 def launch_for(library, n):
     """What the launcher asks for, for n elements.
 
-    Nothing runs, so it does not matter that the tensors have one.
+    Nothing runs, so it does not matter that the tensors have only one.
     """
     number = torch.zeros(1)
     return asked(library, lambda: library.add(number, number, torch.empty(1), n))
@@ -243,9 +243,9 @@ def threads_of(launches):
 
 
 def what_is_wasted(library):
-    """Message and kind of a launch with so many threads too many that it never ends.
+    """Message and kind of a launch with far too many threads, which would never end.
 
-    With one element or a million.
+    It is looked at for one element and for a million.
     """
     one, many = launch_for(library, 1), launch_for(library, MANY)
     spare = max(threads_of(one) - 1, threads_of(many) - MANY)
@@ -262,8 +262,8 @@ def what_is_wasted(library):
 def look_at_fixed_grid(library, run):
     """A launch that is the same for every length needs a loop in the kernel.
 
-    It must do one element more than it has threads. And a loop in one block leaves all other
-    places of a GPU empty.
+    The loop must do one element more than there are threads. And a loop in one block leaves
+    the rest of the GPU empty.
     """
     one, many = launch_for(library, 1), launch_for(library, MANY)
     if not (one and many) or one[0].grid != many[0].grid:
@@ -282,7 +282,7 @@ def look_at_fixed_grid(library, run):
 def why_unwritten(error, library, a, b):
     """A more exact kind for elements that were not written.
 
-    Nobody was there to do it, or a single block only.
+    There was no thread to do it, or only a single block.
     """
     if "launched no kernel" in str(error):
         return "nothing-launched"
@@ -296,7 +296,7 @@ def why_unwritten(error, library, a, b):
 
 
 def cases():
-    """The last is so long that 256 blocks cannot do it, whatever their threads."""
+    """The last one is so long that 256 blocks cannot do it, however many threads they have."""
     yield from ((n, seed) for seed, n in enumerate(LENGTHS))
 
 
@@ -339,31 +339,31 @@ EXERCISE = Exercise(
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
     same=tensors.same,
     show=show,
-    # a million threads in each case take some seconds, and more on a busy machine
+    # a million threads in each case take a few seconds, and more on a busy machine
     time_limit=60.0,
     mistakes=(
         Mistake(
             "no-guard",
-            "A thread behind the end of the vectors works too. "
-            "Blocks are all of the same size, so the last one has threads for which there "
-            "is no element, from number n on. What should they do?",
+            "A thread past the end of the vectors works too. All blocks have the same size, "
+            "so the last one has threads without an element, from number n on. "
+            "What should these threads do?",
             without_guard,
             (("if (i < n) ", ""),),
             also=without_guard_in_others,
         ),
         Mistake(
             "one-block-only",
-            "Only the elements of the first block are written. "
-            "A block has 256 threads here; how many blocks does a vector of n elements take?",
+            "Only the elements of the first block are written. A block has 256 threads here. "
+            "How many blocks does a vector of n elements take?",
             one_block,
             (("int blocks = (n + threads - 1) / threads;", "int blocks = 1;"),),
             also=one_block_of_others,
         ),
         Mistake(
             "rounded-down",
-            "The division rounds down, so the elements behind the last full block get "
-            "no thread, and a short vector gets no block at all. "
-            "The last block may be used in part: round up.",
+            "The division rounds down. So the elements after the last full block get no "
+            "thread, and a short vector gets no block at all. "
+            "The last block may be only partly used: round up.",
             rounded_down,
             (("(n + threads - 1) / threads", "n / threads"),),
             also=(*rounded_down_in_others, at_least_one, *at_least_one_in_others),
@@ -371,8 +371,9 @@ EXERCISE = Exercise(
         Mistake(
             "blocks-overlap",
             "Threads of different blocks work on the same element. "
-            "threadIdx.x begins at 0 in each block. The number of a thread in the whole grid "
-            "takes blockIdx.x, blockDim.x and threadIdx.x.",
+            "threadIdx.x begins at 0 in each block. "
+            "The number of a thread in the whole grid takes blockIdx.x, "
+            "blockDim.x and threadIdx.x.",
             blocks_overlap,
             (("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),),
             also=blocks_overlap_in_others,
@@ -380,8 +381,8 @@ EXERCISE = Exercise(
         Mistake(
             "same-element-in-many-threads",
             "Several threads of a block write the same element. "
-            "The elements are to be shared out: each thread has one of its own, "
-            "and blockIdx.x, blockDim.x and threadIdx.x together say which.",
+            "Each thread should have its own element. "
+            "blockIdx.x, blockDim.x and threadIdx.x together say which one.",
             several_threads_for_one,
             ((KERNEL, "for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];"),),
         ),
@@ -396,16 +397,17 @@ EXERCISE = Exercise(
         Mistake(
             "launch-numbers-swapped",
             "The number of blocks and the number of threads in a block have changed places. "
-            "As long as both are small it goes well; a block can have 1,024 threads, "
-            "and a long vector asks for more. Which of the two numbers may grow?",
+            "It goes well as long as both are small. "
+            "But a block can have at most 1,024 threads, and a long vector asks for more. "
+            "Which of the two numbers may grow?",
             numbers_swapped,
             (("<<<blocks, threads,", "<<<threads, blocks,"),),
             also=numbers_swapped_in_others[:3],
         ),
         Mistake(
             "index-parts-swapped",
-            "The three parts of the index are there, and two of them have changed places. "
-            "Block 1 begins behind all threads of block 0. "
+            "The three parts of the index are there, but two of them have changed places. "
+            "Block 1 begins after all threads of block 0. "
             "Where does block number blockIdx.x begin?",
             parts_swapped,
             (
@@ -418,48 +420,47 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all-in-one-block",
-            "All threads are asked for in one block, and a block has at most 1,024. "
+            "All threads are asked for in one block, but a block has at most 1,024. "
             "It is the number of blocks that may grow.",
             all_in_one_block,
             (("<<<blocks, threads,", "<<<1, n,"),),
         ),
         Mistake(
             "a-block-for-each-element",
-            "There are as many blocks as elements, and each block has many threads: "
-            "nearly all of them have nothing to do. "
+            "There are as many blocks as elements, and each block has many threads. "
+            "So nearly all threads have nothing to do. "
             "How many blocks does it take to have a thread for each element?",
             always("a-block-for-each-element"),
             (("int blocks = (n + threads - 1) / threads;", "int blocks = n;"),),
         ),
         Mistake(
             "added-to-out",
-            "The sum is added to what stands in out. "
-            "out is an output: before the first write it holds whatever was in that memory.",
+            "The sum is added to what is in out. But out is an output: "
+            "before the first write it holds whatever was in that memory.",
             added_to_out,
             (("if (i < n) out[i] =", "if (i < n) out[i] +="),),
         ),
         Mistake(
             "nothing-launched",
-            "No kernel is started, so nothing is written. What starts one is its name "
-            "with <<<blocks, threads, 0, stream>>> behind it, and then the arguments.",
+            "No kernel is started, so nothing is written. To start one, write its name, "
+            "then <<<blocks, threads, 0, stream>>>, and then the arguments.",
             nothing_launched,
             (("  add_kernel<<<blocks, threads, 0, stream>>>(a, b, out, n);\n", ""),),
         ),
         Mistake(
             "guard-within-the-block",
-            "The guard looks at threadIdx.x, which begins at 0 in each block and is nearly "
-            "always below n. Threads behind the end of the vectors work all the same. "
-            "Which number has to be below n?",
+            "The guard looks at threadIdx.x. That number begins at 0 in each block "
+            "and is nearly always below n. So threads past the end of the vectors work all "
+            "the same. Which number has to be below n?",
             own_number_guarded,
             (("if (i < n)", "if (threadIdx.x < n)"),),
             also=own_number_guarded_in_others,
         ),
         Mistake(
             "number-of-blocks-fixed",
-            "The number of blocks does not grow with the vector. "
-            "A short one has nothing to do for most of them, "
-            "and a longer one has more elements than they have threads. "
-            "How many blocks does a vector of n elements take?",
+            "The number of blocks does not grow with the vector. With a short vector, "
+            "most blocks have nothing to do. A longer vector has more elements "
+            "than the blocks have threads. How many blocks does a vector of n elements take?",
             no_thread_behind(TRACED),
             (("int blocks = (n + threads - 1) / threads;", "int blocks = 256;"),),
             also=(
@@ -471,8 +472,9 @@ EXERCISE = Exercise(
         Mistake(
             "one-block-in-a-loop",
             "One block does all the work, in a loop. The result is right, "
-            "and the rest of the GPU has nothing to do: blocks run side by side, "
-            "so a long vector takes many of them. One thread for each element was asked for.",
+            "but the rest of the GPU has nothing to do. Blocks run side by side, "
+            "so a long vector takes many of them. "
+            "The exercise asks for one thread for each element.",
             in_the_longest("one-block-in-a-loop"),
             (
                 ("int blocks = (n + threads - 1) / threads;", "int blocks = 1;"),
@@ -481,16 +483,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stream-ignored",
-            "The launch does not name the stream that the launcher was given, "
-            "so the kernel goes to the default one, and PyTorch may be working on another. "
-            "The stream is the fourth thing between <<< and >>>.",
+            "The launch does not name the stream that the launcher was given. "
+            "So the kernel goes to the default stream, while PyTorch may be working "
+            "on another. The stream is the fourth thing between <<< and >>>.",
             default_stream_only,
             (("<<<blocks, threads, 0, stream>>>", "<<<blocks, threads>>>"),),
         ),
         Mistake(
             "error-not-returned",
-            "When the launch fails, nobody learns of it. "
-            "A launch itself returns nothing: return what cudaGetLastError() says after it.",
+            "When the launch fails, the caller does not learn of it. "
+            "A launch itself returns nothing. Return what cudaGetLastError() says after it.",
             always("error-not-returned"),
             (("return cudaGetLastError();", "return 0;"),),
         ),
@@ -498,7 +500,7 @@ EXERCISE = Exercise(
             "block-sizes-disagree",
             "The blocks that you launch have fewer threads than you count on elsewhere, "
             "so some elements get no thread. The launch, "
-            "the number of blocks and the index have to agree about the size of a block.",
+            "the number of blocks and the index have to agree on the size of a block.",
             blocks_of(128, counted=256),
             (("<<<blocks, threads,", "<<<blocks, 128,"),),
             also=tuple(
@@ -509,9 +511,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-block-begins-too-far",
-            "The first elements are left out: the threads of block 0 begin "
-            "at element blockDim.x. Before block 0 there is no other block. "
-            "What is blockIdx.x there, and what has it to do in the index?",
+            "The first elements are left out: the threads of block 0 begin at element "
+            "blockDim.x. No block comes before block 0. What is blockIdx.x there, "
+            "and what should it do in the index?",
             first_block_twice,
             (("blockIdx.x * blockDim.x + threadIdx.x", "blockDim.x + threadIdx.x"),),
             also=(
@@ -527,14 +529,14 @@ EXERCISE = Exercise(
         (
             "Number the threads of the whole grid from 0. "
             "The first block has the numbers 0 to blockDim.x - 1. "
-            "Where does the second block begin, and block number blockIdx.x?"
+            "Where does the second block begin? Where does block number blockIdx.x begin?"
         ),
         (
-            "That number is the thread's element, if there is one: "
+            "That number is the thread's element, if such an element exists: "
             "n need not be a multiple of the block size."
         ),
         (
-            "How many blocks: so many that blocks * threads is at least n, "
+            "Take enough blocks that blocks * threads is at least n, "
             "and not a whole block more. 1 element takes 1 block, 256 take 1, 257 take 2."
         ),
     ),

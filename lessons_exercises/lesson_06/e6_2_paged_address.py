@@ -77,7 +77,7 @@ def heads_first(table, sizes):
 
 
 def one_head_a_slot(table, sizes):
-    """Blocks are as far apart as they are, and their slots as with one head only."""
+    """Blocks have the right distance, but slots the distance that they have with one head."""
 
     def place(pair, head, sizes):
         first = pair[..., 0] * sizes.block_size * sizes.num_kv_heads
@@ -135,7 +135,7 @@ def slot_in_32_bits(table, sizes):
 def swapped(table, sizes):
     """Quotient and remainder exchanged.
 
-    The remainder may be a place behind the table's row.
+    The remainder may be a place past the end of the table's row.
     """
     token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
     row = torch.arange(sizes.num_seqs)[:, None] * sizes.max_blocks_per_seq
@@ -159,16 +159,16 @@ def token_in_the_pool(table, sizes):
 
 
 def entry_too_far(table, sizes):
-    """Where a block has several slots, some token is looked up behind the last row."""
+    """Where a block has several slots, some token is looked up past the last row."""
     if sizes.block_size > 1:
         raise Found("out-of-bounds", "block_table")
     return offsets()(table, sizes)
 
 
 def transposed(row_length):
-    """The table's entries are taken to stand side by side for the sequences.
+    """The table's entries are taken to be side by side for the sequences.
 
-    For the blocks they stand below each other.
+    For the blocks they are taken to be one below the other.
     """
 
     def block_id(table, seq, index, sizes):
@@ -312,33 +312,34 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "block-table-unread",
-            "The token's block is taken to be block token / block_size of the pool. "
-            "That is its number within the sequence. "
-            "Which block of the pool it is, the block table says.",
+            "You take block token / block_size of the pool. "
+            "But that number counts the blocks of the sequence. "
+            "The block table says which block of the pool it is.",
             offsets(lambda table, seq, index, sizes: index),
             ((ENTRY, "token / params.block_size"),),
         ),
         Mistake(
             "row-forgotten",
             "Every sequence uses the first row of the block table. "
-            "Row seq begins further on; how many entries does each row before it have?",
+            "Row seq begins further on. How many entries does each row before it have?",
             offsets(lambda table, seq, index, sizes: table[0, index]),
             ((f" + {ROW}", ""),),
         ),
         Mistake(
             "wrong-table-stride",
-            "The rows of the block table are longer or shorter than you take them to be, "
-            "so from the second sequence on you read a wrong entry. "
-            "How many entries does a row have? The comments of the struct tell.",
+            "The rows of the block table are longer or shorter than your code takes them "
+            "to be. So from the second sequence on you read a wrong entry. "
+            "How many entries does a row have? The comments of the struct say.",
             stride_of("num_q_heads"),
             ((ROW, "int64_t(seq) * params.num_q_heads"),),
             also=(stride_of("num_seqs"), stride_of("num_kv_heads"), stride_of("block_size")),
         ),
         Mistake(
             "wrong-layout",
-            "The address would be right in a cache of another layout. The order "
-            "of the dimensions is (num_blocks, block_size, num_kv_heads, head_size): "
-            "within a block all heads of one token stand together, then comes the next token.",
+            "The address would be right in a cache with another layout. "
+            "The order of the dimensions is (num_blocks, block_size, num_kv_heads, "
+            "head_size). Within a block, all heads of one token lie together. "
+            "Then comes the next token.",
             heads_first,
             (
                 (
@@ -359,15 +360,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-in-block-forgotten",
-            "All tokens of a block get the same address, that of the block's first token. "
+            "All tokens of a block get the same address: that of the block's first token. "
             "A token's place within its block is token % block_size.",
             offsets(slot=lambda block, offset, size: block * size + 0 * offset),
             ((" + token % params.block_size", ""),),
         ),
         Mistake(
             "quotient-and-remainder-swapped",
-            "token / block_size says which block of the sequence it is, "
-            "token % block_size which place in that block. They have changed places.",
+            "token / block_size says which block of the sequence it is. "
+            "token % block_size says which place in that block. The two have changed places.",
             swapped,
             (
                 (ENTRY, "row[token % params.block_size]"),
@@ -386,16 +387,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-size-forgotten",
-            "The result counts heads, and it should count numbers: "
-            "each token has head_size numbers for each head.",
+            "The result counts heads, but it should count numbers. "
+            "Each token has head_size numbers for each head.",
             offsets(place=lambda slot, head, sizes: slot * sizes.num_kv_heads + head),
             ((LAST_LINE, "return slot * params.num_kv_heads + kv_head;"),),
         ),
         Mistake(
             "offset-overflows",
             "In a large pool the offset passes 2^31, and an int cannot hold it. "
-            "A product of two ints is an int, whatever you assign it to: "
-            "one factor has to be an int64_t before they are multiplied.",
+            "A product of two ints is an int, whatever you assign it to. "
+            "One factor has to be an int64_t before the multiplication.",
             in_32_bits,
             (
                 (
@@ -407,8 +408,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "bytes-in-place-of-elements",
-            "The result counts bytes. A pointer to float goes on by one whole float when you "
-            "add 1 to it, and one to half by a half: count numbers, whatever their size.",
+            "The result counts bytes. If you add 1 to a pointer to float, "
+            "it moves on by one whole float. A pointer to half moves on by one half. "
+            "So count numbers, whatever their size.",
             offsets(
                 place=lambda slot, head, sizes: (
                     4 * ((slot * sizes.num_kv_heads + head) * sizes.head_size)
@@ -426,8 +428,8 @@ EXERCISE = Exercise(
         Mistake(
             "query-heads-for-kv-heads",
             "A slot of the cache has a row for each KV head, "
-            "and you step over one for each query head. Of these there may be more. "
-            "The comment beside k_cache tells its dimensions.",
+            "but you step over a row for each query head. There may be more query heads. "
+            "The comment beside k_cache gives its dimensions.",
             offsets(
                 place=lambda slot, head, sizes: (
                     (slot * sizes.num_q_heads + head) * sizes.head_size
@@ -437,23 +439,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-in-the-sequence",
-            "A token's place is counted through the whole sequence, "
-            "and it has to be counted in its block: each block begins at place 0 again.",
+            "A token's place is counted through the whole sequence. "
+            "It has to be counted within its block: each block begins at place 0 again.",
             token_in_the_pool,
             (("+ token % params.block_size", "+ token"),),
         ),
         Mistake(
             "entry-too-far",
-            "The table is read behind the sequence's entries. "
-            "An entry stands for a whole block: tokens 0 to block_size - 1 have entry 0, "
-            "the next ones entry 1, and the last token has the last entry.",
+            "The table is read past the sequence's entries. Each entry is for a whole block. "
+            "Tokens 0 to block_size - 1 have entry 0, the next ones have entry 1, "
+            "and the last token has the last entry.",
             entry_too_far,
             ((ENTRY, "row[token]"),),
         ),
         Mistake(
             "table-transposed",
-            "The table is read with rows and columns exchanged. "
-            "A row is a sequence: its entries stand side by side.",
+            "The table is read with rows and columns exchanged. A row is a sequence: "
+            "its entries lie side by side.",
             transposed(lambda sizes: sizes.max_blocks_per_seq),
             (
                 (f" + {ROW}", " + seq"),
@@ -463,28 +465,28 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-size-forgotten",
-            "Block number and place are added. "
-            "Before block b lie b whole blocks: how many slots are those?",
+            "Block number and place are added. But b whole blocks lie before block b. "
+            "How many slots are those?",
             offsets(slot=lambda block, offset, size: block + offset),
             ((") * params.block_size + token", ") + token"),),
         ),
         Mistake(
             "slot-not-offset",
-            "The result counts slots, and it should count numbers. What does a slot hold?",
+            "The result counts slots, but it should count numbers. What does a slot hold?",
             offsets(place=lambda slot, head, sizes: slot + 0 * head),
             ((LAST_LINE, "return slot;"),),
             also=(offsets(place=lambda slot, head, sizes: slot + head),),
         ),
         Mistake(
             "entry-not-looked-up",
-            "Where the entry stands in the table is taken for the block. "
-            "It is what the entry holds that says which block of the pool it is.",
+            "You take the entry's position in the table for the block. "
+            "What the entry holds says which block of the pool it is.",
             offsets(lambda table, seq, index, sizes: seq * sizes.max_blocks_per_seq + index),
             ((ENTRY, f"({ROW} + token / params.block_size)"),),
         ),
         Mistake(
             "head-counted-as-a-number",
-            "The next KV head is taken to begin one number further on. "
+            "You take the next KV head to begin one number further on. "
             "How many numbers does a head have?",
             offsets(
                 place=lambda slot, head, sizes: (
@@ -495,8 +497,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-head-a-slot",
-            "Within a block, the next token is taken to be one head further on. "
-            "Between two tokens lie all KV heads of the first one.",
+            "Within a block, you take the next token to be one head further on. "
+            "All KV heads of a token lie between it and the next token.",
             one_head_a_slot,
             (
                 (
@@ -511,8 +513,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "kv-head-divided",
-            "kv_head is the number of a KV head already. "
-            "You divide it once more, as if it were that of a query head.",
+            "kv_head is already the number of a KV head. You divide it once more, "
+            "as if it were the number of a query head.",
             offsets(
                 place=lambda slot, head, sizes: (
                     (
@@ -533,7 +535,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-counted-from-1",
-            "You take 1 away, as if tokens were counted from 1. "
+            "You subtract 1, as if tokens were counted from 1. "
             "Both the tokens of a sequence and the places in a block are counted from 0: "
             "token 0 has entry 0 and place 0.",
             offsets(entry_before),
@@ -546,25 +548,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "context-len-read",
-            "You read context_lens, and there is none here. "
-            "Where a token stands does not depend on how many tokens its sequence has. "
-            "Whoever calls cache_offset() has a token of the context.",
+            "You read context_lens, but there is none here. "
+            "Where a token lies does not depend on how many tokens its sequence has. "
+            "The caller of cache_offset() gives it a token of the context.",
             context_len_read,
             ((LAST_LINE, f"if (token >= params.context_lens[seq]) return 0;\n  {LAST_LINE}"),),
         ),
     ),
     hints=(
         (
-            "Three steps: which block of the sequence, which block of the pool, "
-            "and where in it. You did this in lesson 02 with tensors, as a slot."
+            "There are three steps: which block of the sequence, which block of the pool, "
+            "and where in that block. You did this in lesson 02 with tensors, as a slot."
         ),
         (
-            "The pointer params.block_table shows its first row. "
-            "To get to row seq, add seq times the length of a row."
+            "The pointer params.block_table points to the first row. To get to row seq, "
+            "add seq times the length of a row."
         ),
         (
-            "In a contiguous tensor the offset of [a, b, c, 0] is ((a * B + b) * C + c) * D, "
-            "with the sizes A, B, C, D. Which sizes are they here?"
+            "In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, "
+            "0] is ((a * B + b) * C + c) * D. Which sizes are they here?"
         ),
     ),
 )

@@ -31,9 +31,9 @@ def reduce(values):
 
 
 def found_above(threads, kind, otherwise=reduce):
-    """A fault of this kind in blocks of more than so many threads.
+    """A fault of this kind in blocks of more threads than this.
 
-    In smaller ones it is otherwise(values).
+    Smaller blocks give otherwise(values).
     """
 
     def wrong(values):
@@ -142,7 +142,7 @@ def only_the_first_warp_collects(values):
 
 
 def made_for(threads, reads_all):
-    """Room for so many threads or their warps.
+    """Room for this many threads or their warps.
 
     reads_all: all of it is read, whether it was written or not.
     """
@@ -172,7 +172,7 @@ def last_warp_left_out(values):
 
 
 def twice(part):
-    """The sum with part(values) in it once more."""
+    """The sum with part(values) added once more."""
 
     def wrong(values):
         largest, total = reduce(values)
@@ -206,7 +206,7 @@ def first_left_out(parts):
 
 
 def lane_of_32(lane):
-    """All of a warp is taken to be in this lane, which has met nobody.
+    """This lane is taken to hold all of its warp, but it has met no other lane.
 
     Each shuffle brought its own value.
     """
@@ -231,7 +231,7 @@ def four_warps(values):
 def halves(parts):
     """A tree that halves the number of parts, threads or warps.
 
-    It loses one at each odd number.
+    It loses one whenever the number is odd.
     """
 
     def wrong(values):
@@ -251,7 +251,7 @@ def halves(parts):
 def halves_by_shuffles(values):
     """Each warp shuffles the warps' results, from half of their number on.
 
-    Lanes that there are more of take them again.
+    The remaining lanes take them again.
     """
     warps = values.shape[-1] // WARP
     lanes = torch.arange(WARP)
@@ -265,7 +265,7 @@ def halves_by_shuffles(values):
 
 
 def sum_from(first):
-    """The sum begins with what is good for a maximum."""
+    """The sum begins with the start that is right for a maximum."""
 
     def wrong(values):
         largest, total = reduce(values)
@@ -300,7 +300,7 @@ def shuffled_with(*distances, partner_of=across):
 
 
 def name_from_text(answer):
-    """An array that each thread has for itself, and none that they share."""
+    """Each thread has its own array, and they share none."""
     text = re.sub(r"//.*", "", answer)
     return (
         "array-not-shared"
@@ -458,18 +458,18 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-barrier",
-            "A thread reads shared memory that another one writes, "
+            "A thread reads shared memory that another thread writes, "
             "and nothing makes it wait until that is done. "
-            "__syncthreads() is the place where all threads of the block wait for each other.",
+            "At __syncthreads() all threads of the block wait for each other.",
             found_above(0, "race"),
             ((WRITE, WRITE.split("\n")[0]),),
             also=(found_above(WARP, "race"),),
         ),
         Mistake(
             "barrier-in-branch",
-            "There is a barrier, but not all threads come to it: "
-            "it stands inside an `if` or a loop that some of them do not enter, "
-            "or some have returned before. Those go on while the others wait.",
+            "There is a barrier, but not all threads come to it. "
+            "It is inside an `if` or a loop that some of them do not enter, "
+            "or some have returned before it. Those go on while the others wait.",
             found_above(0, "barrier-in-branch"),
             ((WRITE, WRITE.replace("0) of_warp", "0) { of_warp") + " }"),),
             also=(found_above(WARP, "barrier-in-branch"),),
@@ -477,32 +477,34 @@ EXERCISE = Exercise(
         Mistake(
             "several-writers",
             "Several threads write to the same place, and nothing keeps them apart. "
-            "Even where all of them bring the same value, that is a race. "
-            "Let one of them do it, or give each a place of its own.",
+            "That is a race, even if all of them bring the same value. Let one thread write, "
+            "or give each thread its own place.",
             found_above(0, "several-writers"),
             (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),),
             also=(found_above(WARP, "several-writers"),),
         ),
         Mistake(
             "array-not-shared",
-            "The array has no `__shared__` before it. So each thread has an array "
-            "for itself, and finds in it only what it has written there.",
+            "The array has no `__shared__` before it. So each thread has its own array, "
+            "and finds in it only what that thread has written there.",
             None,
             (("__shared__ float of_warp[32];", "float of_warp[32];"),),
         ),
         Mistake(
             "shared-memory-reused",
-            "One call is right, and the second goes wrong. A quick thread is in the next "
-            "call already, and writes into shared memory that a slow one has still to read. "
-            "What has to happen between reading and the next writing?",
+            "One call is right, but the second goes wrong. "
+            "A quick thread is already in the next call. "
+            "It writes into shared memory that a slow one has still to read. "
+            "What has to happen between the reading and the next writing?",
             used_again_too_soon,
             ((AGAIN, ""),),
             also=(used_again_too_soon_by_other_warps,),
         ),
         Mistake(
             "each-warp-alone",
-            "Each warp gets the result of its own 32 threads. A shuffle does not reach "
-            "beyond the warp; from warp to warp the results have to go through shared memory.",
+            "Each warp gets the result of its own 32 threads. "
+            "A shuffle does not reach beyond the warp. "
+            "Results have to go from warp to warp through shared memory.",
             each_warp_alone,
             (
                 (WRITE, WRITE.split("\n")[0]),
@@ -512,8 +514,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "result-in-some-threads",
-            "Some threads have the result, and others are left with a part of it. "
-            "Every thread of the block needs it.",
+            "Some threads have the result, but others are left with only a part of it. "
+            "Every thread of the block needs the whole result.",
             known_to(WARP),
             (
                 (
@@ -536,8 +538,8 @@ EXERCISE = Exercise(
         Mistake(
             "max-starts-at-zero",
             "Where all values are negative, the maximum comes out as 0. "
-            "A search for the largest value must not begin with a value that nobody brought. "
-            "What can it begin with?",
+            "A search for the largest value must not begin with a value that no thread "
+            "brought. What can it begin with?",
             maximum_from_zero,
             (
                 (
@@ -549,8 +551,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-starts-at-minus-infinity",
-            "The sum begins with the smallest number that there is, and never gets away "
-            "from it. That is a good start for a maximum. Is there one that is good for both?",
+            "The sum begins with the smallest number that there is, "
+            "and never gets away from it. That is a good start for a maximum. "
+            "Which start is good for both?",
             sum_from(-torch.inf),
             (
                 (
@@ -562,8 +565,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "distances-wrong",
-            "Within a warp the values do not all come together, or come more than once. "
-            "32 lanes take five shuffles; with which distances?",
+            "Within a warp, some values do not come in, or come in more than once. "
+            "32 lanes take five shuffles. With which distances?",
             shuffled_with(8, 4, 2, 1),
             (("int distance = 16", "int distance = 8"),),
             also=tuple(
@@ -575,7 +578,7 @@ EXERCISE = Exercise(
         Mistake(
             "own-warp-twice",
             "The sum holds a part twice: the sum of some warp, or the value of a thread. "
-            "Whoever starts from a part must not add it once more.",
+            "If you start from a part, you must not add it again.",
             twice(lambda values: each_warp_alone(values)[1]),
             (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),),
             also=(
@@ -586,8 +589,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "number-of-warps-fixed",
-            "The number of warps or threads is written into the code, and blocks have other "
-            "sizes too. blockDim.x threads are blockDim.x / 32 warps, 32 of them at most.",
+            "The number of warps or threads is written into the code, "
+            "but blocks have other sizes too. blockDim.x threads are blockDim.x / 32 warps, "
+            "and there are at most 32 of them.",
             four_warps,
             (("warp < blockDim.x / 32", "warp < 4"),),
             also=(
@@ -602,9 +606,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-the-first-warp-collects",
-            "The first warp collects the warps' results, and the others come out "
-            "with nothing: there threadIdx.x is larger than any warp's number. "
-            "Who needs the result, and which number has a thread within its warp?",
+            "The first warp collects the warps' results, "
+            "but the others come out with nothing: "
+            "there threadIdx.x is larger than any warp's number. "
+            "Which threads need the result? And which number does a thread have within "
+            "its warp?",
             only_the_first_warp_collects,
             (
                 (
@@ -624,30 +630,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "operation-not-used",
-            "block_max() and block_sum() give the same. Operation::of(a, b) says how two "
-            "values become one, and it is another one for each of the two.",
+            "block_max() and block_sum() give the same. Operation::of(a, "
+            "b) says how two values become one. It is not the same operation for the two.",
             lambda values: (reduce(values)[1],) * 2,
             (("fmaxf(a, b)", "a + b"),),
             also=(lambda values: (reduce(values)[0],) * 2,),
         ),
         Mistake(
             "taken-not-combined",
-            "What a shuffle brings takes the place of the thread's own value. "
-            "The two have to be combined, or the own one is lost.",
+            "What a shuffle brings replaces the thread's own value. "
+            "The two have to be combined, or the thread's own value is lost.",
             taken_not_combined,
             ((SHUFFLE, SHUFFLE.replace("Operation::of(value, ", "").replace("));", ");")),),
         ),
         Mistake(
             "last-warp-left-out",
-            "The last warp's result is in nobody's. "
+            "No thread's result includes the last warp's. "
             "The warps have the numbers 0 to blockDim.x / 32 - 1.",
             last_warp_left_out,
             (("warp < blockDim.x / 32", "warp < int(blockDim.x) / 32 - 1"),),
         ),
         Mistake(
             "not-a-power-of-two",
-            "Values get lost where the number of threads is no power of two. When an odd "
-            "number of partners is halved, one of them has nobody to give its value to.",
+            "Values get lost where the number of threads is not a power of two. "
+            "When an odd number of partners is halved, "
+            "one of them has no partner to give its value to.",
             halves(lambda values: (values, values)),
             (
                 (
@@ -678,8 +685,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "absent-lane",
-            "A shuffle waits for lanes that do not come: its mask names all 32, "
-            "and some of them did not enter the branch where it stands. "
+            "A shuffle waits for lanes that do not come. Its mask names all 32, "
+            "but some of them did not enter the branch that it is in. "
             "All lanes of the mask have to reach the same shuffle.",
             found_above(0, "absent-lane"),
             ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),),
@@ -688,23 +695,25 @@ EXERCISE = Exercise(
         Mistake(
             "mask-too-small",
             "The mask of a shuffle has a bit for each lane that takes part. "
-            "Yours leaves out lanes that call it, or whose value is asked for. "
-            "Which mask stands for all 32?",
+            "Yours leaves out lanes that make the shuffle, "
+            "or lanes that the shuffle reads from. Which mask names all 32?",
             found_above(0, "mask-too-small"),
             (("0xffffffff", "0xffff"),),
         ),
         Mistake(
             "first-warp-alone-shuffles",
-            "Only the first warp puts its values together. Of the other warps there "
-            "is the value of one lane, and the rest is lost. Every warp has to shuffle.",
+            "Only the first warp puts its values together. "
+            "From each other warp comes the value of one lane, and the rest is lost. "
+            "Every warp has to shuffle.",
             first_warp_alone_shuffles,
             ((SHUFFLE, f"if (threadIdx.x < 32) {SHUFFLE}"),),
         ),
         Mistake(
             "updates-get-lost",
-            "Several threads update one shared variable, each for itself. "
-            "Two of them may read the same old value, and then one of the two updates "
-            "is lost. Where could each warp leave its result without touching another's?",
+            "Several threads update one shared variable, and nothing keeps them apart. "
+            "Two of them may read the same old value, "
+            "and then one of the two updates is lost. "
+            "Where could each warp leave its result without touching another's?",
             found_above(0, "non-atomic-update"),
             (
                 (
@@ -729,7 +738,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "warp-of-another-size",
-            "A warp has 32 threads. You count threads in warps of another size, "
+            "A warp has 32 threads. You count warps of another size, "
             "so the places for the warps' results do not fit the warps.",
             found_above(WARP, "warp-size"),
             (("threadIdx.x / 32]", "threadIdx.x / 64]"),),
@@ -738,8 +747,8 @@ EXERCISE = Exercise(
         Mistake(
             "first-warp-for-all",
             "At the end the result of warp 0 is combined with itself, once for each warp. "
-            "Who writes the places that are read, and is it one for each warp? "
-            "threadIdx.x / 32 is a thread's warp, threadIdx.x % 32 its lane.",
+            "Which threads write the places that are read? Is there one for each warp? "
+            "threadIdx.x / 32 is a thread's warp, and threadIdx.x % 32 is its lane.",
             first_warp_for_all,
             (
                 (
@@ -753,16 +762,17 @@ EXERCISE = Exercise(
         Mistake(
             "first-left-out",
             "The first of the parts that you combine is left out. "
-            "A loop that begins with number 1 needs number 0 as its start.",
+            "If a loop begins with number 1, it needs number 0 as its start.",
             first_left_out(per_warp),
             (("value = of_warp[0];", "value = 0.0f;"),),
             also=(first_left_out(lambda values: (values, values)),),
         ),
         Mistake(
             "lane-without-the-result",
-            "Not every lane knows its warp's result after the shuffles, "
-            "and you take it from one that does not. Where a shuffle goes in one direction, "
-            "lanes at the end of the warp have no partner there and get their own value.",
+            "After the shuffles not every lane knows its warp's result, "
+            "and you take it from a lane that does not. "
+            "A shuffle in one direction leaves lanes at the end of the warp without "
+            "a partner. Those get their own value.",
             lane_of_32(WARP - 1),
             (
                 (SHUFFLE, SHUFFLE.replace("xor", "down")),
@@ -773,19 +783,20 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Two steps. First the 32 threads of each warp, with shuffles: after five of them "
-            "every lane knows the result of its warp. Then the warps among each other."
+            "There are two steps. First the 32 threads of each warp combine their values "
+            "with shuffles. After five shuffles every lane knows the result of its warp. "
+            "Then combine the results of the warps."
         ),
         (
-            "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value "
-            "of the lane whose number differs in one bit. "
-            "With the distances 16, 8, 4, 2 and 1, every lane has met all others."
+            "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value of another lane: "
+            "its number differs in one bit. With the distances 16, 8, 4, 2 and 1, "
+            "every lane has met all others."
         ),
         (
             "One lane of each warp writes the warp's result to shared memory. "
-            "When all have written, every thread can read all of the results, at most 32, "
+            "When all have written, every thread can read all the results, at most 32, "
             "and combine them itself."
         ),
-        "Think of the next call: who might still be reading what it writes?",
+        "Think of the next call: which threads might still be reading what it writes?",
     ),
 )

@@ -93,7 +93,7 @@ def first_elements_loaded(batch):
 
 
 def by_other_threads_than_asked(least):
-    """From so many tokens on, some scores are written by a thread that does not own them."""
+    """From this many tokens on, some scores are written by a thread that does not own them."""
 
     def wrong(batch):
         if int(batch.context_lens.max()) >= least:
@@ -104,14 +104,14 @@ def by_other_threads_than_asked(least):
 
 
 def block_after_block(batch):
-    """The slots of each block are shared out anew, from thread 0 on."""
+    """In each block the slots are shared out again, from thread 0 on."""
     return by_other_threads_than_asked(batch.k_cache.shape[1] + 1)(batch)
 
 
 def no_barrier_between_warps(batch):
-    """A barrier for each warp: threads of other warps need what one has loaded.
+    """A barrier for each warp, although other warps need what one has loaded.
 
-    They do if both have something to do.
+    It matters if both have something to do.
     """
     if crosses_warps(batch):
         raise Found("race")
@@ -159,7 +159,7 @@ def at_the_threads_number(batch):
 def row_added_again(name, rows):
     """A row of this tensor is looked for from the block's own row on.
 
-    It is behind the tensor's end, as soon as there are rows(batch).
+    It is past the tensor's end as soon as there are rows(batch).
     """
 
     def wrong(batch):
@@ -171,7 +171,7 @@ def row_added_again(name, rows):
 
 
 def one_token_too_many(batch):
-    """The token behind the last one: in no block, or with a score in the next row."""
+    """The token after the last one: in no block, or with a score in the next row."""
     for length in batch.context_lens.tolist():
         if length % batch.k_cache.shape[1] == 0:
             raise Found("block-table", "k_cache")
@@ -188,7 +188,7 @@ def one_token_too_many(batch):
 
 
 def query_read_too_far(batch):
-    """Each thread loads one element, be there one or not."""
+    """Each thread loads one element, whether there is one or not."""
     if batch.q.shape[2] < THREADS:
         raise Found("out-of-bounds", "q")
     return first_elements_loaded(batch)
@@ -398,14 +398,14 @@ def first_key_again(table, row, length, block_size):
 
 
 def looked_up_by_all(batch):
-    """A thread without a token looks for a key as well, behind the end of the table."""
+    """A thread without a token looks for a key as well, past the end of the table."""
     if (THREADS - 1) // batch.k_cache.shape[1] >= batch.block_table.shape[1]:
         raise Found("out-of-bounds", "block_table")
     return scores(places=first_key_again)(batch)
 
 
 def in_steps_of(step):
-    """Thread `step` begins where thread 0 goes on; with 0, each begins there."""
+    """Thread `step` begins where thread 0 goes on. With 0, each thread begins there."""
 
     def wrong(batch):
         if int(batch.context_lens.max()) > step(batch):
@@ -483,7 +483,7 @@ def token_for_element(in_query, in_key, number=lambda token: token):
 def whole_row(batch):
     """As many tokens as the longest context has.
 
-    Shorter ones meet the entries of -1 behind their blocks.
+    Shorter ones meet the entries of -1 after their blocks.
     """
     block_size = batch.k_cache.shape[1]
     for length in batch.context_lens.tolist():
@@ -553,7 +553,7 @@ def hidden(seed):
 
 
 def observe(subject, case):
-    """The scores of the tokens that there are; what stands behind them does not matter."""
+    """The scores of the tokens that exist. What lies after them does not matter."""
     if isinstance(case, FarCase):
         return observe_far(subject, case)
     batch = batch_of(case)
@@ -591,7 +591,7 @@ EXERCISE = Exercise(
     size=size,
     hidden=hidden,
     observe=observe,
-    chancy=lambda case: isinstance(case, FarCase),  # other mistakes do as they like there
+    chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: (
         case.describe()
         if isinstance(case, FarCase)
@@ -604,9 +604,9 @@ EXERCISE = Exercise(
         Mistake(
             "wrong-head-mapping",
             "A query head reads the keys of a KV head that is not its own. "
-            "Neighbouring query heads share one: "
-            "of 6 query heads and 2 KV heads, the first three belong to KV head 0. "
-            "How many query heads share one, and which one is it then?",
+            "Neighbouring query heads share one: of 6 query heads and 2 KV heads, "
+            "the first three belong to KV head 0. How many query heads share one KV head, "
+            "and which one is it?",
             scores(lambda head, batch: head // batch.k_cache.shape[2]),
             ((HEAD, "head / params.num_kv_heads"),),
             also=(
@@ -621,30 +621,32 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "missing-scale",
-            "The scores are not scaled. "
-            "The factor has been worked out before the launch; it is a field of the struct.",
+            "The scores are not scaled. The factor was computed before the launch. "
+            "It is a field of the struct.",
             scores(scale=lambda batch: 1.0),
             (("params.scale * product", "product"),),
         ),
         Mistake(
             "scale-upside-down",
-            "The scores are divided by the factor, or multiplied with the root "
-            "that should divide them. A score is params.scale times the product.",
+            "The scores are divided by the factor, "
+            "or multiplied by the root that they should be divided by. "
+            "A score is params.scale times the product.",
             scores(scale=lambda batch: 1 / batch.scale),
             (("params.scale * product", "product / params.scale"),),
             also=(scores(scale=lambda batch: math.sqrt(batch.q.shape[2])),),
         ),
         Mistake(
             "scale-of-its-own",
-            "The scores are divided by the square root of head_size, whatever params.scale "
-            "says. That is the usual factor, and some models have another one.",
+            "The scores are divided by the square root of head_size, "
+            "whatever params.scale says. That is the usual factor, "
+            "but some models have another one.",
             scores(scale=lambda batch: batch.q.shape[2] ** -0.5),
             (("params.scale * product", "product / sqrtf(params.head_size)"),),
         ),
         Mistake(
             "missing-barrier",
-            "A thread reads the query from shared memory before all of it is there: "
-            "the other threads are still loading. "
+            "A thread reads the query from shared memory before all of it is there. "
+            "The other threads are still loading. "
             "What makes all threads of a block wait for each other?",
             no_barrier,
             (("  __syncthreads();\n", ""),),
@@ -652,15 +654,16 @@ EXERCISE = Exercise(
         Mistake(
             "barrier-of-a-warp",
             "__syncwarp() makes the threads of one warp wait for each other. "
-            "The query is loaded by all warps of the block, and all of them need it.",
+            "But all warps of the block load the query, and all of them need it.",
             no_barrier_between_warps,
             (("  __syncthreads();\n", "  __syncwarp();\n"),),
         ),
         Mistake(
             "barrier-in-branch",
-            "There is a barrier, but not all threads come to it: it stands in an `if` "
-            "or a loop that some leave earlier, or some have returned before. "
-            "Every thread of the block has to come to it, those without a token too.",
+            "There is a barrier, but not all threads come to it. "
+            "It is in an `if` or a loop that some threads leave earlier, "
+            "or some have returned before it. Every thread of the block has to come to it, "
+            "including one without a token.",
             barrier_not_for_all(
                 lambda lens: any(0 < length < THREADS for length in lens.tolist())
             ),
@@ -683,10 +686,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "other-owner",
-            "A score was written by another thread than the one that goes on with it. "
-            "The next step counts on thread t to have written the scores t, "
-            "t + blockDim.x, …, and waits for nobody. "
-            "Share the tokens out so, or make all threads wait at the end.",
+            "A score was written by a different thread than the one that goes on with it. "
+            "The next step counts on thread t to have written the scores t, t + blockDim.x, "
+            "…, and does not wait for other threads. Share the tokens out in this way, "
+            "or make all threads wait at the end.",
             by_other_threads_than_asked(2),
             (
                 (
@@ -702,7 +705,7 @@ EXERCISE = Exercise(
         Mistake(
             "query-loaded-in-part",
             "A head may have more elements than the block has threads. "
-            "With one element for each thread, the rest of the query is never loaded.",
+            "If each thread loads one element, the rest of the query is never loaded.",
             first_elements_loaded,
             (
                 (
@@ -717,24 +720,23 @@ EXERCISE = Exercise(
         Mistake(
             "one-token-for-each-thread",
             "A context may have more tokens than the block has threads. "
-            "The tokens behind the first 128 get no score. "
+            "The tokens after the first 128 get no score. "
             "When a thread is done with its token, there may be another one for it.",
             scores(tokens=each_of_these),
             ((TOKENS, "if (int token = threadIdx.x; token < num_tokens) {"),),
         ),
         Mistake(
             "no-guard",
-            "Threads for which there is no token work too: "
-            "a context may be shorter than the block has threads. "
-            "They read behind the sequence's last block, or write behind its scores.",
+            "Threads without a token work too: a context may be shorter than the block has "
+            "threads. They read past the sequence's last block, or write past its scores.",
             a_token_for_every_thread,
             ((TOKENS, "{ int token = threadIdx.x;"),),
         ),
         Mistake(
             "each-thread-scores-all",
-            "Several threads write the same score. Each score belongs to one thread: "
-            "which tokens are a thread's own, and how far is it from one to the next? "
-            "If several have worked on a score together, one of them writes it.",
+            "Several threads write the same score. Each score belongs to one thread. "
+            "Which tokens are a thread's own, and how far is it from one to the next? "
+            "If several threads have worked on a score together, one of them writes it.",
             in_steps_of(lambda batch: 0),
             ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),),
             also=(
@@ -745,9 +747,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-context",
-            "The loop goes on behind the sequence's last token, "
-            "where the block table says -1, which is no block. How many tokens this sequence "
-            "has, context_lens says; max_context_len is the longest of them all.",
+            "The loop goes on past the sequence's last token. There the block table says -1, "
+            "which is no block. context_lens says how many tokens this sequence has. "
+            "max_context_len is the longest context of the whole batch.",
             whole_row,
             (
                 (
@@ -771,7 +773,7 @@ EXERCISE = Exercise(
         Mistake(
             "sum-not-reset",
             "A thread's second token gets the sum of its first one on top: "
-            "the sum goes on where it stopped. Where does the variable begin?",
+            "the sum goes on where it stopped. Where should the variable begin?",
             sum_not_reset,
             (
                 ("    float product = 0.0f;\n", ""),
@@ -780,21 +782,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-product-only",
-            "A score is the last of the products, and the others are lost. They are added up.",
+            "A score is the last of the products, and the others are lost. "
+            "The products have to be added up.",
             scores(products=lambda keys, query, dtype: keys[:, -1] * query[-1]),
             (("product += q[i]", "product = q[i]"),),
         ),
         Mistake(
             "score-at-the-threads-number",
             "Each thread writes all of its scores to the same place. "
-            "A token has a score of its own: scores[token].",
+            "Each token has its own score: scores[token].",
             at_the_threads_number,
             (("scores[token] = params.scale", "scores[threadIdx.x] = params.scale"),),
         ),
         Mistake(
             "row-added-again",
-            "The scores of other sequences or heads are stepped over, "
-            "and `scores` begins with this block's own row already.",
+            "The scores of other sequences or heads are stepped over. "
+            "But `scores` already begins with this block's own row.",
             row_added_again("scores", lambda batch: batch.q.shape[0]),
             (
                 (
@@ -812,8 +815,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-token-left-out",
-            "The last token of the context gets no score. "
-            "It is the new one, and it sees itself: context_lens counts it.",
+            "The last token of the context gets no score. It is the new token, "
+            "and it sees itself: context_lens counts it.",
             scores(tokens=lambda length, batch: max(length - 1, 0)),
             (
                 (
@@ -824,8 +827,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-read-too-far",
-            "A thread for which the query has no element loads one all the same, "
-            "from behind the query. The query has head_size elements.",
+            "A thread without an element of the query loads one all the same, "
+            "from past the end of the query. The query has head_size elements.",
             query_read_too_far,
             ((LOAD, "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"),),
             also=(query_read_to_its_room,),
@@ -839,15 +842,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "added-to-scores",
-            "A score is added to what stands in its place. scores begins "
-            "with whatever was in that memory before: write the score, do not add it.",
+            "A score is added to what is in its place. "
+            "scores begins with whatever was in that memory before. Write the score, "
+            "do not add it.",
             added_to_scores,
             (("scores[token] = params.scale", "scores[token] += params.scale"),),
         ),
         Mistake(
             "summed-in-16-bits",
-            "The scores are right in float and a little off in half and bfloat16: the sum "
-            "is rounded to 16 bits at each step. Whatever is stored, compute in float.",
+            "The scores are right in float, but a little off in half and bfloat16: "
+            "the sum is rounded to 16 bits at each step. Compute in float, "
+            "whatever type is stored.",
             summed_in_16_bits(),
             (
                 ("float product = 0.0f;", "T product = from_float<T>(0.0f);"),
@@ -862,7 +867,8 @@ EXERCISE = Exercise(
         Mistake(
             "sequence-in-one-piece",
             "The first key is looked up in the block table, "
-            "and the others are taken to stand behind it. Only the tokens of one block do. "
+            "and the others are taken to follow it. "
+            "But only the tokens of one block lie together. "
             "The next block may be anywhere in the pool.",
             scores(places=in_one_piece),
             (
@@ -877,7 +883,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-put-in-an-int",
-            "cache_offset() returns an int64_t, and you put it into an int. "
+            "cache_offset() returns an int64_t, but you put it into an int. "
             "In a large pool that cuts off what exercise 6.2 was careful to keep. "
             "Give it a type with room for it.",
             cut_off(scores()),
@@ -893,9 +899,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-of-the-grid",
-            "A thread's first token comes from its number in the whole grid, "
-            "as in exercise 6.1. Here each sequence has a thread block of its own, "
-            "and its tokens begin at 0 in each of them.",
+            "A thread's first token comes from the thread's number in the whole grid, "
+            "as in exercise 6.1. Here each pair of sequence and head has its own thread "
+            "block. In each of these blocks the tokens begin at 0.",
             token_of_the_grid,
             (
                 (
@@ -906,8 +912,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-loaded-by-all",
-            "Several threads load the same elements of the query, and write to the same "
-            "places. The elements are shared out: each thread loads some that no other loads.",
+            "Several threads load the same elements of the query, "
+            "and write to the same places. The elements are shared out: "
+            "each thread loads elements that no other thread loads.",
             query_loaded_by_several(0),
             ((LOAD, LOAD.replace("threadIdx.x", "0").replace("i += blockDim.x", "++i")),),
             also=(query_loaded_by_several(1), query_loaded_by_several(WARP)),
@@ -921,8 +928,8 @@ EXERCISE = Exercise(
         Mistake(
             "own-elements-alone",
             "The elements are shared out among the threads, "
-            "and nobody puts their products together. "
-            "In pass 1 a thread has a token, and goes through all elements of its key.",
+            "but no thread adds their products together. In pass 1 a thread has a token, "
+            "and goes through all elements of its key.",
             scores(products=own_elements_alone),
             (
                 (
@@ -933,7 +940,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "values-for-keys",
-            "The query is multiplied with the values, and it should be the keys.",
+            "The query is multiplied with the values, "
+            "but it should be multiplied with the keys.",
             scores(cache="v_cache"),
             (
                 (
@@ -951,15 +959,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "exponential-too-early",
-            "These are exponentials of the scores. "
-            "Nobody knows the largest score yet: in pass 1 the scores stay as they are.",
+            "These are exponentials of the scores. The largest score is not known yet: "
+            "in pass 1 the scores stay as they are.",
             exponentials,
             (("params.scale * product;", "expf(params.scale * product);"),),
         ),
         Mistake(
             "head-and-token-exchanged",
-            "cache_offset() gets the KV head where it takes the token, "
-            "and the token where it takes the head. In which order does it name them?",
+            "cache_offset() gets the KV head where it expects the token, "
+            "and the token where it expects the head. In which order does it name them?",
             head_and_token_exchanged,
             (
                 (
@@ -970,8 +978,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sequence-and-token-exchanged",
-            "cache_offset() gets the token where it takes the sequence, "
-            "and the sequence where it takes the token. In which order does it name them?",
+            "cache_offset() gets the token where it expects the sequence, "
+            "and the sequence where it expects the token. In which order does it name them?",
             sequence_and_token_exchanged,
             (
                 (
@@ -982,8 +990,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-row-added-again",
-            "The query is read from behind its own place. q_row is where the query of this "
-            "sequence and head begins, and its elements stand there one after the other.",
+            "The query is read from the wrong place, past its own. "
+            "q_row is where the query of this sequence and head begins. "
+            "Its elements lie there one after the other.",
             row_added_again("q", lambda batch: batch.q.shape[1]),
             (("to_float(q_row[i])", "to_float(q_row[head * params.head_size + i])"),),
             also=(row_added_again("q", lambda batch: len(batch.q)),),
@@ -991,8 +1000,8 @@ EXERCISE = Exercise(
         Mistake(
             "context-of-the-head",
             "The length of the context is looked up by the number of the head. "
-            "context_lens has a number for each sequence, "
-            "and all heads of a sequence have the same tokens.",
+            "context_lens has a number for each sequence. "
+            "All heads of a sequence have the same tokens.",
             context_of_the_head,
             (
                 (
@@ -1003,8 +1012,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-of-the-head",
-            "cache_offset() gets the head where it takes the sequence. The block table "
-            "has a row for each sequence, and all heads of a sequence have the same blocks.",
+            "cache_offset() gets the head where it expects the sequence. "
+            "The block table has a row for each sequence. "
+            "All heads of a sequence have the same blocks.",
             blocks_of_the_head,
             (
                 (
@@ -1016,8 +1026,8 @@ EXERCISE = Exercise(
         Mistake(
             "whole-blocks",
             "All slots of a sequence's blocks are scored. "
-            "The last block may be filled in part: its other slots hold no token, "
-            "and there need not be room for their scores.",
+            "The last block may be only partly filled: its other slots hold no token, "
+            "and there may be no room for their scores.",
             whole_blocks(),
             (
                 (
@@ -1037,8 +1047,8 @@ EXERCISE = Exercise(
         Mistake(
             "keys-read-as-floats",
             "With float all is right. With half and bfloat16, "
-            "the keys are read as if they were floats, and two of their numbers make one. "
-            "The pool holds numbers of type T: what makes a float of one of them?",
+            "the keys are read as if they were floats, so two of their numbers make one. "
+            "The pool holds numbers of type T. What makes a float of one of them?",
             keys_as_floats(1),
             (
                 (
@@ -1050,16 +1060,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-counted-again",
-            "cache_offset() gives the place of the key's first number: the KV head and "
-            "head_size are in it already. Nothing more is added to it or multiplied with it.",
+            "cache_offset() gives the place of the key's first number. "
+            "The KV head and head_size are already in it. "
+            "Nothing more is added to it or multiplied with it.",
             scores(rows=offset_times_head_size),
             (("token, kv_head);", "token, kv_head) * params.head_size;"),),
             also=(scores(rows=head_added_to_offset),),
         ),
         Mistake(
             "one-key-for-each-thread",
-            "A thread looks up one key, before its loop over the tokens. Its next token "
-            "has a key of its own, and a thread without a token has none to look up.",
+            "A thread looks up one key, before its loop over the tokens. "
+            "But its next token has another key, and a thread without a token has no key "
+            "to look up.",
             looked_up_by_all,
             (
                 (
@@ -1091,15 +1103,15 @@ EXERCISE = Exercise(
         Mistake(
             "query-not-loaded",
             "The query is not in shared memory when the products are made. "
-            "That memory begins with whatever was left there: "
-            "the threads bring each element there, before any of them reads it.",
+            "That memory begins with whatever was left there. "
+            "The threads have to bring each element there before any of them reads it.",
             query_not_loaded,
             ((f"{LOAD}\n", "\n"),),
         ),
         Mistake(
             "scaled-at-each-step",
-            "The sum is scaled at each step, so the first products "
-            "are scaled many times over. Scale each product, or the sum once it is complete.",
+            "The sum is scaled at each step, so the first products are scaled many times "
+            "over. Scale each product once, or scale the sum when it is complete.",
             scaled_at_each_step(1),
             (
                 (
@@ -1112,15 +1124,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "factor-in-integers",
-            "The factor has become 0: it was divided, or kept, in integers, which "
-            "have nothing between 0 and 1. params.scale is a float, and the whole factor.",
+            "The factor has become 0. It was divided, or kept, in integers, "
+            "and there is no integer between 0 and 1. params.scale is a float, "
+            "and it is the whole factor.",
             scores(scale=lambda batch: 1 // batch.q.shape[2]),
             (("params.scale * product", "(1 / params.head_size) * product"),),
         ),
         Mistake(
             "divided-by-head-size",
-            "The scores are divided by head_size, or once more by its root. "
-            "params.scale is the whole factor: nothing else is divided.",
+            "The scores are divided by head_size, or a second time by its root. "
+            "params.scale is the whole factor: do not divide by anything else.",
             scores(scale=lambda batch: batch.scale / batch.q.shape[2]),
             (("params.scale * product", "params.scale * product / params.head_size"),),
             also=(
@@ -1131,8 +1144,9 @@ EXERCISE = Exercise(
         Mistake(
             "token-for-element",
             "The number of the token, or of the thread, "
-            "stands where that of the element belongs. All products of a score are then made "
-            "with the same element of the query or of the key.",
+            "is used where the number of the element belongs. "
+            "So all products of a score are made with the same element of the query "
+            "or of the key.",
             token_for_element(True, False),
             (("product += q[i]", "product += q[token]"),),
             also=(
@@ -1145,17 +1159,17 @@ EXERCISE = Exercise(
     hints=(
         (
             "First bring the query into q, all threads together: "
-            "thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x, …, "
-            "and to_float() makes a float of each. Then wait until all of it is there."
+            "thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x and so on. "
+            "to_float() makes a float of each. Then wait until all of it is there."
         ),
         (
-            "Tokens are shared out in the same way: "
-            "thread t takes the tokens t, t + blockDim.x, …"
+            "Tokens are shared out in the same way: thread t takes the tokens t, "
+            "t + blockDim.x and so on."
         ),
         (
-            "For each token: cache_offset() says where its key begins in k_cache. "
-            "Multiply it with q element by element, add up, scale, "
-            "and write the result to scores[token]."
+            "For each token, cache_offset() says where its key begins in k_cache. "
+            "Multiply the key with q element by element and add up. "
+            "Then scale the sum and write it to scores[token]."
         ),
     ),
 )

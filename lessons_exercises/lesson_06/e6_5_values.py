@@ -156,7 +156,7 @@ def two_tokens(batch):
 
 
 def two_threads(batch):
-    """What one thread has written another reads, with two elements or tokens or more."""
+    """One thread reads what another has written, from two elements or tokens on."""
     return two_tokens(batch) or any_token(batch) and batch.q.shape[2] > 1
 
 
@@ -182,14 +182,14 @@ def some_leave_early(batch):
 
 
 def some_leave_behind_the_maximum(batch):
-    """The threads without a token return from softmax behind block_max()."""
+    """The threads without a token return from softmax after block_max()."""
     if any_token(batch):
         raise Found(BLOCK_CALL if batch.q.shape[2] == 1 else PASS_2_AND_SOFTMAX)
     return attention()(batch)
 
 
 def starts_from_the_first_score(batch):
-    """All threads read score 0, which thread 0 wrote in pass 1, or nobody."""
+    """All threads read score 0, which thread 0 wrote in pass 1, or no thread."""
     raise Found(SCORES_AND_SOFTMAX if int(batch.context_lens[0]) else "order")
 
 
@@ -220,7 +220,7 @@ def sum_of_own_tokens(scores):
 
 
 def one_token_each(scores):
-    """The scores behind the first 128 stay as they are."""
+    """The scores after the first 128 stay as they are."""
     return torch.cat([softmax(scores[:THREADS]), scores[THREADS:]])
 
 
@@ -416,7 +416,7 @@ def elements_up_to(last):
 def start_from_a_score(even_without_tokens):
     """Each thread begins with score threadIdx.x.
 
-    What the threads behind the context meet there depends on what is there.
+    What the threads past the context find there depends on what was there before.
     """
 
     def wrong(batch):
@@ -437,7 +437,7 @@ def start_from_a_score(even_without_tokens):
 
 
 def whole_row(batch):
-    """Weights that nobody has written, and in a workspace values that nobody has."""
+    """Weights that no thread has written, and in a workspace values of no token."""
     if int(batch.context_lens.min()) < batch.max_context_len:
         raise (
             Found("out-of-bounds", "v_cache")
@@ -640,9 +640,9 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe_case,
-    # With so many tokens or elements all threads may have something to do, and a call in a
-    # branch happens to be right. Where the block lies far away, the mistakes that other cases
-    # find do as they like.
+    # With this many tokens or elements all threads may have something to do, and a call in a
+    # branch happens to be right. Where the block lies far away, mistakes that other cases
+    # find may give anything.
     chancy=lambda case: (
         max(case.context_lens) >= THREADS
         or case.head_size > THREADS
@@ -654,8 +654,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-barrier",
-            "Pass 2 reads the weights of all tokens, and some thread "
-            "is still writing its own. Where do all threads have to wait for each other?",
+            "Pass 2 reads the weights of all tokens, "
+            "but some thread is still writing its own. "
+            "Where do all threads have to wait for each other?",
             found(PASS_2_AND_SOFTMAX, two_threads),
             (("/= sum;\n  __syncthreads();", "/= sum;"),),
             also=(found(PASS_2_AND_SOFTMAX, any_token),),
@@ -664,7 +665,7 @@ EXERCISE = Exercise(
             "barrier-of-a-warp",
             "__syncwarp() makes the threads of one warp wait for each other. "
             "In pass 2 each thread reads the weights of all tokens, "
-            "and other warps have written most of them.",
+            "and other warps wrote most of them.",
             found(PASS_2_AND_SOFTMAX, crosses_warps),
             (("/= sum;\n  __syncthreads();", "/= sum;\n  __syncwarp();"),),
         ),
@@ -672,7 +673,8 @@ EXERCISE = Exercise(
             "scores-of-others",
             "softmax touches a score that another thread wrote in pass 1, "
             "and nothing has made it wait for that. Thread t wrote the scores t, "
-            "t + blockDim.x, …: these it may use at once, all others after a barrier.",
+            "t + blockDim.x and so on. It may use these at once, "
+            "and all others only after a barrier.",
             found(SCORES_AND_SOFTMAX, any_token),
             (
                 (
@@ -685,8 +687,8 @@ EXERCISE = Exercise(
         Mistake(
             "score-overwritten-too-early",
             "In softmax one thread overwrites a score that another has still to read, "
-            "or reads what another has still to write. "
-            "The report names both lines: what has to lie between them?",
+            "or reads a score that another has still to write. The report names both lines. "
+            "What has to come between them?",
             found(SOFTMAX_ALONE, any_token),
             (
                 (
@@ -704,7 +706,7 @@ EXERCISE = Exercise(
         Mistake(
             "block-call-in-branch",
             "Some threads call block_max() or block_sum(), "
-            "and others do not come to that call, or come to it more often. "
+            "but others do not come to that call, or come to it more often. "
             "In these functions all threads of the block wait for each other. "
             "Is the call in a loop or a branch that depends on the thread?",
             found(BLOCK_CALL, threads_differ),
@@ -728,23 +730,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "Large scores give inf or NaN: exp() of a score above 88 does not fit "
-            "into a float. Subtract the largest score first; the weights stay the same.",
+            "Large scores give inf or NaN: exp() of a score above 88 does not fit into "
+            "a float. Subtract the largest score first. The weights stay the same.",
             attention(in_float(without_maximum)),
             (("expf(scores[token] - largest)", "expf(scores[token])"),),
         ),
         Mistake(
             "max-starts-at-zero",
             "Where all scores are far below 0, exp() of each comes out as 0, "
-            "and their sum too. The search for the largest score must not begin at 0.",
+            "and so does their sum. The search for the largest score must not begin at 0.",
             maximum_from(0.0),
             (("largest = -INFINITY", "largest = 0.0f"),),
         ),
         Mistake(
             "max-starts-too-high",
-            "All scores may be below the number at which the search "
-            "for the largest one begins. Then exp() of each comes out as 0, "
-            "and their sum too. Which number is below all others?",
+            "All scores may be below the number at which the search for the largest "
+            "one begins. Then exp() of each comes out as 0, and so does their sum. "
+            "Which number is below all others?",
             maximum_from(-1000.0),
             (("largest = -INFINITY", "largest = -1000.0f"),),
             also=(maximum_from(-10_000.0),),
@@ -752,15 +754,15 @@ EXERCISE = Exercise(
         Mistake(
             "own-maximum",
             "Each thread subtracts the largest score of its own tokens. "
-            "Weights can be compared only when the same number has been subtracted "
-            "from all scores of the sequence: the threads have to put their maxima together.",
+            "Weights can be compared only if the same number was subtracted from all scores "
+            "of the sequence. So the threads have to combine their maxima.",
             attention(own_maximum),
             (("  largest = block_max(largest);\n", ""),),
         ),
         Mistake(
             "sum-in-16-bits",
             "The sum is rounded to the 16 bits of the output after each token. "
-            "In a long sum many small numbers are lost in that way: add up in a float, "
+            "In a long sum many small numbers are lost in that way. Add up in a float, "
             "and convert at the end.",
             attention(weighted_sum=rounded_each_time),
             (
@@ -781,7 +783,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-normalised",
-            "The weights do not add up to 1. What is exp(score - largest) to be divided by?",
+            "The weights do not add up to 1. What should exp(score - largest) be divided by?",
             attention(not_normalised),
             ((NORMALISE, ""),),
             also=(attention(divided_by_the_length),),
@@ -789,7 +791,7 @@ EXERCISE = Exercise(
         Mistake(
             "sum-of-own-tokens",
             "Each thread divides by the sum over its own tokens. "
-            "The softmax is over all of them: the threads have to put their sums together.",
+            "The softmax is over all of them, so the threads have to add their sums together.",
             attention(sum_of_own_tokens),
             (("sum = block_sum(sum);", "block_sum(sum);"),),
         ),
@@ -810,8 +812,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scores-added-up",
-            "It is the scores that are added up, and the exponentials that are divided "
-            "by their sum. The weights have to add up to 1: what is to be added?",
+            "The scores are added up, and the exponentials are divided by that sum. "
+            "The weights have to add up to 1. So what should be added up?",
             attention(in_float(scores_added_up)),
             (
                 (
@@ -828,8 +830,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maximum-in-the-sum-alone",
-            "The largest score is subtracted in the sum, and not where the exponential "
-            "is divided by it. Both must be counted from the same maximum.",
+            "The largest score is subtracted in the sum, "
+            "but not where the exponential is divided by it. "
+            "Both must be counted from the same maximum.",
             attention(in_float(maximum_in_the_sum_alone)),
             (
                 (
@@ -844,9 +847,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "start-from-a-score",
-            "A thread begins with the score of its own number, "
-            "and there may be fewer scores than threads. "
-            "A thread without a token has to bring something that changes no maximum.",
+            "A thread begins with the score of its own number, but there may be fewer scores "
+            "than threads. A thread without a token has to bring something that changes no "
+            "maximum.",
             start_from_a_score(even_without_tokens=False),
             (
                 (
@@ -859,7 +862,7 @@ EXERCISE = Exercise(
         Mistake(
             "each-thread-all-scores",
             "Every thread goes through all scores, and all of them change the same ones. "
-            "Each thread has its own tokens here too, the ones that it scored.",
+            "Here too, each thread has its own tokens: the ones that it scored.",
             found("non-atomic-update", any_token),
             (
                 (
@@ -874,14 +877,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "element-forgotten",
-            "All elements of a head come out alike: each thread adds up the values' first "
-            "number. Which number of a value is this thread's?",
+            "All elements of a head come out alike: each thread adds up the first number "
+            "of the values. Which number of a value is this thread's?",
             attention(weighted_sum=first_element_for_all),
             (("kv_head) + i]", "kv_head)]"),),
         ),
         Mistake(
             "keys-for-values",
-            "The keys are weighted and added up, and it should be the values.",
+            "The keys are weighted and added up, but it should be the values.",
             attention(values="k_cache"),
             (
                 (
@@ -892,9 +895,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-context",
-            "Pass 2 goes on behind the sequence's last token, "
-            "where nobody has written a weight. How many tokens this sequence has, "
-            "context_lens says; max_context_len is the longest of them all.",
+            "Pass 2 goes on past the sequence's last token, "
+            "where no thread has written a weight. "
+            "context_lens says how many tokens this sequence has. "
+            "max_context_len is the longest context of the whole batch.",
             whole_row,
             (
                 (
@@ -905,8 +909,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-token-left-out",
-            "The last token's value is not added. "
-            "It is the new one, and it sees itself: context_lens counts it.",
+            "The last token's value is not added. It is the new token, and it sees itself: "
+            "context_lens counts it.",
             attention(weighted_sum=new_token_left_out),
             (
                 (
@@ -918,7 +922,7 @@ EXERCISE = Exercise(
         Mistake(
             "sum-not-reset",
             "A thread's second element gets the sum of its first one on top: "
-            "the sum goes on where it stopped. Where does the variable begin?",
+            "the sum goes on where it stopped. Where should the variable begin?",
             attention(weighted_sum=sum_not_reset),
             (
                 ("float result = 0.0f;", ""),
@@ -931,14 +935,14 @@ EXERCISE = Exercise(
         Mistake(
             "last-token-only",
             "The output is the last token's weighted value, and the others are lost. "
-            "They are added up.",
+            "They have to be added up.",
             attention(weighted_sum=last_token_only),
             (("result += weights", "result = weights"),),
         ),
         Mistake(
             "own-tokens-only",
-            "The tokens are shared out among the threads once more, "
-            "so each element gets only those of its own thread. "
+            "The tokens are shared out among the threads once more. "
+            "So each element gets only the tokens of its own thread. "
             "In pass 2 the elements are shared out, and each thread goes through all tokens.",
             attention(weighted_sum=own_tokens_only),
             (
@@ -955,7 +959,7 @@ EXERCISE = Exercise(
         Mistake(
             "added-to-out",
             "The sum is kept in the output, which begins with whatever was in that memory "
-            "before. Add up in a variable of the thread's own, and write once.",
+            "before. Add up in the thread's own variable, and write once.",
             added_to_out(by_tokens=False),
             (
                 (
@@ -967,7 +971,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "each-thread-all-elements",
-            "Every thread computes all elements, and all of them write the same outputs. "
+            "Every thread computes all elements, so all of them write the same outputs. "
             "The elements are shared out among the threads, as the tokens are in pass 1.",
             each_thread_all_elements,
             (
@@ -979,8 +983,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "row-added-again",
-            "The rows of other sequences and heads are stepped over twice: "
-            "out_row begins with this block's own row already.",
+            "The rows of other sequences and heads are stepped over twice. "
+            "out_row already begins with this block's own row.",
             row_added_again,
             (
                 (
@@ -992,8 +996,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "empty-context-unwritten",
-            "A sequence without a token leaves its output unwritten, so that there stands "
-            "whatever was there before. Its output is zeros, and somebody has to write them.",
+            "A sequence without a token leaves its output unwritten, "
+            "so whatever was in that memory before is still there. Its output is zeros, "
+            "and some thread has to write them.",
             empty_unwritten,
             (
                 (
@@ -1023,7 +1028,7 @@ EXERCISE = Exercise(
         Mistake(
             "head-larger-than-the-block",
             "A head may have more elements than the block has threads. "
-            "With one element for each thread, the others are never written.",
+            "If each thread has one element, the others are never written.",
             first_elements_written,
             (
                 (
@@ -1035,7 +1040,8 @@ EXERCISE = Exercise(
         Mistake(
             "sequence-in-one-piece",
             "The first value is looked up in the block table, "
-            "and the others are taken to stand behind it. Only the tokens of one block do. "
+            "and the others are taken to follow it. "
+            "But only the tokens of one block lie together. "
             "The next block may be anywhere in the pool.",
             attention(places=in_one_piece),
             (
@@ -1050,7 +1056,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-put-in-an-int",
-            "cache_offset() returns an int64_t, and you put it into an int. "
+            "cache_offset() returns an int64_t, but you put it into an int. "
             "In a large pool that cuts off what exercise 6.2 was careful to keep. "
             "Give it a type with room for it.",
             cut_off(attention()),
@@ -1070,7 +1076,7 @@ EXERCISE = Exercise(
         Mistake(
             "one-token-for-each-thread",
             "A context may have more tokens than the block has threads. "
-            "The scores behind the first 128 are not turned into weights.",
+            "The scores after the first 128 are not turned into weights.",
             attention(one_token_each),
             (
                 (
@@ -1095,14 +1101,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maxima-added-up",
-            "The threads add up their largest scores, where they should look for the largest "
+            "The threads add up their largest scores, but they should look for the largest "
             "of them all. There are two functions in exercise 6.3.",
             attention(in_float(maxima_added_up)),
             (("largest = block_max(largest)", "largest = block_sum(largest)"),),
         ),
         Mistake(
             "powers-of-two",
-            "The weights are powers of 2, and a softmax is made of powers of e. "
+            "The weights are powers of 2, but a softmax is made of powers of e. "
             "Which function gives those?",
             attention(powers_of_two),
             (("expf(scores[token] - largest)", "exp2f(scores[token] - largest)"),),
@@ -1110,7 +1116,7 @@ EXERCISE = Exercise(
         Mistake(
             "divided-by-the-length",
             "The weighted sum is divided by the number of tokens. "
-            "The weights add up to 1 already, so there is nothing left to divide by.",
+            "But the weights already add up to 1, so there is nothing left to divide by.",
             mean_of_the_weighted(guarded=False),
             (("from_float<T>(result)", "from_float<T>(result / num_tokens)"),),
             also=(mean_of_the_weighted(guarded=True),),
@@ -1128,8 +1134,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-and-token-exchanged",
-            "cache_offset() gets the KV head where it takes the token, "
-            "and the token where it takes the head. In which order does it name them?",
+            "cache_offset() gets the KV head where it expects the token, "
+            "and the token where it expects the head. In which order does it name them?",
             with_values(head_and_token_exchanged),
             (
                 (
@@ -1140,14 +1146,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weight-of-the-element",
-            "The number of an element stands where the number of a token belongs. "
-            "There is one weight for each token. All elements of its value have the same.",
+            "The number of an element is used where the number of a token belongs. "
+            "There is one weight for each token. "
+            "All elements of its value have the same weight.",
             weight_of_the_element,
             (("result += weights[token]", "result += weights[i]"),),
         ),
         Mistake(
             "behind-the-last-score",
-            "A score behind the sequence's last one is used. Scores are counted from 0. "
+            "A score past the sequence's last one is used. Scores are counted from 0. "
             "Which number does the last one have?",
             behind_the_last_score,
             (
@@ -1159,7 +1166,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-head",
-            "A thread computes an element that is not there, behind the head's last one. "
+            "A thread computes an element that does not exist, past the head's last one. "
             "It reads and writes what belongs to others. "
             "The block may have more threads than the head has elements.",
             elements_up_to(lambda head_size: THREADS),
@@ -1201,9 +1208,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "added-to-the-sum",
-            "The exponentials are divided by more than their sum, so the weights add up "
-            "to less than 1. If something is added to keep the sum from 0: "
-            "how large is exp(score - largest) for the largest score?",
+            "The exponentials are divided by more than their sum, "
+            "so the weights add up to less than 1. "
+            "Perhaps something is added to keep the sum from being 0. "
+            "How large is exp(score - largest) for the largest score?",
             added_to_the_sum(1.0),
             (("scores[token] /= sum", "scores[token] /= sum + 1.0f"),),
             also=tuple(map(added_to_the_sum, (0.1, 0.01, 1e-3, float(THREADS)))),
@@ -1211,7 +1219,7 @@ EXERCISE = Exercise(
         Mistake(
             "scaled-again",
             "softmax multiplies the scores by a factor, or divides them by one, "
-            "and that changes the weights. Pass 1 has brought the scale in already.",
+            "and that changes the weights. Pass 1 has already applied the scale.",
             scaled_again(for_head_size(64)),
             (("expf(scores[token] - largest)", "expf((scores[token] - largest) * 0.125f)"),),
             also=(
@@ -1225,9 +1233,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "steps-between-elements",
-            "A thread goes too far for its element: the element's number is multiplied "
-            "by something. cache_offset() gives the place of the value's first number. "
-            "How far behind it is the second one?",
+            "A thread goes too far for its element: "
+            "the element's number is multiplied by something. "
+            "cache_offset() gives the place of the value's first number. "
+            "How far after it is the second one?",
             steps_between_elements(lambda block_size, num_kv_heads, head_size: head_size),
             (("kv_head) + i]", "kv_head) + i * params.head_size]"),),
             also=(
@@ -1247,9 +1256,10 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, "
-            "…: find the largest score, make weights and add them up, divide. "
-            "After the first and the second round the threads put their results together."
+            "The softmax takes three rounds over a thread's own tokens: "
+            "t, t + blockDim.x and so on. Find the largest score. "
+            "Make weights and add them up. Divide. "
+            "After the first and the second round the threads combine their results."
         ),
         (
             "A thread without a token takes part in block_max() and block_sum() as well. "
@@ -1257,11 +1267,11 @@ EXERCISE = Exercise(
         ),
         (
             "In pass 2 each thread takes an element of the head and goes through all tokens. "
-            "Its sum stands in a variable of its own, "
-            "so there is nothing to share and nothing to wait for."
+            "Its sum is in its own variable, so there is nothing to share and nothing "
+            "to wait for."
         ),
         (
-            "With no token the loop over the tokens does nothing. "
+            "Without a token, the loop over the tokens does nothing. "
             "Is the output written all the same?"
         ),
     ),

@@ -37,7 +37,7 @@ TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 @dataclass(frozen=True)
 class Refused(Batch):
-    """A batch that nobody can launch.
+    """A batch that cannot be launched.
 
     number: of its dtype, which may be no dtype at all.
     fails: whether the batch is a right one, and the launch is made to fail.
@@ -119,9 +119,9 @@ def giving(bytes_of, largest=LARGEST, found="bad-launch"):
 
 
 def grid_swapped(batch):
-    """Where there are as many sequences as heads, nobody can tell.
+    """With as many sequences as heads it does not show.
 
-    (The cases never have more sequences.)
+    (The cases never have more sequences than heads.)
     """
     num_seqs, num_q_heads, _ = batch.q.shape
     if num_q_heads > num_seqs:
@@ -235,7 +235,7 @@ def prepare(answer):
 
 
 def stream_for(batch) -> int:
-    """Batches of three sequences come on the default stream."""
+    """Batches of three sequences are launched on the default stream."""
     return 0 if len(batch.q) == 3 else STREAM
 
 
@@ -287,7 +287,8 @@ def cases():
 def hidden(seed):
     """Batches of any shape.
 
-    Contexts whose scores need more shared memory than usual, or do not fit; refused ones.
+    Then contexts with scores that need more shared memory than usual, or that do not fit.
+    Then batches that are refused.
     """
     chance = random.Random(seed)
     yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
@@ -411,10 +412,10 @@ def allowed_for(*dtypes):
 def goes_on(dtypes, refused=()):
     """Several kernels run for batches of `dtypes`.
 
-    For `refused`, whose case is the last one, the launcher ends in an error.
+    For `refused`, the types of the last case, the launcher ends in an error.
 
-    Where the output is one float, the next kernel writes 16 bits into its least part, and
-    nothing is seen.
+    Where the output is one float, the next kernel writes 16 bits into its low half, and
+    that does not show.
     """
 
     def wrong(batch):
@@ -430,8 +431,7 @@ def of_type(dtype):
     return lambda batch: batch.q.dtype == dtype
 
 
-# A number with nothing behind it, where a condition stands: in an if, or before the ? of a
-# ternary.
+# A number is assigned where a condition belongs: in an if, or before the ? of a ternary.
 NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
 ASSIGNED = (
     rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)"
@@ -442,7 +442,7 @@ ASSIGNED = (
 def shared_bytes_of(launch: str, text: str) -> int | None:
     """The shared memory of a launch, as far as it is a fixed number.
 
-    The number is there, or in the variable that stands there.
+    The number is there itself, or is the value of the variable there.
     """
     arguments = [argument.strip() for argument in re.split(r",(?![^(]*\))", launch)]
     value = arguments[2] if len(arguments) > 2 else ""
@@ -460,7 +460,7 @@ def shared_bytes_of(launch: str, text: str) -> int | None:
 def name_from_text(source: str) -> str | None:
     """A condition that is none, or a fixed number of bytes that a launch may not have.
 
-    What follows looks like anything.
+    The results of such a launcher can be anything.
     """
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     if re.search(ASSIGNED, text):
@@ -492,7 +492,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe_case,
-    # the mistakes that other cases find do as they like here
+    # mistakes that other cases find may give anything here
     chancy=lambda case: isinstance(case, RefusedCase),
     name_from_text=name_from_text,
     same=same_result,
@@ -503,22 +503,22 @@ EXERCISE = Exercise(
         Mistake(
             "no-dynamic-smem",
             "The kernel finds less shared memory than its scores take. "
-            "How much an `extern __shared__` array has is decided at the launch: "
-            "the third number between <<< and >>>, in bytes.",
+            "The launch decides how much an `extern __shared__` array has: "
+            "it is the third entry between <<< and >>>, in bytes.",
             giving(lambda batch: 0),
             ((LAUNCH, "<<<grid, 128, 0, stream>>>"),),
         ),
         Mistake(
             "bytes-not-floats",
             "The launch gives as many bytes as there are scores, "
-            "and a score takes four of them.",
+            "but a score takes four of them.",
             giving(lambda batch: 0 if batch.workspace else batch.max_context_len),
             (("params.max_context_len * sizeof(float)", "params.max_context_len"),),
         ),
         Mistake(
             "fixed-score-buffer",
             "The shared memory does not always grow with the context. "
-            "It is too small for long ones, or more than the launch may have. "
+            "It is too small for long ones, or larger than the launch may have. "
             "Its size must come from max_context_len, whatever that is.",
             giving(lambda batch: 4 * 2048),
             (
@@ -536,17 +536,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "large-memory-not-asked-for",
-            "Above 48 KiB a launch is refused, unless the kernel has been allowed "
-            "as much beforehand. cudaFuncSetAttribute() is the call: "
-            "does it come before the launch, and does it name as many bytes?",
+            "Above 48 KiB a launch is refused, unless the kernel has been allowed that much "
+            "beforehand. cudaFuncSetAttribute() does that. "
+            "Does the call come before the launch, and does it name the same number of bytes?",
             giving(needed),
             ((ASKS, ""),),
         ),
         Mistake(
             "all-memory-asked-for",
             "cudaFuncSetAttribute() is asked for all of 227 KiB, whatever the launch needs. "
-            "The `__shared__` variables count as well, and for both together there "
-            "is not enough: on a GPU the call fails. Ask for the bytes of this launch.",
+            "The `__shared__` variables count as well, "
+            "and there is not enough for both together. On a GPU the call fails. "
+            "Ask for the bytes of this launch.",
             shown("all-memory-asked-for"),
             ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),),
             also=(
@@ -557,7 +558,7 @@ EXERCISE = Exercise(
         Mistake(
             "asked-for-another-kernel",
             "cudaFuncSetAttribute() allows more memory for one kernel, "
-            "and another is launched. For CUDA, paged_attention_kernel<float> "
+            "but another kernel is launched. For CUDA, paged_attention_kernel<float> "
             "and paged_attention_kernel<__half> are two kernels.",
             allowed_for(torch.float32),
             ((ASKS, ASKS.replace("<T>", "<float>")),),
@@ -572,17 +573,18 @@ EXERCISE = Exercise(
         Mistake(
             "block-below-a-warp",
             "The last warp of the block is not full. "
-            "block_reduce exchanges numbers among all 32 lanes of a warp: the number "
-            "of threads must be a multiple of 32, whatever the sizes of the batch are.",
+            "block_reduce exchanges numbers among all 32 lanes of a warp. "
+            "So the number of threads must be a multiple of 32, "
+            "whatever the sizes of the batch are.",
             block_of(lambda batch: batch.q.shape[1]),
             (("<<<grid, 128,", "<<<grid, params.num_q_heads,"),),
             also=(block_of(lambda batch: batch.max_context_len),),
         ),
         Mistake(
             "memory-for-the-workspace-too",
-            "When the scores stand in the workspace, the launch asks for shared memory "
-            "all the same, and for long contexts it asks for more than there is. "
-            "What says where the scores stand?",
+            "When the scores are in the workspace, the launch asks for shared memory all "
+            "the same. For long contexts it asks for more than there is. "
+            "What says where the scores are?",
             giving(lambda batch: 4 * batch.max_context_len, ALL),
             (("params.scores ? 0 : params", "params"),),
             also=(giving(lambda batch: 4 * batch.max_context_len, ALL, "output-unwritten"),),
@@ -590,8 +592,8 @@ EXERCISE = Exercise(
         Mistake(
             "grid-swapped",
             "The kernel takes blockIdx.x for the sequence and blockIdx.y for the head. "
-            "The grid has them the other way round, "
-            "so blocks look for sequences that do not exist.",
+            "The grid has them the other way round, so blocks look for sequences that do "
+            "not exist.",
             grid_swapped,
             (
                 (
@@ -603,7 +605,7 @@ EXERCISE = Exercise(
         Mistake(
             "memory-for-the-whole-grid",
             "The launch asks for room for the scores of all sequences and heads. "
-            "Shared memory belongs to one thread block, "
+            "But shared memory belongs to one thread block, "
             "and a thread block has one sequence and one head.",
             giving(lambda batch: needed(batch) * batch.q.shape[0] * batch.q.shape[1], ALL),
             (
@@ -622,7 +624,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "workspace-reversed",
-            "The launch gives shared memory when the scores stand in the workspace, "
+            "The launch gives shared memory when the scores are in the workspace, "
             "and none when they need it. Null means that there is no workspace.",
             giving(lambda batch: 4 * batch.max_context_len if batch.workspace else 0, ALL),
             (
@@ -634,8 +636,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scores-in-the-caches-type",
-            "The scores get as many bytes as numbers of type T take. "
-            "Scores are float, whatever the caches hold.",
+            "The size of the scores is computed for numbers of type T. But scores are float, "
+            "whatever the caches hold.",
             giving(
                 lambda batch: (
                     0 if batch.workspace else batch.q.element_size() * batch.max_context_len
@@ -651,8 +653,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "host-reads-a-tensor",
-            "The launcher looks into a tensor. It runs on the CPU, and the tensors are on "
-            "the GPU: what the launcher has to know comes as a number, as in max_context_len.",
+            "The launcher looks into a tensor. But the launcher runs on the CPU, "
+            "and the tensors are on the GPU. What the launcher has to know comes as "
+            "a number, such as max_context_len.",
             host_reads(lambda batch: not batch.workspace),
             (
                 (
@@ -664,8 +667,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "grid-of-kv-heads",
-            "There is a block for each KV head. "
-            "Query heads may be more, and each of them needs a block.",
+            "There is a block for each KV head. There may be more query heads than that, "
+            "and each query head needs a block.",
             kv_heads_only,
             (
                 (
@@ -676,8 +679,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "grid-in-one-dimension",
-            "The number of blocks is right, and they stand in one row. The kernel takes two "
-            "numbers for a block: blockIdx.x for the sequence, blockIdx.y for the head.",
+            "The number of blocks is right, but they are in one row. "
+            "The kernel takes two numbers for a block: blockIdx.x for the sequence, "
+            "blockIdx.y for the head.",
             grid_in_one_dimension,
             (
                 (
@@ -695,8 +699,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "formats-exchanged",
-            "half is launched as bfloat16, or the other way round. Both have 16 bits "
-            "and share them out in another way. The comment beside dtype has the numbers.",
+            "half is launched as bfloat16, or the other way round. Both have 16 bits, "
+            "but they use them differently. The comment beside dtype has the numbers.",
             half_and_bfloat16_exchanged,
             (
                 ("launch<__half>", "launch<__nv>"),
@@ -707,7 +711,7 @@ EXERCISE = Exercise(
         Mistake(
             "falls-through",
             "A case of the switch goes on into the next one, "
-            "so that several kernels are launched. A case ends with return or break.",
+            "so several kernels are launched. A case ends with return or break.",
             goes_on((torch.float32,)),
             (
                 (
@@ -736,15 +740,16 @@ EXERCISE = Exercise(
         Mistake(
             "dtype-ignored",
             "Numbers of 16 bits are read as if they had 32. "
-            "Which type the kernel is launched for, params.dtype says.",
+            "params.dtype says which type to launch the kernel for.",
             always_float,
             (("launch<__half>", "launch<float>"), ("launch<__nv_bfloat16>", "launch<float>")),
         ),
         Mistake(
             "unknown-dtype-accepted",
-            "params.dtype is a number that stands for no type, "
-            "and the launcher says that all went well. It must launch nothing then, "
-            "and return an error: cudaErrorInvalidValue is the one for it.",
+            "params.dtype is a number without a type, "
+            "but the launcher says that all went well. "
+            "In that case it must launch nothing and return an error: "
+            "cudaErrorInvalidValue is the right one.",
             accepts(lambda batch: batch.number not in (0, 1, 2)),
             (
                 (
@@ -759,8 +764,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stream-ignored",
-            "The launch does not name the stream, so the kernel goes to the default one. "
-            "PyTorch may be working on another, and the kernel would read tensors "
+            "The launch does not name the stream, so the kernel goes to the default stream. "
+            "PyTorch may be working on another, and then the kernel would read tensors "
             "that are not ready. The stream is the fourth thing between <<< and >>>.",
             stream_ignored(),
             ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),),
@@ -771,8 +776,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-not-returned",
-            "When the launch fails, nobody learns of it. "
-            "A launch itself returns nothing: ask with cudaGetLastError() right after it, "
+            "When the launch fails, the caller does not learn of it. "
+            "A launch itself returns nothing. Ask cudaGetLastError() right after it, "
             "and return what it says, through both functions.",
             accepts(lambda batch: batch.fails or batch.q.shape[1] >= TOO_MANY_HEADS),
             (
@@ -792,8 +797,9 @@ EXERCISE = Exercise(
         Mistake(
             "memory-for-the-whole-row",
             "The launch asks for room for as many tokens as a row of the block table could "
-            "have. Tables are made for the longest sequence that is allowed, "
-            "and for that there may not be enough. How long is the longest in this batch?",
+            "have. But tables are made for the longest sequence that is allowed, "
+            "and for that there may not be enough memory. "
+            "How long is the longest context in this batch?",
             giving(
                 lambda batch: (
                     0
@@ -811,8 +817,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "memory-for-the-query",
-            "The shared memory has room for head_size numbers. "
-            "What stands in it are the scores: how many are there?",
+            "The shared memory has room for head_size numbers. But it holds the scores. "
+            "How many scores are there?",
             giving(lambda batch: 0 if batch.workspace else 4 * batch.q.shape[2]),
             (("params.max_context_len * sizeof(float)", "params.head_size * sizeof(float)"),),
         ),
@@ -832,8 +838,8 @@ EXERCISE = Exercise(
         Mistake(
             "assigned-not-compared",
             "A condition has one = where it should compare. "
-            "One = writes the value into the variable, so that nothing is compared. "
-            "How is a comparison written in C++?",
+            "One = writes the value into the variable, so nothing is compared. "
+            "How do you write a comparison in C++?",
             None,
             (("params.dtype == 0", "params.dtype = 0"),),
         ),
@@ -850,11 +856,12 @@ EXERCISE = Exercise(
         (
             "`cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, "
             "bytes)` allows a kernel more than 48 KiB. "
-            "It returns an error when the GPU has not so much."
+            "It returns an error if the GPU does not have that much."
         ),
         (
-            "launch<T>() ends with the question how the launch went; paged_attention() "
-            "chooses T by params.dtype and hands on what launch<T>() returns."
+            "launch<T>() ends by asking how the launch went. "
+            "paged_attention() chooses T by params.dtype and returns what launch<T>() "
+            "returns."
         ),
     ),
 )

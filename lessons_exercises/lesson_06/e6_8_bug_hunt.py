@@ -1,6 +1,6 @@
 """Exercise 6.8: a kernel with eight faults, to be found one at a time.
 
-Each fault has a case of its own in `paged_attention.bug_hunt.CASES`, which shows it whether or
+Each fault has its own case in `paged_attention.bug_hunt.CASES`. The case shows it, whether or
 not the faults of later cases are still there. So the first case that fails names the first
 fault that is left.
 """
@@ -61,7 +61,7 @@ class LowScores(HuntCase):
 class SpacedQueries(HuntCase):
     """Between the queries of two sequences there are other numbers.
 
-    So it is where q is a part of a larger tensor.
+    So it is if q is a part of a larger tensor.
     """
 
     def tensors(self):
@@ -125,7 +125,7 @@ def hunted_attention(source: str):
 
 
 def stream_for(q) -> int:
-    """Batches of several sequences come on the default stream."""
+    """Batches of several sequences are launched on the default stream."""
     return STREAM if len(q) == 1 else 0
 
 
@@ -145,7 +145,7 @@ def hidden(seed):
             (0, 1, block_size, *range(2, 4 * block_size)), k=1 + number // 3
         )
         if len(lengths) == 3:
-            lengths[1] = 0  # zeros that go to rows of others
+            lengths[1] = 0  # zeros that go to other blocks' rows
         yield drawn(
             HuntCase,
             tuple(lengths),
@@ -279,7 +279,7 @@ def addressed(kv_head_of=own_kv_head, row_of=declared_row, stride_of=table_width
 def axes_exchanged(**inputs):
     """Right for as many heads as sequences.
 
-    The first case that has not as many has more heads.
+    In the first case that differs, there are more heads than sequences.
     """
     num_seqs, num_q_heads, _ = inputs["q"].shape
     if num_seqs != num_q_heads:
@@ -344,7 +344,7 @@ error_not_returned.failing = lambda case: RETURNS_ZERO
 
 
 def queries_in_one_piece(q, **inputs):
-    """The first sequence's queries are right, and those of others lie too early."""
+    """The first sequence's queries are right. Later ones are read from too early."""
     num_seqs, num_q_heads, head_size = q.shape
     return expected_output(
         q=q.as_strided(q.shape, (num_q_heads * head_size, head_size, 1)), **inputs
@@ -404,36 +404,35 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "missing-barrier",
-            "A thread reads what another one writes, "
-            "and nothing makes it wait until that is written. The report names both lines: "
-            "where between them have all threads of the block to meet?",
+            "A thread reads what another thread writes, and nothing makes it wait until "
+            "that is written. The report names both lines. "
+            "Where between them have all threads of the block to meet?",
             reported("race", *CHECKED),
             ((BARRIER, BARRIER.replace("__syncthreads();", "")),),
             also=(reported("race", *CHECKED[1:]),),
         ),
         Mistake(
             "barrier-in-branch",
-            "Some threads of the block wait at a __syncthreads() "
-            "that the others never reach. It must not stand in a loop "
-            "or a branch that the threads leave at different times.",
+            "Some threads of the block wait at a __syncthreads() that the others never "
+            "reach. It must not be in a loop or a branch that the threads leave at different "
+            "times.",
             reported("barrier-in-branch", *CHECKED),
             ((MAXIMUM, f"{MAXIMUM} __syncthreads();"),),
         ),
         Mistake(
             "shared-alias",
             "The query is overwritten before it is used. Dynamic shared memory is one piece: "
-            "every `extern __shared__` array begins at its first byte, "
-            "whatever it is called. "
-            "How does the second array get a place behind the first one, for every head_size?",
+            "every `extern __shared__` array begins at its first byte, whatever its name. "
+            "How does the second array get a place after the first one, for every head_size?",
             nan_in(*CHECKED),
             ((LARGEST, "extern __shared__ float largest[];"),),
             also=(nan_in(LARGE_HEAD), reported("race", MIXED)),
         ),
         Mistake(
             "wrong-layout",
-            "Keys and values of the wrong places are read. "
-            "The caches are (num_blocks, block_size, num_kv_heads, head_size): of two tokens "
-            "that stand one after the other in a block, how far apart are the keys?",
+            "Keys and values are read from the wrong places. The caches are (num_blocks, "
+            "block_size, num_kv_heads, head_size). "
+            "Two tokens lie one after the other in a block. How far apart are their keys?",
             addressed(
                 row_of=lambda block_id, offset, kv_head, block_size, num_kv_heads: (
                     (block_id * num_kv_heads + kv_head) * block_size + offset
@@ -458,32 +457,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-head-mapping",
-            "Query heads read the keys of a KV head that is not theirs. "
-            "Several query heads, one after the other, share a KV head. "
-            "blockDim is the size of the block of threads: what does it know of heads?",
+            "Query heads read the keys of a KV head that is not theirs. Several query heads, "
+            "one after the other, share a KV head. "
+            "blockDim is the size of the block of threads. What does it know of heads?",
             addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head),
             ((KV_HEAD, "head / max(1, int(blockDim.y) / p.num_kv_heads);"),),
         ),
         Mistake(
             "heads-taken-in-turn",
-            "The query heads take the KV heads in turn: 0, 1, 0, 1, "
-            "… Neighbouring query heads share one: 0, 0, 0, 1, 1, 1, as in repeat_interleave.",
+            "The query heads take the KV heads in turn: 0, 1, 0, 1 and so on. "
+            "But neighbouring query heads share one: 0, 0, 0, 1, 1, 1, "
+            "as in repeat_interleave.",
             addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head % num_kv_heads),
             ((KV_HEAD, "head % p.num_kv_heads;"),),
         ),
         Mistake(
             "divided-by-kv-heads",
-            "The number of the query head is divided by what is right for some batches only: "
-            "the number of KV heads, or a constant. "
+            "The number of the query head is divided by something that is right for some "
+            "batches only: the number of KV heads, or a constant. "
             "How many query heads share one KV head, in any batch?",
             addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head // num_kv_heads),
             ((KV_HEAD, "head / p.num_kv_heads;"),),
         ),
         Mistake(
             "wrong-table-stride",
-            "The first sequence is right, and a later one reads table entries "
-            "that are not its own. The table is (num_seqs, max_blocks_per_seq): "
-            "how many entries lie between the beginnings of two rows?",
+            "The first sequence is right, but a later one reads table entries that are "
+            "not its own. The table is (num_seqs, max_blocks_per_seq). "
+            "How many entries lie between the beginnings of two rows?",
             addressed(stride_of=lambda q, k_cache, block_table: q.shape[1]),
             ((TABLE, "p.block_table[sequence * p.num_q_heads + token / p.block_size]"),),
             also=(
@@ -495,33 +495,33 @@ EXERCISE = Exercise(
         Mistake(
             "empty-context-unwritten",
             "A sequence without a token leaves its output as it was: "
-            "whatever lay in that memory before. "
-            "The answer to an empty context is zeros, and somebody has to write them.",
+            "whatever was in that memory before. The answer to an empty context is zeros, "
+            "and some thread has to write them.",
             reported("output-unwritten", EMPTY, MIXED, EMPTY_LARGE_HEAD),
             ((EMPTY_OUT, "if (context_len == 0) return;"),),
             also=(reported("output-unwritten", EMPTY_LARGE_HEAD),),
         ),
         Mistake(
             "zeros-behind-the-head",
-            "An empty context gets its zeros, and more than its own: threads for which there "
-            "is no element write too, into other rows or behind the output. "
-            "A head has head_size elements.",
+            "An empty context gets its zeros, but other places get zeros too. "
+            "Threads without an element write as well, into other rows or past the end "
+            "of the output. A head has head_size elements.",
             reported("out-of-bounds", EMPTY),
             ((EMPTY_OUT, "if (context_len == 0) { out[threadIdx.x] = 0.0f; return; }"),),
         ),
         Mistake(
             "zero-by-several-threads",
             "For an empty context, several threads write to the same place. "
-            "Each element of a head gets its zero from one thread, "
-            "and a thread has some elements, or none.",
+            "Each element of a head should get its zero from one thread. "
+            "A thread writes some elements, or none.",
             zeros_by_several,
             ((EMPTY_OUT, "if (context_len == 0) { out[0] = 0.0f; return; }"),),
         ),
         Mistake(
             "zeros-in-other-rows",
-            "For an empty context, a block writes zeros into a row of out "
-            "that is not its own, and another block writes there too. "
-            "A row belongs to one sequence and one query head. Which one is this block's?",
+            "For an empty context, a block writes zeros into a row of out that is "
+            "not its own. Another block writes there too. "
+            "A row belongs to one sequence and one query head. Which row is this block's?",
             zeros_in(lambda seq, head: head),
             (
                 (
@@ -544,17 +544,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "axes-exchanged",
-            "context_lens is read behind its end, with a number that counts heads. "
-            "The grid has two axes: what does the launch count along each of them, "
+            "context_lens is read past its end, with a number that counts heads. "
+            "The grid has two axes. What does the launch count along each of them, "
             "and what does the kernel take blockIdx.x and blockIdx.y for?",
             axes_exchanged,
             ((GRID, "dim3(p.num_q_heads, p.num_seqs), 128, numbers"),),
         ),
         Mistake(
             "fixed-score-buffer",
-            "The kernel has room for a fixed number of scores, and a context may be longer. "
-            "The launcher knows the longest context of the batch before it launches: "
-            "where can as many scores find room?",
+            "The kernel has room for a fixed number of scores, but a context may be longer. "
+            "The launcher knows the longest context of the batch before it launches. "
+            "Where is there room for that many scores?",
             reported("shared-out-of-bounds", MANY_TOKENS, LONGER),
             ((SCORES, "__shared__ float scores[256];"),),
             also=(
@@ -567,16 +567,16 @@ EXERCISE = Exercise(
         Mistake(
             "max-starts-at-zero",
             "Where all scores are far below 0, exp() of each comes out as 0, "
-            "and their sum too. The search for the largest score must not begin at 0. "
-            "(This was right in the text that you were given.)",
+            "and so does their sum. The search for the largest score must not begin at 0. "
+            "This was right in the text that you were given.",
             low_scores_lost,
             (("largest[threadIdx.x] = -INFINITY;", "largest[threadIdx.x] = 0.0f;"),),
         ),
         Mistake(
             "offset-overflows",
-            "row() works in int. In a large pool the offset does not fit into 32 bits, "
-            "and comes out negative. (block_id was an int64_t in the text "
-            "that you were given: one number of 64 bits makes the product one.)",
+            "row() computes in int. In a large pool the offset does not fit into 32 bits, "
+            "and comes out negative. In the text that you were given, "
+            "block_id was an int64_t: one number of 64 bits gives the whole product 64 bits.",
             cut_off(expected_output),
             (
                 (
@@ -587,48 +587,49 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stream-ignored",
-            "The launch does not name the stream, so the kernel goes to the default one, "
-            "and PyTorch may be working on another. "
+            "The launch does not name the stream. So the kernel goes to the default stream, "
+            "while PyTorch may be working on another. "
             "The stream is the fourth thing between <<< and >>>.",
             stream_ignored,
             (("sizeof(float), stream>>>", "sizeof(float)>>>"),),
         ),
         Mistake(
             "error-not-returned",
-            "When the launch fails, nobody learns of it. "
-            "A launch itself returns nothing: cudaGetLastError() knows.",
+            "When the launch fails, the caller does not learn of it. "
+            "A launch itself returns nothing, but cudaGetLastError() knows.",
             error_not_returned,
             (("return cudaGetLastError();", "return 0;"),),
         ),
         Mistake(
             "query-stride-made-up",
-            "The queries of the second sequence are looked for at a place "
-            "of your own making. q may be a part of a larger tensor, with other numbers "
-            "between two sequences: how far apart they are, the struct says.",
+            "The queries of the second sequence are looked for in the wrong place. "
+            "q may be a part of a larger tensor, with other numbers between two sequences. "
+            "The struct says how far apart they are.",
             queries_in_one_piece,
             (("sequence * p.q_stride", "sequence * p.num_q_heads * p.head_size"),),
         ),
     ),
     hints=(
         (
-            "One fault at a time: hunt(bug_hunt) runs small cases first and stops "
-            "at the first that goes wrong. Repair that, run the cell of the kernel again, "
-            "and hunt again. Do not look for the next fault before the last one is gone."
+            "One fault at a time: hunt(bug_hunt) runs small cases first and stops at "
+            "the first one that goes wrong. Repair that, run the cell of the kernel again, "
+            "and hunt again. Do not look for the next fault before this one is gone."
         ),
         (
-            "Where there is a report, begin at the line that it names, "
-            "and ask what that line takes for granted: that memory is there, "
-            "that somebody has written it, that an entry belongs to this sequence."
+            "If there is a report, begin at the line that it names. "
+            "Ask what that line takes for granted: that memory is there, "
+            "that some thread has written it, that an entry belongs to this sequence."
         ),
         (
-            "Where the numbers are wrong, hunt() tells which rows of the output, "
-            "and which keys were read for the first of them. Work out by hand "
-            "which keys that head should read, from the block table that is shown. "
-            "If they are the right ones, the fault is in what is done with them."
+            "If the numbers are wrong, hunt() says which rows of the output, "
+            "and which keys were read for the first of them. "
+            "Work out by hand which keys that head should read, "
+            "from the block table that is shown. If they are the right ones, "
+            "the fault is in what is done with them."
         ),
         (
-            "The parameters' struct says of each tensor which sizes it has. "
-            "Compare each index in the kernel with it, the largest step first."
+            "The parameters' struct gives the sizes of each tensor. "
+            "Compare each index in the kernel with them, the largest step first."
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """The learner's CUDA texts as functions on tensors, for the checks.
 
-They are built for checked mode, whose findings are results.
+They are built for checked mode. What it finds is a result too.
 
 A model of a mistake is a Python function that returns the tensor which the faulty kernel
 gives, or raises `Found`.
@@ -28,13 +28,13 @@ from paged_attention.bug_hunt import STEP_LIMIT
 POISON = 1e4  # in every slot that holds no token
 # of outputs in 16 bits, which two right answers may round apart
 ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-# by the numbers of PagedAttentionParams::dtype
+# in the order of the numbers of PagedAttentionParams::dtype
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # A missing barrier shows in one of these ways, as the threads happen to come.
 ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
-# which of the two it is called depends on what the thread has read before
+# which of the two names it gets depends on what the thread has read before
 OUTSIDE = {"out-of-bounds", "block-table"}
-STREAM = 0x5EED0  # a stream for launchers, which can do nothing with it but hand it on
+STREAM = 0x5EED0  # a stream for launchers, which can only hand it on
 NO_FAULT = Text("a result, and no fault on the way")
 FAR_BLOCK = Text("the block that the table names is looked for")
 CUT_OFF = Text("something else is looked for, at an offset that was cut off to 32 bits")
@@ -113,9 +113,9 @@ def same(expected, actual) -> bool:
 
 
 def with_misplaced_barriers(call, answer: str):
-    """`call()`, whose KernelError may be of the kind "barrier-in-branch".
+    """`call()`, whose KernelError may have the kind "barrier-in-branch".
 
-    It is of that kind where a barrier is there, but not for all threads.
+    It has that kind if a barrier is there, but not for all threads.
     """
     try:
         return call()
@@ -130,9 +130,9 @@ def with_misplaced_barriers(call, answer: str):
 
 
 def barrier_in_branch(text: str) -> bool:
-    """Whether a __syncthreads() stands where not all threads of a block come.
+    """Whether a __syncthreads() is in a place that not all threads of a block reach.
 
-    That is in a branch or loop that not all threads take alike, or behind a return in one.
+    That is in a branch or loop that not all threads take alike, or after a return in one.
 
     Read from the text: a condition depends on the thread if it names threadIdx, or a variable
         that was made from it.
@@ -163,7 +163,7 @@ def barrier_in_branch(text: str) -> bool:
 
 
 def _end(text: str, start: int, closing: str = ";}") -> int:
-    """Where the statement, or the bracket, that begins at `start` has come to its end."""
+    """Where the statement, or the bracket, that begins at `start` ends."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] in "({[") - (text[place] in ")}]")
@@ -173,7 +173,7 @@ def _end(text: str, start: int, closing: str = ";}") -> int:
 
 
 def show(expected, actual) -> tuple[str, str]:
-    """As tensors.show(); where a fault was found, its report is what matters."""
+    """As tensors.show(), but if a fault was found, it shows the report."""
     return (
         (NO_FAULT, repr(actual))
         if isinstance(actual, Finding)
@@ -212,7 +212,7 @@ def asked(library, call):
 
 
 def reached(call) -> Text:
-    """Where a kernel looks for a block whose offset does not fit into an int.
+    """Where a kernel looks for a block with an offset that does not fit into an int.
 
     There is no memory for so large a pool, and none is needed: checked mode stops the first
     read, and says whether it went to the block that the table names.
@@ -251,7 +251,7 @@ def in_one_piece(table: Tensor, row: int, length: int, block_size: int) -> Tenso
 def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
     """The checked library of `answer` and the check's own text.
 
-    The files of kernels/ that stand before and after the answer are in it too.
+    The files of kernels/ that come before and after the answer are in it too.
     """
     texts = [
         *((name, read_kernel(name)) for name in given),
@@ -347,7 +347,7 @@ class Case:
 class FarCase(Case):
     """The sizes of a batch.
 
-    Its table names a block whose first number would be number 2³² + 12288 of the cache.
+    Its table names a block that would begin at number 2³² + 12288 of the cache.
     """
 
     def batch(self) -> Batch:
@@ -399,7 +399,7 @@ def drawn(chance: random.Random, **sizes) -> Case:
 def batch_of(case: Case) -> Batch:
     """A pool with shuffled blocks, and the batch of the case.
 
-    The slots that nobody has hold poison.
+    The slots without a token hold poison.
     """
     generator = torch.Generator().manual_seed(case.seed)
     num_seqs, dtype = len(case.context_lens), DTYPES[case.dtype]
@@ -446,7 +446,7 @@ def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
 def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
     """What a kernel reads for head kv_head in these slots, (len(slots), head_size).
 
-    There need be no such head.
+    Such a head need not exist.
     """
     return numbers_at(
         cache.flatten(), first_numbers(cache, slots, kv_head), cache.shape[3], name
@@ -460,7 +460,7 @@ def first_numbers(cache: Tensor, slots: Tensor, kv_head: int) -> Tensor:
 
 
 def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
-    """So many numbers from each place in `first` on, (len(first), count)."""
+    """`count` numbers from each place in `first` on, (len(first), count)."""
     if len(first) and (int(first.min()) < 0 or int(first.max()) + count > len(numbers)):
         raise Found("out-of-bounds", name)
     return numbers[first[:, None] + torch.arange(count)]

@@ -17,8 +17,8 @@ from paged_attention.ladder import Shape
 
 WARP, THREADS = 32, 64
 BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
-NO_PART = 1e4  # the numbers before and behind a lane's part of q
-BEHIND_A_PART = 64  # bytes behind a lane's part of a key, all bits set
+NO_PART = 1e4  # the numbers before and after a lane's part of q
+BEHIND_A_PART = 64  # bytes after a lane's part of a key, all bits set
 WIDE, NARROW, MORE = (
     Text(f"the scores, {how}")
     for how in (
@@ -154,7 +154,7 @@ def half_a_mask(keys):
 
 
 def first_group_in_the_mask(keys):
-    """As many bits as a group has lanes."""
+    """The mask has as many bits as a group has lanes."""
     if group_lanes(keys.shape) < WARP:
         raise Found("absent-lane")
     return scores()(keys)
@@ -208,7 +208,7 @@ def across_and_scaled(parts, distance, shape):
 def bits_as(dtype):
     """number(key, i) is the i-th number of another type in the lane's bytes.
 
-    These are those of the lane's part, or those behind it.
+    The bytes are those of the lane's part, or those after it.
     """
 
     def wrong(keys):
@@ -242,7 +242,7 @@ def eight_numbers(keys):
 def more_than_the_part(keys):
     """group_lanes numbers of each part.
 
-    Where those are not more than the lane has, it goes well.
+    It goes well if the lane has at least that many.
     """
     return (
         scores()(keys)
@@ -252,7 +252,7 @@ def more_than_the_part(keys):
 
 
 def second_load_misaligned(keys):
-    """The i-th load begins where the part's i-th number stands."""
+    """The i-th load begins where the part's i-th number is."""
     return misaligned(keys) if loads_of(keys.shape) > 1 else scores()(keys)
 
 
@@ -293,7 +293,7 @@ def stuck_at_a_barrier(keys):
 def recognise(answer: str) -> str | None:
     """A variable that has no value when it is first added to.
 
-    Or a part whose second load has none.
+    Or a part with a second load that has none.
     """
     text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
     if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
@@ -433,15 +433,16 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "own-part-only",
-            "A lane gives what its own part of the key adds to the sum. All lanes "
-            "of the group have to put their parts together, and each of them needs the whole.",
+            "A lane gives what its own part of the key adds to the sum. "
+            "All lanes of the group have to add their parts together, "
+            "and each lane needs the whole sum.",
             scores(distances=lambda lanes: []),
             ((DISTANCES, "for (int distance = 0; distance > 0; distance /= 2)"),),
         ),
         Mistake(
             "whole-warp",
             "A score is the sum over several keys: the shuffles reach beyond the group. "
-            "A warp may hold several groups, each with a key of its own. "
+            "A warp may hold several groups, and each group has its own key. "
             "How far may a shuffle reach?",
             scores(distances=lambda lanes: halving(WARP)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "16")),),
@@ -449,8 +450,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "too-few-steps",
-            "A lane knows of a part of its group only: there is a shuffle missing, the first "
-            "or the last one. Each step doubles the number of lanes that a lane knows of.",
+            "A lane gets the sum of only a part of its group. A shuffle is missing, "
+            "the first or the last one. Each step doubles the number of lanes that are "
+            "in a lane's sum.",
             scores(distances=lambda lanes: halving(lanes // 2)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "group_lanes / 4")),),
             also=(scores(distances=lambda lanes: halving(lanes)[:-1]),),
@@ -458,7 +460,7 @@ EXERCISE = Exercise(
         Mistake(
             "lanes-counted-by-hand",
             "It is right where a group has 16 lanes. "
-            "With other heads and formats it has 8, or 32: group_lanes says how many.",
+            "With other heads and formats a group has 8, or 32. group_lanes says how many.",
             scores(distances=lambda lanes: halving(16)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "8")),),
             also=(
@@ -472,17 +474,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-lane-only",
-            "The first lane of a group has the score, and the others have something else. "
-            "Every lane of the group needs it: "
-            "which shuffle gives both lanes of a pair the same?",
+            "The first lane of a group has the score, but the others have something else. "
+            "Every lane of the group needs it. Which shuffle gives both lanes of a pair "
+            "the same?",
             scores(shuffle=down()),
             ((SHUFFLE, SHUFFLE.replace("xor", "down")),),
             also=(scores(shuffle=down(lambda lanes: lanes)), others_get_zero),
         ),
         Mistake(
             "first-groups-score",
-            "All groups of a warp have the score of the first one. "
-            "The lane that __shfl_sync() reads from is counted from the warp's first one, "
+            "All groups of a warp have the score of the first group. "
+            "__shfl_sync() counts the lane that it reads from the warp's first lane, "
             "unless the shuffle has a width.",
             of_the_first_group,
             (
@@ -500,20 +502,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scaled-twice",
-            "The scores are scaled twice: the sum has the factor in it already "
-            "when it is multiplied at the end, or each product has it too.",
+            "The scores are scaled twice. When the sum is multiplied at the end, "
+            "the factor is already in it, or in each product.",
             scores(scale=lambda keys: keys.scale**2),
             (("query[i] * number", "scale * query[i] * number"),),
         ),
         Mistake(
             "divided-by-scale",
-            "The sum is divided by scale. It is a factor.",
+            "The sum is divided by scale. But scale is a factor.",
             scores(scale=lambda keys: 1 / keys.scale),
             (("scale * product", "product / scale"),),
         ),
         Mistake(
             "parts-not-added",
-            "A lane takes over what the other lane of its pair has, in place of its own. "
+            "A lane takes over what the other lane of its pair has, and loses its own. "
             "Each step has to add the two.",
             scores(
                 shuffle=lambda parts, distance, shape: across(parts, distance, shape) - parts
@@ -523,21 +525,22 @@ EXERCISE = Exercise(
         Mistake(
             "sum-without-a-start",
             "The sum has no value when the first product is added to it. "
-            "A variable in CUDA C++ holds anything at all until it is given something.",
+            "A variable in CUDA C++ holds anything at all until you give it a value.",
             None,
             (("float product = 0.0f;", "float product;"),),
         ),
         Mistake(
             "same-load-for-all",
             "All lanes of a group take the same load of the row, the first one. "
-            "Which lane of its group a thread is has to come in.",
+            "The number of the thread's lane in its group has to come in. "
+            "Which number is that?",
             scores(first_load),
             ((LOAD, "part.loads[i] = loads[i];"),),
         ),
         Mistake(
             "group-for-lane",
-            "All lanes of a group take the same load of the row: its number is the group's. "
-            "Which lane of its group is this one?",
+            "All lanes of a group take the same load of the row: "
+            "its number is the group's number. Which lane of its group is this thread?",
             scores(
                 lambda thread, i, shape: thread // group_lanes(shape) + i * group_lanes(shape)
             ),
@@ -553,14 +556,14 @@ EXERCISE = Exercise(
         Mistake(
             "same-load-twice",
             "Where a lane has two loads, it takes the same one twice. "
-            "The second one lies in the other half of the row.",
+            "The second one is in the other half of the row.",
             scores(lambda thread, i, shape: thread % group_lanes(shape)),
             ((LOAD, "part.loads[i] = loads[threadIdx.x % group_lanes];"),),
         ),
         Mistake(
             "whole-row-in-a-lane",
-            "A lane takes the whole row, and has room for its own part of it: "
-            "lane_loads loads. The others of the group take the rest.",
+            "A lane takes the whole row, but it has room only for its own part: "
+            "lane_loads loads. The other lanes of the group take the rest.",
             whole_row,
             (
                 ("i < lane_loads;", "i < head_size / per_load;"),
@@ -569,38 +572,41 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-in-the-part",
-            "place(i) says where in the whole row a number stands. query is the lane's part "
-            "already, and has its numbers in the same order as number(key, …).",
+            "place(i) says where in the whole row a number is. "
+            "But query is already the lane's part. "
+            "Its numbers are in the same order as number(key, …).",
             scores(query_of=query_by_place),
             (("query[i]", "query[place(i)]"),),
         ),
         Mistake(
             "reads-behind-the-part",
-            "It reads more than the lane's part: query and number(key, …) have lane_numbers "
-            "numbers, and the first is number 0. What stands behind them belongs to nobody.",
+            "Your code reads more than the lane's part. query and number(key, "
+            "…) have lane_numbers numbers, and the first is number 0. "
+            "What lies after them is not part of either.",
             not_a_number,
             (("i < lane_numbers;", "i <= lane_numbers;"),),
             also=(lambda keys: (scores()(keys), MORE), more_than_the_part),
         ),
         Mistake(
             "numbers-counted-by-hand",
-            "It is right where a lane has 8 numbers. "
-            "For small heads of floats it has 4: lane_numbers says how many.",
+            "It is right where a lane has 8 numbers. For small heads of floats a lane has 4. "
+            "lane_numbers says how many.",
             eight_numbers,
             (("i < lane_numbers;", "i < 8;"),),
         ),
         Mistake(
             "barrier-of-the-block",
-            "A __syncthreads() waits for all warps of the block, and a warp without a key "
-            "does not come. The shuffles are all that the lanes of a warp need here.",
+            "A __syncthreads() waits for all warps of the block, "
+            "but a warp without a key does not come. "
+            "The shuffles are all that the lanes of a warp need here.",
             stuck_at_a_barrier,
             (("  return scale * product;", "  __syncthreads();\n  return scale * product;"),),
         ),
         Mistake(
             "index-in-numbers",
-            "The lanes are too far apart: an index into 16-byte loads counts loads, "
-            "and not numbers. Lane 0 takes the first load of the row. "
-            "Which one is next, and whose is it?",
+            "The lanes are too far apart. An index into 16-byte loads counts loads, "
+            "not numbers. Lane 0 takes the first load of the row. Which load is next, "
+            "and which lane takes it?",
             scores(lambda thread, i, shape: right_load(thread, i, shape) * per_load(shape)),
             (
                 (
@@ -624,9 +630,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "misaligned-load",
-            "A load of 16 bytes begins at an address that 16 does not divide. "
+            "A load of 16 bytes begins at an address that is not a multiple of 16. "
             "A GPU stops there. Neighbouring lanes begin 16 bytes apart, "
-            "which is not one number: first make 16-byte things of the row, then count them.",
+            "and that is more than one number. First make 16-byte pieces of the row, "
+            "then count the pieces.",
             misaligned,
             (
                 (
@@ -640,16 +647,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-of-a-number",
-            "Where a lane has two loads, the second one begins one number behind the first. "
-            "place(i) says where number i of the part stands, and not where load i begins. "
+            "Where a lane has two loads, the second one begins one number after the first. "
+            "place(i) says where number i of the part is, not where load i begins. "
             "Which number of the part is the first one of a load?",
             second_load_misaligned,
             ((LOAD, "part.loads[i] = *reinterpret_cast<const uint4*>(row + place(i));"),),
         ),
         Mistake(
             "lane-of-the-warp",
-            "The first group is right, and the others read behind their rows. "
-            "Each group has a row of its own, and its lanes count from its first one.",
+            "The first group is right, but the others read past the end of their rows. "
+            "Each group has its own row, and its lanes count from the group's first lane.",
             scores(lambda thread, i, shape: thread % WARP + i * group_lanes(shape)),
             ((LOAD, "part.loads[i] = loads[i * group_lanes + threadIdx.x % 32];"),),
             also=(scores(lambda thread, i, shape: thread + i * group_lanes(shape)),),
@@ -664,15 +671,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-load-only",
-            "It is right where a lane has one load. For large heads of floats it has two: "
-            "lane_loads says how many, and lane_numbers how many numbers they hold.",
+            "It is right where a lane has one load. "
+            "For large heads of floats a lane has two. lane_loads says how many, "
+            "and lane_numbers says how many numbers they hold.",
             scores(loads=lambda shape: 1),
             (("i < lane_numbers; ++i) product", "i < per_load; ++i) product"),),
         ),
         Mistake(
             "second-load-too-near",
             "Where a lane has two loads, its second one is another lane's first. "
-            "All lanes of the group together take group_lanes loads, and then the next ones.",
+            "First all lanes of the group together take group_lanes loads, "
+            "and then they take the next ones.",
             scores(lambda thread, i, shape: thread % group_lanes(shape) + i),
             ((LOAD, "part.loads[i] = loads[i + threadIdx.x % group_lanes];"),),
             also=(
@@ -683,8 +692,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "narrow-loads",
-            "The scores are right, but the rows are read a few bytes at a time. One load can "
-            "bring 16 bytes: reinterpret_cast makes a pointer to numbers a pointer to uint4.",
+            "The scores are right, but the rows are read a few bytes at a time. "
+            "One load can bring 16 bytes. reinterpret_cast turns a pointer to numbers into "
+            "a pointer to uint4.",
             narrow_loads,
             (
                 (
@@ -701,7 +711,7 @@ EXERCISE = Exercise(
             "leaves-before-the-shuffles",
             "Some lanes return before the shuffles, and the others wait for them. "
             "All 32 lanes of a warp come to each shuffle, "
-            "also those whose group has no token: their key is zeros.",
+            "including those of a group without a token. Their key is zeros.",
             some_lanes_leave,
             (
                 (
@@ -713,18 +723,19 @@ EXERCISE = Exercise(
         Mistake(
             "mask-of-one-group",
             "A shuffle's mask leaves out the lane that makes it. "
-            "All 32 lanes come to this shuffle together, "
-            "so the mask names all of them, though each looks only within its group.",
+            "All 32 lanes come to this shuffle together. So the mask names all of them, "
+            "although each lane looks only within its group.",
             half_a_mask,
             ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
             also=(first_group_in_the_mask,),
         ),
         Mistake(
             "not-there-for-the-others",
-            "Lanes hand something over in shared memory, "
+            "Lanes pass something on in shared memory, "
             "and nothing makes them wait for each other. "
-            "One may write the next key's sum there before the others have read this one's: "
-            "wide_score() is called for one key after another. Shuffles need no such place.",
+            "wide_score() is called for one key after another. "
+            "So one lane may write the next key's sum before the others have read this "
+            "one's. Shuffles need no such place.",
             order,
             (
                 (
@@ -741,7 +752,7 @@ EXERCISE = Exercise(
         Mistake(
             "mask-of-whoever-is-there",
             "__activemask() says which lanes happen to be at this place at this moment. "
-            "That may be fewer than will come, so it is no mask for a shuffle. "
+            "There may be more to come, so it is no mask for a shuffle. "
             "Which lanes call this function together?",
             lane_outside_the_mask,
             ((SHUFFLE, SHUFFLE.replace("0xffffffff", "__activemask()")),),
@@ -749,7 +760,7 @@ EXERCISE = Exercise(
         Mistake(
             "scaled-at-each-step",
             "The sum is scaled at each step, so what is in it early is scaled many times "
-            "over. Scale each product once, or the sum when it is complete.",
+            "over. Scale each product once, or scale the sum when it is complete.",
             scaled_at_each_step(1),
             (
                 (
@@ -780,8 +791,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "bits-taken-as-numbers",
-            "The bits of the key are taken as numbers of another type. A load is 16 bytes "
-            "of memory, and what stands in them are numbers of the type KvNumber.",
+            "The bits of the key are taken as numbers of another type. "
+            "A load is 16 bytes of memory. The numbers in it have the type KvNumber.",
             bits_as(torch.uint16),
             (("number(key, i)", "float(reinterpret_cast<const uint16_t*>(key.loads)[i])"),),
             also=(
@@ -796,14 +807,14 @@ EXERCISE = Exercise(
     hints=(
         (
             "load_row: look at the row as a row of uint4, 16 bytes each. "
-            "Lane 0 of the group takes number 0, lane 1 number 1. "
-            "With two loads a lane, the group begins again where it has stopped."
+            "Lane 0 of the group takes number 0, and lane 1 takes number 1. "
+            "If each lane has two loads, the group begins again where it stopped."
         ),
-        "Which lane of its group a thread is, threadIdx.x % group_lanes says.",
+        "threadIdx.x % group_lanes says which lane of its group a thread is.",
         (
-            "wide_score: first what the lane can do alone, with number(key, i) and query[i]. "
-            "Then shuffles, as in block_max of lesson 06, only that they end at the group "
-            "and not at the warp."
+            "wide_score: first comes what the lane can do alone, with number(key, "
+            "i) and query[i]. Then come shuffles, as in block_max of lesson 06. "
+            "But here they end at the group, not at the warp."
         ),
     ),
 )

@@ -17,7 +17,7 @@ from lessons_lib.checks import Exercise, Mistake
 from paged_attention.ladder import Shape
 
 NEVER = float("-inf")
-BEHIND = 1e4  # what stands behind a lane's state
+BEHIND = 1e4  # what lies after a lane's state
 ROWS = 4  # that a group takes in at once
 
 
@@ -122,7 +122,7 @@ def in_float(function):
 
 
 def rescaled_each_time(scores, old, m):
-    """A token's weight after the factor has gone over it once for each token behind it."""
+    """A token's weight, multiplied by the factor once for each token after it."""
     times = torch.arange(ROWS - 1, -1, -1)
     return weights_of(scores, old, m) * rescale_of(old, m)[:, None] ** times
 
@@ -274,7 +274,7 @@ def maximum_without(token):
 
 
 def recognise(answer):
-    """What is read or written in these is whatever lies behind an array."""
+    """In these, what is read or written is whatever lies past the end of an array."""
     text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
     if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
         return "place-in-the-part"
@@ -350,7 +350,7 @@ def numbers_of_a_lane(shape):
 def found_by_place(rounds: Rounds):
     """What each lane finds as number(values[token], place(i)).
 
-    It is a number of a later token, or NaN behind the last.
+    It is a number of a later token, or NaN after the last.
     """
     place, values = places(rounds.shape), rounds.values
     lane, numbers = torch.arange(len(place))[:, None], ROWS * place.shape[1]
@@ -387,7 +387,7 @@ def numbers_by_place_in_each_group(rounds: Rounds):
 def numbers_by_place_in_several_groups(rounds: Rounds):
     """All are spoiled where there is a next group.
 
-    In a single one what lies there may be a number.
+    With a single group, what lies there may be a number.
     """
     m, l, acc = numbers_by_place(rounds)
     return (m, l, acc) if len(acc) == 1 else numbers_by_place_in_each_group(rounds)
@@ -417,7 +417,7 @@ class WrittenBehind(Found):
         super().__init__("behind-the-state")
 
     def __str__(self):
-        return "Numbers were written behind the state of a lane: acc has lane_numbers numbers."
+        return "Numbers were written past a lane's state: acc has lane_numbers numbers."
 
 
 def one_number_more(rounds: Rounds):
@@ -486,7 +486,7 @@ def cases():
 def hidden(seed):
     """Rounds of any numbers of tokens, with scores that go up or down from any level.
 
-    One round without a token.
+    One round has no token.
     """
     chance = random.Random(seed)
     for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
@@ -551,7 +551,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "acc-not-rescaled",
-            "What acc held before still counts with the old maximum. When the maximum grows, "
+            "What acc held before still counts from the old maximum. When the maximum grows, "
             "the values summed so far have to be brought to the new one.",
             states(acc_of=lambda acc, factor, sums: acc + sums),
             ((RESCALE_ACC, ""),),
@@ -559,7 +559,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-not-rescaled",
-            "What l held before still counts with the old maximum. When the maximum grows, "
+            "What l held before still counts from the old maximum. When the maximum grows, "
             "the sum of the exponentials has to be brought to the new one.",
             states(l_of=lambda l, factor, weights: l + weights.sum(-1)),
             ((RESCALE_L, ""),),
@@ -568,7 +568,7 @@ EXERCISE = Exercise(
         Mistake(
             "old-sums-forgotten",
             "Only the tokens that came last are in l, or in acc. "
-            "What was summed before has to be brought to the new maximum, and kept.",
+            "What was summed before has to be brought to the new maximum and kept.",
             states(l_of=lambda l, factor, weights: weights.sum(-1)),
             ((RESCALE_L, "  state.l = 0.0f;\n"),),
             also=(
@@ -588,9 +588,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nothing-rescaled",
-            "Both l and acc still count with the old maximum. "
-            "Either nothing brings them to the new one, "
-            "or the old maximum was overwritten before it was compared with the new one.",
+            "Both l and acc still count from the old maximum. "
+            "Perhaps nothing brings them to the new one. "
+            "Or the old maximum was overwritten before it was compared with the new one.",
             states(rescale=lambda old, m: torch.ones_like(m)),
             ((RESCALE, "state.m = m;\n  " + RESCALE),),
             also=(
@@ -602,8 +602,8 @@ EXERCISE = Exercise(
         Mistake(
             "rescaled-too-late",
             "The new tokens are added first, and then everything is rescaled, "
-            "the new tokens too. Their weights are right already. What has to come first? "
-            "(Before the first token the factor is exp(-inf - m) = 0.)",
+            "the new tokens too. But their weights are already right. "
+            "Before the first token the factor is exp(-inf - m) = 0. What has to come first?",
             states(
                 l_of=lambda l, factor, weights: factor * (l + weights.sum(-1)),
                 acc_of=lambda acc, factor, sums: factor * (acc + sums),
@@ -615,9 +615,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rescaled-for-each-token",
-            "Old sums are rescaled once for each token, and with them the tokens that were "
-            "just added. The factor belongs to the step from the old maximum to the new one, "
-            "which is taken once. (Before the first token it is exp(-inf - m) = 0.)",
+            "Old sums are rescaled once for each token, and so are the tokens that were just "
+            "added. The factor is for the step from the old maximum to the new one, "
+            "and that step is taken once. Before the first token the factor is exp(-inf - m) "
+            "= 0.",
             states(
                 weights=rescaled_each_time, rescale=lambda old, m: rescale_of(old, m) ** ROWS
             ),
@@ -629,15 +630,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rescale-upside-down",
-            "The factor for the old sums is upside down: when the maximum grows, old sums "
-            "become smaller. (Before the first token the factor is exp(-inf - m) = 0.)",
+            "The factor for the old sums is upside down. When the maximum grows, "
+            "old sums become smaller. Before the first token the factor is exp(-inf - m) = 0.",
             states(rescale=lambda old, m: torch.exp(m - old)),
             ((RESCALE, "float rescale = __expf(m - state.m);"),),
         ),
         Mistake(
             "old-maximum-in-weights",
-            "The new tokens' weights are taken with the maximum from before. "
-            "So they do not fit the rescaled sums, and before the first token it is -inf.",
+            "The new tokens' weights are counted from the maximum before them. "
+            "So they do not fit the rescaled sums. "
+            "And before the first token that maximum is -inf.",
             states(
                 weights=in_float(lambda scores, old, m: torch.exp(scores - old[:, None])),
                 rescale=in_float(rescale_of),
@@ -650,21 +652,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maximum-not-kept",
-            "m stays what it was, so that the next tokens are compared with an old maximum.",
+            "m stays what it was, so the next tokens are compared with an old maximum.",
             states(new_m=lambda m, old: old),
             (("  state.m = m;\n", ""),),
         ),
         Mistake(
             "maximum-of-the-last-tokens",
             "m is the largest score of the tokens that came last. "
-            "It is to be the largest of all so far.",
+            "It should be the largest of all so far.",
             states(m_of=lambda m, scores: scores.amax(-1)),
             (("float m = state.m;", "float m = -INFINITY;"),),
             also=(states(m_of=lambda m, scores: scores.amax(-1), guarded=False),),
         ),
         Mistake(
             "maximum-of-the-first-tokens",
-            "m is the largest score of the first tokens that came, and stays so. "
+            "m is the largest score of the first tokens that came, and it stays that. "
             "Later scores may be larger.",
             states(m_of=kept_from_the_first, weights=in_float(weights_of)),
             (
@@ -676,7 +678,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-score-only",
-            "The new maximum looks at the first of the scores only. "
+            "The new maximum takes only the first of the scores into account. "
             "Any of them may be the largest.",
             states(m_of=lambda m, scores: torch.maximum(m, scores[:, 0])),
             (
@@ -688,7 +690,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-starts-at-zero",
-            "m never falls below 0, and all scores may be far below. "
+            "m never falls below 0, but all scores may be far below. "
             "Then each weight comes out as 0.",
             states(m_of=lambda m, scores: greatest(m, scores).clamp(min=0.0)),
             (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),),
@@ -696,8 +698,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "empty-state-not-infinite",
-            "As long as no token has come, m has to stay -INFINITY, and yours is another "
-            "number by then. Such a number may stand in the exponent, and not in the state.",
+            "As long as no token has come, m has to stay -INFINITY, "
+            "but yours is another number by then. Such a number may be used in the exponent, "
+            "but not kept in the state.",
             states(m_of=zero_for_no_token),
             ((GUARD, "  if (m == -INFINITY) m = 0.0f;\n"),),
             also=tuple(
@@ -709,9 +712,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "exp(score) is summed where exp(score - m) is asked for. "
+            "You sum exp(score), but the exercise asks for exp(score - m). "
             "Large scores give inf: exp() of a score above 88 does not fit into a float. "
-            "The largest score so far is to be subtracted first.",
+            "The largest score so far has to be subtracted first.",
             states(weights=in_float(lambda scores, old, m: torch.exp(scores))),
             ((WEIGHT, "float weight = __expf(scores[token]);"),),
             also=(
@@ -724,9 +727,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "quotient-of-exponentials",
-            "You divide one exponential by another. That is right on paper, and in a float "
-            "exp() of a score above 88 is inf, and of one far below 0 it is 0. "
-            "Subtract first: how large is the difference at most?",
+            "You divide one exponential by another. That is right on paper. But in a float, "
+            "exp() of a score above 88 is inf, and exp() of a score far below 0 is 0. "
+            "Subtract first. How large is the difference at most?",
             states(
                 weights=in_float(quotients),
                 rescale=in_float(lambda old, m: torch.exp(old) / torch.exp(m)),
@@ -738,7 +741,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "powers-of-two",
-            "Your weights are powers of 2. A softmax has powers of e.",
+            "Your weights are powers of 2, but a softmax has powers of e.",
             states(weights=powers_of_two, rescale=lambda old, m: torch.exp2(old - m)),
             (
                 (RESCALE, RESCALE.replace("__expf", "exp2f")),
@@ -747,8 +750,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "smaller-scores-left-out",
-            "Only tokens with a larger score than all before them are taken in. A smaller "
-            "score does not change the maximum, and its token has a weight nevertheless.",
+            "A token is taken in only if its score is larger than all before it. "
+            "A smaller score does not change the maximum, "
+            "but its token has a weight nevertheless.",
             states(weights=records_alone),
             (
                 ("  state.m = m;\n", "  float before = state.m;\n  state.m = m;\n"),
@@ -764,7 +768,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weight-without-exp",
-            "The weights are differences of scores. What makes a positive number of each?",
+            "The weights are differences of scores. "
+            "What makes a positive number of each difference?",
             states(weights=lambda scores, old, m: scores - m[:, None]),
             ((WEIGHT, "float weight = scores[token] - m;"),),
         ),
@@ -782,7 +787,7 @@ EXERCISE = Exercise(
         Mistake(
             "l-counted-for-each-number",
             "l grows several times for each token: once for each number of its value. "
-            "A token has one weight.",
+            "But a token has one weight.",
             l_times(numbers_of_a_lane),
             (
                 ("    state.l += weight;\n", ""),
@@ -791,7 +796,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-summed-over-lanes",
-            "l is too large by the number of lanes in a group, or by a power of it. "
+            "l is too large by the number of lanes in a group, or by a power of that number. "
             "All lanes of a group have the same scores, "
             "so each of them has the whole l without a shuffle.",
             l_times(group_lanes),
@@ -820,7 +825,8 @@ EXERCISE = Exercise(
         Mistake(
             "acc-summed-over-lanes",
             "What is added to acc is summed over the lanes of a group. "
-            "Each lane has other dims of the value, and keeps them apart from the others'.",
+            "But each lane has other dims of the value, and keeps them apart from the dims "
+            "of the others.",
             acc_over_lanes,
             (
                 (
@@ -848,22 +854,23 @@ EXERCISE = Exercise(
         Mistake(
             "nothing-taken-in",
             "The state is what it was at first, whatever came: m = -inf, l = 0. "
-            "Either the function returns before the first token has had a chance (which m "
-            "is -inf then, the old one or the new one?), or it works on a copy of the state.",
+            "Perhaps the function works on a copy of the state. "
+            "Or it returns before the first token is taken in. "
+            "Which m is -inf at that moment, the old one or the new one?",
             states(comes_in=lambda scores: torch.zeros(len(scores), dtype=torch.bool)),
             (("if (m == -INFINITY)", "if (state.m == -INFINITY)"),),
         ),
         Mistake(
             "stops-at-a-missing-token",
-            "One token that does not exist, and the others are not taken in either. "
-            "Only where none of them exists is there nothing to do.",
+            "If one token does not exist, the others are not taken in either. "
+            "Only if none of them exists is there nothing to do.",
             states(comes_in=lambda scores: scores.amin(-1) > NEVER),
             ((GUARD, "  for (float score : scores) if (score == -INFINITY) return;\n"),),
         ),
         Mistake(
             "sums-overwritten",
-            "Each token of a round takes the place of the one before it, in l or in acc, "
-            "and the last is what remains. Both are sums over all tokens.",
+            "Each token of a round replaces the one before it, in l or in acc, "
+            "so only the last one remains. Both are sums over all tokens.",
             states(
                 l_of=lambda l, factor, weights: weights[:, -1],
                 sums_of=last_sums,
@@ -877,8 +884,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-too-early",
-            "acc is divided by l already. More tokens may come, "
-            "and acc is to be the sum until the last one has: the kernel divides at its end.",
+            "acc is already divided by l. More tokens may come, "
+            "and until the last one acc has to be the sum. The kernel divides at its end.",
             states(acc_at_last=lambda l, acc: acc / l),
             (
                 (
@@ -893,36 +900,37 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-value-for-all",
-            "All four weights go to the first value. Each token has a value of its own.",
+            "All four weights go to the first value. Each token has its own value.",
             states(sums_of=of_first_value),
             ((ADD, ADD.replace("values[token]", "values[0]")),),
         ),
         Mistake(
             "writes-behind-the-state",
-            "It writes behind acc, or reads behind the lane's part of a value: "
-            "both have lane_numbers numbers, and the first is number 0. "
-            "What stands behind them belongs to something else.",
+            "Your code writes past the end of acc, or reads past the end of the lane's part "
+            "of a value. Both have lane_numbers numbers, and the first is number 0. "
+            "What lies after them belongs to something else.",
             one_number_more,
             (("i < lane_numbers;", "i <= lane_numbers;"),),
         ),
         Mistake(
             "numbers-counted-by-hand",
-            "It is right where a lane has 8 numbers. "
-            "For small heads of floats it has 4: lane_numbers says how many.",
+            "It is right where a lane has 8 numbers. For small heads of floats a lane has 4. "
+            "lane_numbers says how many.",
             eight_numbers,
             (("i < lane_numbers;", "i < 8;"),),
         ),
         Mistake(
             "first-load-only",
-            "It is right where a lane has one load. For large heads of floats it has two: "
+            "It is right where a lane has one load. "
+            "For large heads of floats a lane has two. "
             "lane_numbers says how many numbers they hold together.",
             first_load_alone,
             (("i < lane_numbers;", "i < per_load;"),),
         ),
         Mistake(
             "place-in-the-part",
-            "place(i) says where in the whole row a number stands. "
-            "state.acc and number(values[token], …) count within the lane's part.",
+            "place(i) says where in the whole row a number is. "
+            "But state.acc and number(values[token], …) count within the lane's part.",
             numbers_by_place,
             ((ADD, ADD.replace("token], i", "token], place(i)")),),
             also=(
@@ -933,7 +941,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tokens-counted",
-            "l counts tokens. It is the sum of their weights.",
+            "l counts tokens. It should be the sum of their weights.",
             states(l_of=lambda l, factor, weights: factor * l + ROWS),
             (("state.l += weight;", "state.l += 1.0f;"),),
             also=(states(l_of=lambda l, factor, weights: factor * l + (weights > 0).sum(-1)),),
@@ -946,16 +954,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "negative-scores-left-out",
-            "Tokens with a score below 0 are left out. "
-            "A score is any number, and only -INFINITY says that there is no token.",
+            "Tokens with a score below 0 are left out. A score can be any number. "
+            "Only -INFINITY says that there is no token.",
             states(weights=negative_without_weight),
             ((WEIGHT, f"if (scores[token] < 0.0f) continue;\n    {WEIGHT}"),),
             also=(negative_left_out,),
         ),
         Mistake(
             "state-thrown-away",
-            "In a round without a token the group's state is set back, "
-            "and what came in the rounds before is lost. Such a round changes nothing.",
+            "In a round without a token the group's state is reset. "
+            "What came in the rounds before is lost. Such a round should change nothing.",
             thrown_away,
             (
                 (
@@ -969,23 +977,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-before-the-first-token",
-            "While a group has not had a token, its maximum is -inf, "
-            "and the new scores may be -inf too. "
-            "The difference of two such numbers is NaN, and it never goes away again.",
+            "As long as a group has had no token, its maximum is -inf, "
+            "and the new scores may be -inf too. The difference of two such numbers is NaN, "
+            "and NaN never goes away again.",
             states(guarded=False),
             ((GUARD, ""),),
         ),
         Mistake(
             "token-and-number-swapped",
-            "The two indices are in each other's place. values[…] takes a token, "
-            "and number() takes behind it the place in the lane's part.",
+            "The two indices have changed places. values[…] takes a token. "
+            "The second argument of number() is the place in the lane's part.",
             None,
             ((ADD, ADD.replace("values[token], i", "values[i], token")),),
         ),
         Mistake(
             "weights-in-16-bits",
-            "The weights are rounded to 16 bits before they are summed, and lose about half "
-            "of their digits. Kernels compute in float, whatever is stored.",
+            "The weights are rounded to 16 bits before they are summed, "
+            "and lose about half of their digits. Kernels compute in float, "
+            "whatever type is stored.",
             weights_in_16_bits(),
             (
                 (
@@ -1006,8 +1015,8 @@ EXERCISE = Exercise(
         Mistake(
             "maximum-of-the-warp",
             "m is the largest score of all groups of the warp. "
-            "Each group has tokens of its own, and so a maximum of its own. "
-            "All lanes of a group have the same scores already.",
+            "But each group has its own tokens, and so its own maximum. "
+            "All lanes of a group already have the same scores.",
             states(m_of=of_the_warp),
             (
                 (
@@ -1020,8 +1029,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-left-out",
-            "One of the tokens that come together is left out of a loop, "
-            "the first or the last one. There are rows_at_once, and the first is number 0.",
+            "One of the tokens that come together is left out of a loop: "
+            "the first or the last one. There are rows_at_once tokens, "
+            "and the first is number 0.",
             left_out(-1),
             (("token < rows_at_once", "token < rows_at_once - 1"),),
             also=tuple(
@@ -1034,17 +1044,17 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "It is update() of lesson 03's SoftmaxState, for one row and four keys: "
+            "This is update() of lesson 03's SoftmaxState, for one row and four keys: "
             "the new maximum, a factor for what was summed before, the new weights."
         ),
         (
             "What was summed before counts from the old maximum, "
-            "and what is added now counts from the new one. "
-            "The factor needs both: is the old one still there when you make it?"
+            "and what is added now counts from the new one. The factor needs both. "
+            "Is the old one still there when you compute the factor?"
         ),
         (
             "Which of the steps go wrong when no token has come yet? "
-            "What is the state to be in that case?"
+            "What should the state be in that case?"
         ),
     ),
 )

@@ -105,7 +105,7 @@ class Warp:
 
 
 def modelled(loop):
-    """What a kernel gives whose loop is `loop(warp, num_tiles)`."""
+    """What a kernel with the loop `loop(warp, num_tiles)` gives."""
 
     def subject(case):
         def run(late):
@@ -158,7 +158,7 @@ def staged(
     closed: the groups before the loop, and in it: always, only with a copy in it ("full"),
         twice with a copy in it, never, once, or (in it) before the copies ("early").
     tile_floats, which: see Warp.start(), before the loop and in it.
-    beyond: tiles that the loop takes to be there, and are not.
+    beyond: tiles that the loop takes to be there, but that do not exist.
     before: what is done once before the loop, as in order.
     """
 
@@ -199,7 +199,7 @@ def staged(
 
 
 def groups_of(closed, there):
-    """How many groups are closed behind the copies of a tile, or where no tile is there."""
+    """How many groups are closed after the copies of a tile, or where there is no tile."""
     return {"always": 1, "full": int(there), "twice": 1 + there}.get(closed, 0)
 
 
@@ -221,7 +221,7 @@ def one_by_one(latest=0):
 def ahead(stages=NUM_STAGES - 1, **parts):
     """The form with one meeting in each turn.
 
-    The stage is filled that was used in the turn before.
+    It fills the stage that was used in the turn before.
     """
     return staged(
         **dict(
@@ -303,7 +303,7 @@ def added_over_lanes(each_turn=False):
 
 
 def nothing_for_few(fewest):
-    """0 where a warp has less than `fewest` tiles."""
+    """0 where a warp has fewer than `fewest` tiles."""
 
     def subject(case):
         late, early, under_way = staged()(case)
@@ -398,7 +398,7 @@ def observe(subject, case):
 
 
 def show_result(expected, actual):
-    """As show(), and where a copy had not arrived it is said."""
+    """As show(), and it says where a copy had not arrived."""
     texts = show(expected, actual)
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         differing = next(
@@ -457,8 +457,9 @@ EXERCISE = Exercise(
         Mistake(
             "tiles-not-through-the-stages",
             "The numbers that you add up come from `tiles` itself, not from the stages. "
-            "Copies that nobody reads are of no use: wait for a stage, and add up what "
-            "is in it. (To see this, the check's copies turn the sign of each number round.)",
+            "A copy that you do not read is of no use. Wait for a stage, "
+            "and add up what is in it. To make this visible, "
+            "the check's copies change the sign of each number.",
             past_the_stages(lambda n: NUM_STAGES - 1),
             (
                 (
@@ -475,7 +476,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "waits-for-everything",
-            "The sums are right, and nothing is under way while a tile is added up: "
+            "The sums are right, but nothing is under way while a tile is added up: "
             "your loop waits for all copies that it has started. "
             "Which one does it need next, and how many may go on?",
             staged(latest=0),
@@ -484,9 +485,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "waits-for-too-many",
-            "The sums are right, and fewer tiles are under way than could be. "
+            "The sums are right, but fewer tiles are under way than could be. "
             "While one stage is in use, all the others may be on their way. "
-            "(wait() counts the groups that were closed, the empty ones too.)",
+            "wait() counts the groups that were closed, the empty ones too.",
             staged(latest=NUM_STAGES - 2),
             ((WAIT, WAIT.replace("- 1", "- 2")),),
             also=tuple(staged(latest=latest) for latest in range(1, NUM_STAGES - 2))
@@ -506,17 +507,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-wait",
-            "A stage is used, and its copies have not been waited for. "
-            "copy() only asks for a copy; wait() waits for groups, "
-            "and close_group() makes one of the copies asked for.",
+            "A stage is used, but its copies have not been waited for. "
+            "copy() only asks for a copy. close_group() makes a group of the copies asked "
+            "for, and wait() waits for groups.",
             staged(latest=10**6),
             ((WAIT, ""),),
             also=(staged(closed=("never", "never")), one_by_one(10**6)),
         ),
         Mistake(
             "waits-for-too-few",
-            "A stage is used before its copies are there. wait<n>() leaves the latest n "
-            "groups under way: how many groups have been closed after the one that you need?",
+            "A stage is used before its copies are there. "
+            "wait<n>() leaves the latest n groups under way. "
+            "How many groups have been closed after the one that you need?",
             staged(latest=NUM_STAGES),
             ((WAIT, WAIT.replace("num_stages - 1", "num_stages")),),
             also=(
@@ -527,17 +529,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-tile-alone-waited-for",
-            "The first tile is waited for, and those behind it are not. Each turn has a tile "
-            "of its own to wait for, and wait() can wait for a tile whose group is closed.",
+            "The first tile is waited for, but those after it are not. "
+            "Each turn has its own tile to wait for. "
+            "wait() can wait for a tile if its group is closed.",
             staged(wait_once=True),
             ((WAIT, ""), (LOOP, "  copies.wait<num_stages - 1>();\n" + LOOP)),
             also=(staged(closed=("always", "never")), staged(wait_once=True, latest=0)),
         ),
         Mistake(
             "closed-before-the-copies",
-            "close_group() stands before the copies that belong to the group. "
-            "It makes a group of what was asked for up to then, "
-            "so each tile is a group later than you count.",
+            "close_group() comes before the copies that belong to the group. "
+            "It makes a group of what was asked for up to then. "
+            "So each tile is one group later than you count.",
             staged(closed=("always", "early")),
             ((LOAD, ""), (CLOSE, CLOSE + LOAD)),
             also=(ahead(closed=("always", "early")),),
@@ -551,8 +554,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-there-for-the-others",
-            "A lane uses numbers that other lanes have copied. wait() waits "
-            "for the lane's own copies; what makes the 32 lanes wait for each other?",
+            "A lane uses numbers that other lanes have copied. "
+            "But wait() waits only for the lane's own copies. "
+            "What makes the 32 lanes wait for each other?",
             staged(order="wait use meet load"),
             ((MEET_FIRST, ""),),
             also=(
@@ -564,16 +568,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stage-reused-too-soon",
-            "A lane begins to copy the next tile into a stage "
-            "that other lanes may still be reading. "
-            "It does not show when a copy takes its time, and it does when one is quick.",
+            "A lane begins to copy the next tile into a stage that other lanes may still be "
+            "reading. You do not see it when a copy takes its time, "
+            "but you do when a copy is quick.",
             staged(order="wait meet use load"),
             ((MEET_LAST, ""),),
         ),
         Mistake(
             "loaded-before-use",
-            "The next tile is on its way into a stage whose numbers you have not used yet. "
-            "A quick copy overwrites them.",
+            "The next tile is on its way into a stage, "
+            "but you have not used that stage's numbers yet. A quick copy overwrites them.",
             staged(order="wait meet load use meet"),
             ((USE, ""), (MEET_LAST, ""), (CLOSE, CLOSE + USE + MEET_LAST)),
             also=(
@@ -584,9 +588,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "group-not-closed",
-            "When there is nothing left to load, no group is closed, "
-            "and then wait() counts wrongly: the latest groups, which it leaves alone, "
-            "are those that you need. A group may be empty.",
+            "When there is nothing left to load, no group is closed. "
+            "Then wait() counts wrongly: it leaves the latest groups under way, "
+            "and those are the ones that you need. A group may be empty.",
             staged(closed=("always", "full")),
             (
                 (LOAD, LOAD.replace("start_copies", "{\n      start_copies")),
@@ -602,8 +606,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-group-for-the-first-tiles",
-            "The tiles that are loaded before the loop are one group, "
-            "and a group is waited for as a whole. Close one for each tile.",
+            "The tiles that are loaded before the loop are in one group, "
+            "and wait() waits for a whole group. Close one group for each tile.",
             staged(closed=("once", "always")),
             (
                 (
@@ -617,8 +621,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "loads-behind-the-end",
-            "Tiles are loaded that do not exist. Near the end there may be nothing left "
-            "to load, and there may be fewer tiles than stages.",
+            "Tiles are loaded that do not exist. "
+            "Near the end there may be nothing left to load. "
+            "And there may be fewer tiles than stages.",
             staged(guarded=(True, False)),
             ((LOAD, LOAD.replace("if (next < num_tiles) ", "")),),
             also=(
@@ -630,9 +635,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-stage",
-            "Tiles and stages do not fit together: a tile is used "
-            "from another stage than it was loaded into, or from one that does not exist. "
-            "The stages are used in turn, and after the last one comes the first.",
+            "Tiles and stages do not match: a tile is used from another stage than it was "
+            "loaded into, or from one that does not exist. The stages are used in turn. "
+            "After the last one comes the first.",
             staged(stage_of=lambda tile: tile),
             (("stages[tile % num_stages]", "stages[tile]"),),
             also=(
@@ -654,9 +659,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-tile",
-            "The stage that has become free gets a tile that is there already, "
-            "or leaves one out. Behind the tile in use, num_stages - 1 are on their way; "
-            "which one comes next?",
+            "The stage that has become free gets a tile that is already there, or skips one. "
+            "After the tile in use, num_stages - 1 tiles are on their way. "
+            "Which tile comes next?",
             staged(step=1),
             ((NEXT, NEXT.replace("num_stages", "1")),),
             also=(
@@ -694,8 +699,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-tiles-not-loaded",
-            "Some of the first tiles are added up without ever having been asked for. "
-            "A turn loads a tile for a later turn. Who loads those that the first turns need?",
+            "Some of the first tiles are added up, but they were never asked for. "
+            "A turn loads a tile for a later turn. "
+            "Where are the tiles loaded that the first turns need?",
             staged(first=lambda warp, n: range(0)),
             ((BEFORE_LOOP_HEAD + BEFORE_LOOP + "  }\n", ""),),
             also=(
@@ -706,8 +712,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-turn-too-many",
-            "A loop runs one turn too many. "
-            "Tiles and stages are counted from 0: which number does the last one have?",
+            "A loop runs one turn too many. Tiles and stages are counted from 0. "
+            "Which number does the last one have?",
             staged(turns=lambda n: n + 1),
             ((LOOP, LOOP.replace("tile < num_tiles", "tile <= num_tiles")),),
             also=(
@@ -720,8 +726,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all-tiles-at-once",
-            "All tiles are loaded before the first one is added up. There are num_stages "
-            "stages: a later tile has a place when an earlier one has been used.",
+            "All tiles are loaded before the first one is added up. "
+            "But there are only num_stages stages. "
+            "A later tile has a place when an earlier one has been used.",
             all_first(),
             (
                 (BEFORE_LOOP_HEAD, BEFORE_LOOP_HEAD.replace("num_stages", "num_tiles")),
@@ -742,7 +749,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-lane-copies",
-            "Only one lane starts copies, and start_copies() copies what is this lane's. "
+            "Only one lane starts copies, but start_copies() copies only this lane's share. "
             "Each of the 32 lanes has its share of a tile.",
             staged(which=(ALL, OF_LANE_0)),
             ((LOAD, LOAD.replace("if (next", "if (threadIdx.x % 32 == 0 && next")),),
@@ -755,7 +762,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-tiles-forgotten",
-            "The last tiles are loaded and never added up: "
+            "The last tiles are loaded but never added up: "
             "the loop ends when there is nothing left to load.",
             staged(turns=lambda n: max(0, n - NUM_STAGES)),
             ((LOOP, LOOP.replace("tile < num_tiles", "tile + num_stages < num_tiles")),),
@@ -763,8 +770,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "waits-for-other-warps",
-            "__syncthreads() waits for all warps of the block. They have different numbers "
-            "of tiles, so some never come. A warp's stages are its own business.",
+            "__syncthreads() waits for all warps of the block. "
+            "But warps have different numbers of tiles, so some never come. "
+            "A warp's stages are its own business.",
             barrier_for_all,
             (
                 (MEET_FIRST, MEET_FIRST.replace("__syncwarp", "__syncthreads")),
@@ -773,14 +781,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-tile-alone",
-            "The sum is set anew in each turn, so that the last tile alone is in it.",
+            "The sum is set again in each turn, so only the last tile is in it.",
             last_tile_alone,
             ((USE, USE.replace("+=", "=")),),
         ),
         Mistake(
             "few-tiles-forgotten",
             "With fewer tiles than stages the sum is 0. "
-            "Those tiles are to be added up as well.",
+            "Those tiles have to be added up as well.",
             nothing_for_few(NUM_STAGES),
             (
                 (
@@ -792,8 +800,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lanes-added-together",
-            "The lanes' sums are added together. "
-            "Each lane has a column of its own, and gives the sum of that column.",
+            "The lanes' sums are added together. But each lane has its own column, "
+            "and gives the sum of that column.",
             added_over_lanes(),
             (
                 (
@@ -812,8 +820,8 @@ EXERCISE = Exercise(
     hints=(
         (
             "Before the loop: for each stage, start the copies of its first tile, "
-            "and close the group. In the loop, each turn has one tile: "
-            "wait for it, use its stage, fill the stage again."
+            "and close the group. In the loop, each turn has one tile. Wait for it, "
+            "use its stage, and fill the stage again."
         ),
         (
             "When tile 0 is needed, the groups of the tiles 1, "
@@ -821,12 +829,13 @@ EXERCISE = Exercise(
             "If each turn closes exactly one group, it is the same for every tile."
         ),
         (
-            "There are two moments at which the lanes of the warp have to meet: "
-            "when their copies are there, before any of them reads, and when all have read, "
-            "before any of them copies into the stage again. __syncwarp() is that meeting."
+            "There are two moments at which the lanes of the warp have to meet. "
+            "The first is when their copies are there, before any of them reads. "
+            "The second is when all have read, before any of them copies into the stage "
+            "again. __syncwarp() is that meeting."
         ),
         (
-            "Two questions on the end. What does a turn load when no tile is left? "
+            "Two questions about the end. What does a turn load when no tile is left? "
             "And which group does wait() count, if a turn closes none?"
         ),
     ),

@@ -107,7 +107,7 @@ def heads_first(parts):
 
 
 def same_m_and_l(parts):
-    """m and l of the first row of each split, whoever's the output is."""
+    """m and l of the first row of each split, for every row of the output."""
     first = torch.zeros_like(parts.m[0], dtype=torch.long).flatten()
     shape = parts.m.shape
     return replace(
@@ -134,7 +134,7 @@ def without_stride(parts):
 
 
 def without_last(parts):
-    """The last split is as if it had no token, and its m counts nevertheless."""
+    """The last split is treated as if it had no token, but its m counts."""
     there = (torch.arange(len(parts.m)) < len(parts.m) - 1)[:, None, None]
     return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
 
@@ -164,7 +164,7 @@ def rows_counted_as(num_rows):
 
 
 def until_empty(parts):
-    """As if nothing came behind the first part without a token."""
+    """As if nothing came after the first part without a token."""
     there = (parts.l > 0).cumprod(0)
     return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
 
@@ -211,9 +211,9 @@ def rounded_each_time(parts, weights_too=False):
 
 
 def two_by_two(parts, guarded=True):
-    """Each part is put to what there is by their maxima alone.
+    """Each part is combined with the sum so far by their maxima alone.
 
-    guarded: parts without a token are passed over.
+    guarded: parts without a token are skipped.
     """
     o, m_all = parts.o[0], parts.m[0]
     for number in range(1, len(parts.m)):
@@ -259,7 +259,7 @@ def zero_beside_no_token(m, l, m_all):
 
 
 def nan_from_first(value):
-    """`value` where the first split is without a token."""
+    """`value` where the first split has no token."""
 
     def wrong(parts):
         empty = parts.l[0, ..., None] == 0
@@ -310,7 +310,7 @@ def always_so_many(number):
 
 
 def room_for(number):
-    """A shared array has a place for each split, up to so many."""
+    """A shared array has a place for each split, up to this many."""
     return found("shared-out-of-bounds", "", lambda parts: len(parts.m) > number)
 
 
@@ -319,9 +319,9 @@ def l_twice(m, l, m_all):
 
 
 def head_size_of(dtype, name, shows):
-    """The head size of `dtype` where head_size should stand.
+    """The head size of `dtype` where head_size should be.
 
-    It goes wrong, outside of the tensor `name`, for the other one.
+    For the other type it reads or writes outside the tensor `name`.
     """
 
     def wrong(parts):
@@ -335,7 +335,7 @@ def head_size_of(dtype, name, shows):
 def running(parts, l_rescaled=False):
     """One pass with a maximum that grows, and nothing is rescaled.
 
-    What was summed before is not, or l alone is.
+    Nothing that was summed before is rescaled, or only l is.
     """
     m_all = torch.full_like(parts.m[0], -math.inf)
     total = torch.zeros_like(parts.o[0])
@@ -461,7 +461,7 @@ def cases():
 
 
 def hidden(seed):
-    """Parts near 0 and far from it, some of a row without a token.
+    """Parts near 0 and far from it. Then some parts of a row have no token.
 
     Then whole splits, and all of one row.
     """
@@ -592,9 +592,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "combine-missing-l",
-            "The weight of a part looks at its largest score only. "
-            "The parts are divided by l already, so l has to come back in: "
-            "a part with many tokens weighs more than one with few.",
+            "The weight of a part takes only its largest score into account. "
+            "The parts are already divided by l, so l has to come back in. "
+            "A part with many tokens weighs more than one with few.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all))),
             (("__expf(part_m[part] - m_all) * part_l[part]", "__expf(part_m[part] - m_all)"),),
             also=(
@@ -607,7 +607,7 @@ EXERCISE = Exercise(
         Mistake(
             "o-taken-as-undivided",
             "You add the parts as if they were sums that still had to be divided. "
-            "Each of them is divided by its own l already.",
+            "But each of them is already divided by its own l.",
             combined(
                 lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all)),
                 finish=over_right_sum,
@@ -630,16 +630,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weights-missing-m",
-            "The parts are weighted by l alone. Each l was counted from its own maximum; "
-            "they can be compared once they refer to the same one.",
+            "The parts are weighted by l alone. But each l was counted from its own maximum. "
+            "They can be compared once they refer to the same maximum.",
             combined(lambda m, l, m_all: l),
             ((WEIGHT, "part_l[part]"),),
             also=(combined(lambda m, l, m_all: l, finish=unguarded),),
         ),
         Mistake(
             "plain-average",
-            "The output is the plain average of the parts, as if all of them mattered alike. "
-            "A part with higher scores, or with more tokens, has a larger share.",
+            "The output is the plain average of the parts, "
+            "as if all of them had the same share. A part with higher scores, "
+            "or with more tokens, has a larger share.",
             combined(lambda m, l, m_all: torch.ones_like(m)),
             ((WEIGHT, "1.0f"),),
         ),
@@ -652,14 +653,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-not-normalised",
-            "The output is the weighted sum of the parts, "
-            "and it is not divided by the sum of the weights.",
+            "The output is the weighted sum of the parts, but it is not divided by the sum "
+            "of the weights.",
             combined(finish=lambda total, _, parts: total),
             ((LAST, "o_all"),),
         ),
         Mistake(
             "max-not-subtracted",
-            "The weights are exp(m) * l, without subtracting the largest m. "
+            "The weights are exp(m) * l: the largest m is not subtracted. "
             "Large maxima overflow, and for small ones all weights are 0.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m) * l)),
             (("__expf(part_m[part] - m_all)", "__expf(part_m[part])"),),
@@ -668,29 +669,29 @@ EXERCISE = Exercise(
         Mistake(
             "max-starts-at-zero",
             "The maximum never falls below 0. When all scores are far below 0, "
-            "every weight underflows to 0, and the output with it.",
+            "every weight underflows to 0, and so does the output.",
             combined(m_all=lambda m: largest(m).clamp(min=0.0)),
             (("m_all = -INFINITY", "m_all = 0.0f"),),
             also=(combined(m_all=lambda m: largest(m).clamp(min=0.0), finish=unguarded),),
         ),
         Mistake(
             "max-starts-at-a-number",
-            "The maximum starts from a number that is small, and not small enough: "
-            "scores may lie below it. What is the maximum over nothing?",
+            "The maximum starts from a small number, but scores may lie below it. "
+            "What is the maximum over nothing?",
             combined(m_all=lambda m: largest(m).clamp(min=-100.0)),
             (("m_all = -INFINITY", "m_all = -100.0f"),),
         ),
         Mistake(
             "nan-on-empty-row",
             "Where no part has a token, the output is NaN. There the largest m is -inf, "
-            "and -inf - (-inf) is NaN; or the weights add up to 0, and 0 / 0 is NaN. "
-            "Such a row's output is zeros.",
+            "and -inf - (-inf) is NaN. Or the weights add up to 0, and 0 / 0 is NaN. "
+            "The output of such a row is zeros.",
             combined(lambda m, l, m_all: torch.exp(m - m_all) * l),
             ((WEIGHT, "__expf(part_m[part] - m_all) * part_l[part]"),),
         ),
         Mistake(
             "weights-upside-down",
-            "The sign of the exponent is turned round: "
+            "The sign of the exponent is the wrong way round: "
             "the part with the lowest scores weighs most.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m_all - m) * l)),
             (("part_m[part] - m_all", "m_all - part_m[part]"),),
@@ -701,7 +702,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "running-sum-not-rescaled",
-            "The maximum grows while you add up, and what was summed before is still counted "
+            "The maximum grows while you add up, but what was summed before is still counted "
             "from the old one. Find the largest m first, or rescale the sums at each step.",
             running,
             also=(lambda parts: running(parts, l_rescaled=True),),
@@ -715,8 +716,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-at-each-step",
-            "The sum is divided by the weights after each part, and the next part is added "
-            "to what is divided already. Divide once, when all parts are in it.",
+            "The sum is divided by the weights after each part, "
+            "and the next part is added to a sum that is already divided. Divide once, "
+            "when all parts are in it.",
             divided_at_each_step,
             ((LAST, "o_all"), (ADDED, ADDED + "    if (l_all > 0.0f) o_all /= l_all;\n")),
             also=(lambda parts: divided_at_each_step(parts, rescaled=True),),
@@ -724,7 +726,8 @@ EXERCISE = Exercise(
         Mistake(
             "sum-of-l-not-rescaled",
             "You divide by the plain sum of the parts' l. "
-            "Each was counted from its own maximum; the weights are counted from the largest.",
+            "But each l was counted from its own maximum, "
+            "and the weights are counted from the largest.",
             combined(
                 finish=lambda total, _, parts: ratio(total, parts.l.sum(0)[..., None], parts)
             ),
@@ -732,7 +735,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-split-alone",
-            "Only the first split is in the output. Each row has num_splits parts.",
+            "Only the first split is in the output. But each row has num_splits parts.",
             combined(chosen=splits(slice(0, 1))),
             (
                 (
@@ -765,9 +768,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-part",
-            "The numbers come from other parts than this row's, "
-            "or from outside of the tensor. All rows of the first split lie side by side, "
-            "then all rows of the second: how far is it from a row's part to its next one?",
+            "The numbers come from other parts than this row's, or from outside the tensor. "
+            "All rows of the first split lie side by side, and then all rows of the second. "
+            "How far is it from a row's part to its next one?",
             combined(chosen=splits_last),
             (
                 ("part_m[split * num_rows + row]", "part_m[row * num_splits + split]"),
@@ -784,8 +787,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-place-in-a-part",
-            "m and l are the right ones, and o is not: a part has one m and one l, "
-            "and head_size numbers of o.",
+            "m and l are the right ones, but o is not. A part has one m and one l, "
+            "but head_size numbers of o.",
             combined(chosen=without_stride),
             ((STORE, "part_o[part + threadIdx.x]"),),
             also=(combined(chosen=without_brackets),),
@@ -809,8 +812,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-row-of-the-output",
-            "Each result is right, and stands in another row of the output. The query heads "
-            "of a sequence lie side by side in it, and then come those of the next sequence.",
+            "Each result is right, but it is in another row of the output. "
+            "The query heads of a sequence lie side by side there, "
+            "and then come those of the next sequence.",
             at_other_rows,
             (
                 (
@@ -822,8 +826,8 @@ EXERCISE = Exercise(
         Mistake(
             "empty-row-not-written",
             "Where no part has a token, nothing is written. "
-            "The output is not cleared before the kernel runs, "
-            "so such a row keeps what was in memory. What should stand there?",
+            "The output is not cleared before the kernel runs, so such a row keeps what was "
+            "in memory. What should be there?",
             found("output-unwritten", "out", no_token_in_a_row),
             (
                 (
@@ -837,8 +841,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stops-at-an-empty-split",
-            "What comes behind a split without a token is not in the output, or nothing "
-            "is written. Such a part has no weight, and the next one may have some.",
+            "The splits after one without a token are not in the output, "
+            "or nothing is written. A part without a token has no weight, "
+            "but the next one may have some.",
             combined(chosen=until_empty),
             (
                 (
@@ -850,8 +855,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-when-the-first-split-is-empty",
-            "Where the first split has no token, the output is NaN, or zeros: "
-            "the largest m is still -inf after this split, and -inf - (-inf) is NaN.",
+            "Where the first split has no token, the output is NaN, or zeros. "
+            "The largest m is still -inf after this split, and -inf - (-inf) is NaN.",
             nan_from_first(math.nan),
             (
                 (FIND_MAX, ""),
@@ -889,15 +894,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-split-too-many",
-            "A part is read that does not exist. Splits are counted from 0.",
+            "A part is read that does not exist. Splits are counted from 0. "
+            "Which number does the last one have?",
             found("outside", "", lambda parts: True),
             ((FIND_MAX, FIND_MAX.replace("<", "<=")),),
             also=(found("outside", "part_o", lambda parts: True),),
         ),
         Mistake(
             "wrong-row",
-            "Blocks write to the same row of the output. A row is one query head "
-            "of one sequence: what tells the blocks of the heads apart?",
+            "Blocks write to the same row of the output. "
+            "A row is one query head of one sequence. "
+            "What tells the blocks of the heads apart?",
             found(SAME_ROW, "out", lambda parts: parts.m.shape[2] > 1),
             ((ROW, "row = blockIdx.x"),),
             also=(found(SAME_ROW, "out", lambda parts: parts.m.shape[1] > 1), seqs_for_heads),
@@ -905,15 +912,16 @@ EXERCISE = Exercise(
         Mistake(
             "thread-left-out",
             "All threads of a block work on the same number. "
-            "Each of them has one number of the row, and of each part.",
+            "Each thread has its own number of the row, and of each part.",
             combined(chosen=without_thread),
             ((STORE, "part_o[int64_t(part) * head_size]"),),
             also=(found("several-writers", "out", lambda parts: True),),
         ),
         Mistake(
             "first-maximum-alone",
-            "The m of the first split stands where another is needed: the largest m "
-            "of all splits, or each split's own. The first one may be small, or -inf.",
+            "The m of the first split is used where another is needed: "
+            "the largest m of all splits, or each split's own. The first one may be small, "
+            "or -inf.",
             combined(m_all=lambda m: m[0]),
             (("m_all = fmaxf(m_all, part_m[split * num_rows + row])", "m_all = part_m[row]"),),
             also=(
@@ -924,7 +932,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-multiplied-in-twice",
-            "Each l is multiplied in twice: it is in the weight already.",
+            "Each l is multiplied in twice: it is already in the weight.",
             combined(l_twice, finish=over_right_sum),
             ((STORE, f"part_l[part] * {STORE}"),),
             also=(combined(l_twice),),
@@ -937,7 +945,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-size-typed",
-            "A number stands where head_size should. "
+            "A fixed number is used where head_size should be. "
             "The kernel is compiled for models with other head sizes, too.",
             head_size_of(torch.half, "out", lambda parts: parts.m[0].numel() > 1),
             (("  out[int64_t(row) * head_size", "  out[int64_t(row) * 128"),),
@@ -948,9 +956,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-in-16-bits",
-            "The sum is rounded to 16 bits after each part. A part with a small weight "
-            "is lost in that way. Many such parts together are not small. "
-            "Add up in a float, and convert at the end.",
+            "The sum is rounded to 16 bits after each part. "
+            "Parts with a small weight are lost in that way, "
+            "and many such parts together are not small. Add up in a float, "
+            "and convert at the end.",
             rounded_each_time,
             ((ADDED, ADDED + "    o_all = to_float(from_float<Number>(o_all));\n"),),
             also=(lambda parts: rounded_each_time(parts, weights_too=True),),
@@ -965,8 +974,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "splits-counted-by-hand",
-            "A number stands where num_splits should. With fewer splits, "
-            "parts are read that do not exist; with more, some are left out.",
+            "A fixed number is used where num_splits should be. With fewer splits, "
+            "parts are read that do not exist. With more, some are left out.",
             always_so_many(4),
             (
                 (FIND_MAX, FIND_MAX.replace("num_splits", "4")),
@@ -976,9 +985,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weight-not-a-product",
-            "The weight puts a part's m and l together in another way than as a product. "
-            "l was counted from the part's own maximum: "
-            "which factor makes of it what it is when counted from the largest one?",
+            "The weight combines a part's m and l, but not as a product. "
+            "l was counted from the part's own maximum. "
+            "Which factor turns it into what it is when counted from the largest one?",
             no_product(lambda below, l: l + below.exp(), True),
             ((WEIGHT, WEIGHT.replace(" * ", " + ")),),
             also=(
@@ -996,7 +1005,7 @@ EXERCISE = Exercise(
         Mistake(
             "shared-array-too-short",
             "An array in shared memory has fewer places than there are splits. "
-            "num_splits may be large, and the kernel is compiled before anybody knows it.",
+            "num_splits may be large, and it is not yet known when the kernel is compiled.",
             room_for(8),
             (
                 (
@@ -1024,8 +1033,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "largest-split-alone",
-            "The output is that of the split with the largest m alone. "
-            "The other splits have a smaller weight, and not none.",
+            "The output is only that of the split with the largest m. "
+            "The other splits have a smaller weight, but not none.",
             combined(largest_alone),
             (("part_l[part] == 0.0f ?", "part_l[part] == 0.0f || part_m[part] < m_all ?"),),
             also=(
@@ -1040,17 +1049,17 @@ EXERCISE = Exercise(
         (
             "Each thread does the whole of lesson 04's combine_result for one number "
             "of the output: the largest m over the parts, their weights, the weighted mean. "
-            "All threads of a block find the same weights."
+            "All threads of a block compute the same weights."
         ),
         (
-            "There are gridDim.x * gridDim.y rows, "
-            "and this block's has the number blockIdx.x * gridDim.y + blockIdx.y. "
+            "There are gridDim.x * gridDim.y rows. "
+            "This block's row has the number blockIdx.x * gridDim.y + blockIdx.y. "
             "Part `split` of that row has the number split * rows + row among all parts."
         ),
         (
-            "A part without a token has m = -INFINITY. Its weight is 0; "
-            "make sure that it is, also where the largest m is -INFINITY too, "
-            "and that you do not divide by a sum of weights that is 0."
+            "A part without a token has m = -INFINITY. Its weight is 0. "
+            "Make sure that it is, even if the largest m is -INFINITY too. "
+            "And make sure that you do not divide by a sum of weights that is 0."
         ),
     ),
 )

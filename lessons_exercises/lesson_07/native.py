@@ -32,7 +32,7 @@ def per_load(shape: Shape) -> int:
 
 
 def places(shape: Shape) -> torch.Tensor:
-    """int64 (group_lanes, lane_numbers): where in a row each lane's numbers stand."""
+    """int64 (group_lanes, lane_numbers): where in a row each lane's numbers are."""
     loads = torch.arange(shape.head_size).unflatten(
         0, (-1, group_lanes(shape), per_load(shape))
     )

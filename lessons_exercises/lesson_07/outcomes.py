@@ -9,7 +9,7 @@ from lessons_lib.checks import HANG, Mistake, Raised
 
 
 class AnyError(Exception):
-    """Raised by the model of an answer that raises; it stands for every error."""
+    """Raised by the model of an answer that raises. It stands for every error."""
 
 
 def raises(*arguments, **named):
@@ -22,11 +22,11 @@ RETURNS_NOTHING = Mistake(
     "A result that is printed, or kept in a variable, has to be returned as well.",
     lambda *arguments, **named: None,
 )
-# Behind the mistakes that raise an error of a certain kind.
+# It comes after the mistakes that raise an error of a certain kind.
 RAISES_AN_ERROR = Mistake(
     "raises-an-error",
-    "Your function does not come to a result: it raises an error. "
-    "Which one, and why, stands below.",
+    "Your function does not return a result: it raises an error. Which error is it, "
+    "and why is it raised? The report is below.",
     raises,
 )
 
@@ -37,7 +37,7 @@ def is_error(result) -> bool:
 
 
 def same_error(expected, actual) -> bool:
-    """Errors are alike by their kind: their words differ between spellings of one mistake."""
+    """Errors are compared by their kind: the words differ between spellings of one mistake."""
     if is_error(expected) and is_error(actual):
         kind = expected.split(":")[0]
         return kind in (AnyError.__name__, actual.split(":")[0])
@@ -45,7 +45,7 @@ def same_error(expected, actual) -> bool:
 
 
 def show_no_result(actual) -> str | None:
-    """The text for a result that is none; None for every other."""
+    """The text for a result that is no result; None for all others."""
     if actual is None:
         return "nothing (None)"
     if is_error(actual):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from lessons_exercises.words import counted
-from lessons_lib.checks import Text
+from lessons_lib.checks import Text, raised
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
@@ -27,18 +27,25 @@ class NotPairs(Exception):
 
 
 class Failed(Text):
-    """The end of a run that raised: two are the same when kind and step of the error are.
+    """The end of a run that raised, in the learner's words, with the line that raised.
 
-    The learner reads all of it.
+    Two are the same when kind and step of the error are, and those that run and wait then.
     """
 
-    def __new__(cls, words: str, message: str):
+    def __new__(cls, words: str, message: str, where: str, queues: str):
         self = super().__new__(cls, words)
-        self.message = message
+        self.message, self.where, self.queues = message, where, queues
         return self
 
+    def __eq__(self, other):
+        is_failed = isinstance(other, Failed)
+        return is_failed and (str(self), self.queues) == (str(other), other.queues)
+
+    __hash__ = Text.__hash__
+
     def __repr__(self):
-        return f"{self}: {self.message}" if self.message else str(self)
+        message = f": {self.message}" if self.message else ""
+        return f"{self}{message}" + (f"\n  raised in {self.where}" if self.where else "")
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,8 @@ def run(scenario: Scenario, **methods) -> tuple:
                 if "sequence Request(" in str(error)
                 else ""
             )
-            return *trace, Failed(f"{when}: {kind}", str(error))
+            where = raised(error).where
+            return *trace, Failed(f"{when}: {kind}", str(error), where, queues(scheduler))
         if not scheduler.has_work() and all(step <= number for _, step in arrivals):
             return *trace, state(scheduler, "at the end", (), requests)
     return *trace, Text(f"no end after {MAX_NUM_STEPS} steps")
@@ -254,6 +262,14 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
         ),
         tuple(sorted((name, sequence.length) for name, sequence in manager.sequences.items())),
         manager.block_manager.get_num_free_blocks() + users.count(1),
+    )
+
+
+def queues(scheduler: Scheduler) -> str:
+    """Those that run and wait, whatever an answer has put there."""
+    return " | ".join(
+        " ".join(str(getattr(request, "id", "?")) for request in queue)
+        for queue in (scheduler.running, scheduler.waiting)
     )
 
 

@@ -42,7 +42,8 @@ def paged_attention_forward(
     module: the layer's attention; `module.layer_idx` is its place in the model.
     query: (1, num_q_heads, num_tokens, head_size).
     key, value: (1, num_kv_heads, num_tokens, head_size).
-    paged: the step, with the pool, the tokens' slots and `attend`.
+    paged: the step, with the pool, the tokens' slots and `attend`. `attend` takes q of shape
+        (num_tokens, num_q_heads, head_size), contiguous or not.
     Returns (1, num_tokens, num_q_heads, head_size), and None for the weights.
     """
     # BEGIN SOLUTION 8.1

@@ -32,7 +32,7 @@ def dispatch_by_search(q, request_num_blocks):
 
 
 def dispatch_row_by_row(q, request_num_blocks):
-    out = torch.empty(int(request_num_blocks.sum()), *q.shape[1:])
+    out = q.new_empty(int(request_num_blocks.sum()), *q.shape[1:])
     row = 0
     for i in range(len(q)):
         for _ in range(int(request_num_blocks[i])):
@@ -471,7 +471,7 @@ RIGHT_ANSWERS = {
     "4.2": [attention_in_loops, attention_in_groups, attention_by_the_state, attention_by_logsumexp],
     "4.3": [combine_by_logsumexp, combine_one_by_one, combine_as_softmax, combine_in_pairs],
     "4.4": [decode_by_gather, decode_by_walking, decode_by_segments, decode_with_split],
-    "4.5": [segments_in_a_loop, segments_by_padding, segments_by_matrix, segments_by_reduce],
+    "4.5": [segments_by_padding, segments_by_matrix, segments_by_reduce],
     "4.6": [bytes_in_a_loop, bytes_with_ceil, bytes_with_tensors],
 }
 WRONG_ANSWERS = {
@@ -487,6 +487,6 @@ WRONG_ANSWERS = {
             "own-token-only": [sees_its_own_value_alone], "kv-swapped": [writes_value_as_key],
             "written-to-every-layer": [writes_through_all_layers], "pool-overwritten": [sets_nan_in_the_pool_to_zero],
             "length-changed": [appends_once_more], "outputs-added": [adds_two_attentions]},
-    "4.5": {"max-starts-at-zero": [padded_with_zero_maxima], "empty-request-dropped": [loop_that_skips_empty_ones]},
+    "4.5": {"loop-over-requests": [segments_in_a_loop], "max-starts-at-zero": [padded_with_zero_maxima], "empty-request-dropped": [loop_that_skips_empty_ones]},
     "4.6": {"tokens-copied": [three_times_the_tokens], "keys-only": [without_the_values]},
 }
