@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from answers import every_exercise
 from lessons_build.source import read_lesson
 from lessons_lib.paths import ROOT, SOLUTIONS
 
@@ -312,6 +313,17 @@ def test_a_page_has_none_of_the_turns(path):
     paragraphs = prose(path)
     assert paragraphs
     found = [f"{turn}\n    in: {line}" for line in paragraphs for turn in turns_in(line)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
+def test_what_a_check_says_has_none_of_the_turns(exercise):
+    messages = [mistake.message for mistake in exercise.mistakes] + [*exercise.hints]
+    found = [
+        f"{turn}\n    in: {message}"
+        for message in messages
+        for turn in turns_in(NOT_PROSE.sub("…", message))
+    ]
     assert not found, "\n".join(found)
 
 

@@ -3,6 +3,10 @@ file that cannot be read says where.
 """
 
 import gzip
+import os
+import shutil
+import subprocess
+import sys
 import textwrap
 from unittest import mock
 
@@ -13,6 +17,7 @@ from lessons_exercises import __main__ as command
 from lessons_exercises import mistakes, records
 from lessons_exercises.mistakes import Bank, MistakesError
 from lessons_lib import checks, results
+from lessons_lib.paths import ROOT
 from verdicts import verdicts
 
 EXERCISES = [exercise for exercise in every_exercise() if isinstance(exercise.mistakes, Bank)]
@@ -350,6 +355,24 @@ def test_a_record_from_another_version_does_not_go_by_the_words_of_errors():
         assert form.gives(same, one, two)
         assert not form.gives(same, one, checks.Raised("TypeError: in these words"))
         assert not form.gives(same, (one, 1), (two, 2))
+
+
+def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
+    for name in ("lessons_exercises", "lessons_lib", "lessons_build", "paged_attention"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    program = (
+        "from lessons_lib import checks\n"
+        "def blocks_needed(num_tokens, block_size):\n"
+        "    return num_tokens // block_size\n"
+        "assert not checks.ROOT.joinpath('solutions').exists()\n"
+        "if __name__ == '__main__':\n"
+        "    print(checks.run('0.1', blocks_needed).mistake)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    run = subprocess.run(command, env=environment, text=True, capture_output=True)
+    assert run.stdout == "floor-division\n", run.stderr
 
 
 def test_what_is_recorded_comes_back_nearly_as_it_was():

@@ -128,7 +128,7 @@ EXERCISE = Exercise(
     hints=(
         (
             "In which order do the numbers of o lie in memory? "
-            "Which numbers should stand in row 0 of the result?"
+            "Which numbers should be in row 0 of the result?"
         ),
         (
             "Read token by token and head by head, "

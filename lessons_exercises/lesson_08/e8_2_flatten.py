@@ -184,7 +184,7 @@ EXERCISE = Exercise(
             "when num_computed of them are in the cache?"
         ),
         (
-            "The tokens stand in `request.tokens` at exactly these positions, "
+            "The tokens are in `request.tokens` at exactly these positions, "
             "prompt and generated ones alike."
         ),
         (
