@@ -1,4 +1,8 @@
-"""Words for the descriptions of cases."""
+"""Words for the descriptions of cases, and errors whose words count."""
+
+# Python raises these where a name, an attribute or an argument is wrong: their words say what
+# the mistake is. Of other errors only the type counts: their words may be the learner's own.
+SLIPS = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
 
 
 def counted(number: int, noun: str) -> str:

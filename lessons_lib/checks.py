@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lessons_lib import isolation
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
@@ -659,9 +659,5 @@ def _cut(text: str, length: int) -> str:
 def _with_printed(result: CheckResult, printed: str) -> CheckResult:
     if result.passed or not printed.strip():
         return result
-    return CheckResult(
-        result.exercise,
-        False,
-        result.mistake,
-        f"{result.message}\nYour code printed:\n{printed.rstrip()[:1_000]}",
-    )
+    words = without_assertions(printed).rstrip()[:1_000]
+    return replace(result, message=f"{result.message}\nYour code printed:\n{words}")

@@ -116,3 +116,16 @@ def _last_lines(output: str, count: int = 6) -> str:
         if not line.startswith(("ninja: ", "[", "FAILED", "c++ ", "g++ "))
     ]
     return "\n".join("    " + line[:200] for line in kept[-count:])
+
+
+_ASSERTION = re.compile(r"^/\S*/bits/\S+: .*Assertion '(.*)' failed\.$", re.MULTILINE)
+_BROKEN = {
+    "__n < this->size()": "An index is past the end of its container.",
+    "!this->empty()": "An empty container has no first and no last element.",
+}
+
+
+def without_assertions(printed: str) -> str:
+    """What a program has printed, with the C++ library's own assertions in plain words."""
+    usual = "A container of the C++ library was used in a way that it does not allow."
+    return _ASSERTION.sub(lambda found: _BROKEN.get(found[1], usual), printed)

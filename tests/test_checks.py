@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 import lessons_lib
-from answers import every_exercise, stub
+from answers import every_exercise, our_answer, stub
 from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.inline import read_kernel
@@ -637,3 +637,71 @@ def test_what_is_printed_before_a_crash_is_that_cases():
 
     result = checks.run("0.1", blocks_needed)
     assert result.mistake == "crashed" and result.message.count("called with") == 1
+
+
+@pytest.mark.parametrize(
+    "statement, words",
+    [
+        ("return block_ids_[7];", "An index is past the end of its container."),
+        ("return std::vector<int>().back();", "An empty container has no first and no last"),
+    ],
+)
+def test_the_librarys_own_assertions_are_in_plain_words(statement, words):
+    answer = our_answer(checks.find("1.1")).replace("return block_id;", statement)
+    message = checks.run("1.1", answer).message
+    assert words in message and "Assertion" not in message and "/bits/" not in message
+
+
+@pytest.mark.parametrize(
+    "exercise",
+    [exercise for exercise in every_exercise() if exercise.language == "python"],
+    ids=lambda exercise: exercise.id,
+)
+def test_the_learners_own_exception_is_shown_with_its_line(exercise):
+    begin = f"def {exercise.answer_name}(*arguments, **named):"
+    if isinstance(exercise.reference, type):
+        begin = f"class {exercise.answer_name}:\n  def __init__(self, *arguments, **named):"
+    source = f"{begin}\n    pass\n    arguments.lenght += 1\n"
+    message = checks.run(exercise.id, cell_function(source, exercise.answer_name)).message
+    assert "AttributeError: 'tuple' object has no attribute 'lenght'" in message
+    number = source.split("\n").index("    arguments.lenght += 1") + 1
+    assert f"raised in line {number}: `arguments.lenght += 1`" in message
+
+
+def test_forms_without_a_record_are_tried_for_so_much_work(monkeypatch):
+    work = [0.0]
+
+    def slow(x):
+        work[0] += 2.0
+        return x + 1
+
+    monkeypatch.setattr(checks.time, "thread_time", lambda: work[0])
+    exercise = Exercise(
+        id="9.9",
+        title="t",
+        answer_name="f",
+        reference=lambda x: x,
+        cases=lambda: range(5),
+        observe=lambda f, x: f(x),
+        size=abs,
+        mistakes=[Mistake(name, "Slow.", slow) for name in "abcdef"],
+        hints=("a", "b"),
+    )
+    found = checks._suspects(exercise, checks._every_form(exercise), [(0, 0, 1)])
+    assert [slug for slug, _ in found] == ["a", "b", "c"] and work[0] > checks.NAMING_WORK
+
+
+def test_naming_is_not_the_answers_time(monkeypatch):
+    """The limit begins anew when an answer has failed, once."""
+    given = []
+
+    def run_isolated(*arguments, time_limit, on_report, **named):
+        failure = checks.Failure(2, "0", "1")
+        reports = (0, None), (2, None), (2, failure), (3, failure)
+        given.extend(map(on_report, reports))
+        return checks.isolation.Outcome("timed out", last_report=(3, failure), detail="5 s")
+
+    monkeypatch.setattr(checks.isolation, "run_isolated", run_isolated)
+    exercise = checks.find("0.1")
+    assert not checks.run("0.1", lambda num_tokens, block_size: 0).passed
+    assert given == [None, None, exercise.time_limit + checks.NAMING_WORK, None]

@@ -7,6 +7,7 @@ import random
 
 import torch
 
+from lessons_exercises.words import SLIPS
 from lessons_lib.checks import Raised, Text, raised
 from lessons_lib.isolation import describe_error
 from paged_attention.block_manager import PythonBlockManager
@@ -16,9 +17,6 @@ from paged_attention.kv_cache import PagedAttentionManager
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
 
 
-# Python raises these where a name, an attribute or an argument is wrong: their text says what
-# the mistake is. Of other errors only the type counts: their message may be the learner's own.
-TEXT_COUNTS = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
 LONGEST_ERROR = 180  # characters of an error's text in a message
 
 # Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
@@ -268,7 +266,7 @@ def _without_messages(seen):
 
 def _kind(error: Raised) -> str:
     name = error.partition(":")[0]
-    return str(error) if name in TEXT_COUNTS else name
+    return str(error) if name in SLIPS else name
 
 
 def show(expected, actual) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from lessons_exercises.words import counted
+from lessons_exercises.words import SLIPS, counted
 from lessons_lib.checks import Text, raised
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request, SamplingParams
@@ -29,7 +29,8 @@ class NotPairs(Exception):
 class Failed(Text):
     """The end of a run that raised, in the learner's words, with the line that raised.
 
-    Two are the same when kind and step of the error are, and those that run and wait then.
+    Two are the same when kind and step of the error are, and those that run and wait then. Of
+    a slip the words count as well.
     """
 
     def __new__(cls, words: str, message: str, where: str, queues: str):
@@ -38,8 +39,11 @@ class Failed(Text):
         return self
 
     def __eq__(self, other):
-        is_failed = isinstance(other, Failed)
-        return is_failed and (str(self), self.queues) == (str(other), other.queues)
+        return isinstance(other, Failed) and self._parts() == other._parts()
+
+    def _parts(self):
+        is_slip = any(slip in self for slip in SLIPS)
+        return str(self), self.queues, self.message if is_slip else ""
 
     __hash__ = Text.__hash__
 
