@@ -40,6 +40,15 @@ def kill(pid: int) -> bool:
 
     A compiler's processes have their own groups. Returns whether there was anything to kill.
     """
+    # A process whose parent ends just while we look has no parent in that look.
+    family = _family_of(pid) or _family_of(pid)
+    for each in family:
+        with suppress(OSError):
+            os.kill(each, signal.SIGKILL)
+    return bool(family)
+
+
+def _family_of(pid: int) -> set[int]:
     import psutil  # installed with ipykernel
 
     family: set[int] = set()
@@ -53,10 +62,7 @@ def kill(pid: int) -> bool:
         with suppress(OSError, psutil.Error):
             if each != pid and os.getsid(each) == pid and _is_alive(psutil.Process(each)):
                 family.add(each)
-    for each in family:
-        with suppress(OSError):
-            os.kill(each, signal.SIGKILL)
-    return bool(family)
+    return family
 
 
 def _is_alive(process) -> bool:

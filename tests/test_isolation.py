@@ -11,7 +11,7 @@ import cloudpickle
 import psutil
 import pytest
 
-from lessons_lib import isolation, run_isolated
+from lessons_lib import isolation, process_family, run_isolated
 from lessons_lib.paths import ROOT
 
 # as functions of a notebook travel
@@ -316,6 +316,14 @@ def test_a_run_that_got_more_time_ends_by_itself_later():
         ).value
         > 5_000
     )
+
+
+def test_a_process_that_one_look_misses_is_found_by_the_next(monkeypatch):
+    """Its parent ends while we look, so for that look it is no descendant of ours."""
+    killed, looks = [], iter([set(), {1234}])
+    monkeypatch.setattr(process_family, "_family_of", lambda pid: next(looks))
+    monkeypatch.setattr(process_family.os, "kill", lambda pid, number: killed.append(pid))
+    assert process_family.kill(1) and killed == [1234]
 
 
 def wait_until_ended(pid: int):
