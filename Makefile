@@ -78,7 +78,7 @@ check: $(READY)  ## say whether the notebooks are in step with their sources
 
 grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
-	$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_bench.doctor

@@ -9,6 +9,7 @@ import sys
 
 from lessons_exercises import records
 from lessons_exercises.mistakes import Bank, MistakesError
+from lessons_exercises.words import counted
 from lessons_lib import checks, isolation, results
 from lessons_lib.checks import CRASH, HANG, Exercise
 
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         chosen = [checks.find(id) for id in options.exercises] or _every_exercise()
-        stale = [exercise for exercise in chosen if texts_to_record(exercise)]
+        stale = [exercise for exercise in chosen if is_stale(exercise)]
     except (KeyError, MistakesError) as error:
         print(error.args[0])
         return 2
@@ -35,35 +36,35 @@ def main(arguments: list[str] | None = None) -> int:
         return int(bool(stale))
     for exercise in stale:
         record(exercise)
-    print(f"The records of {len(chosen)} exercises are in step.")
+    print(f"The records of {counted(len(chosen), 'exercise')} are in step.")
     return 0
 
 
+def is_stale(exercise: Exercise) -> bool:
+    bank = exercise.mistakes
+    return isinstance(bank, Bank) and bank.records.source != bank.source
+
+
 def texts_to_record(exercise: Exercise) -> list[str]:
-    """The forms that have no current record; all of them if one that is gone has one."""
-    if not isinstance(exercise.mistakes, Bank):
-        return []
-    texts, recorded = texts_of(exercise), exercise.mistakes.records
-    if set(map(records.key, texts)) < set(recorded.forms) or not recorded.versions:
-        return texts
-    return [text for text in texts if recorded.find(text, 0) is None]
+    """The forms that have no current record."""
+    recorded = exercise.mistakes.records
+    return [text for _, _, text in named(exercise) if recorded.find(text, 0) is None]
 
 
-def texts_of(exercise: Exercise) -> list[str]:
-    """The text of each form, once, without a teacher's."""
-    forms = (
-        form
-        for mistake in exercise.mistakes
-        for form in (mistake.wrong, *mistake.also)
+def named(exercise: Exercise) -> list[tuple[str, int, str]]:
+    """(slug, number, text) of each form, without a teacher's."""
+    return [
+        (mistake.slug, number, form.text)
+        for mistake in exercise.mistakes.complete
+        for number, form in enumerate((mistake.wrong, *mistake.also))
         if not form.is_further
-    )
-    return [*dict.fromkeys(form.text for form in forms)]
+    ]
 
 
 def record(exercise: Exercise):
     """Tries all that is new, and writes the exercise's file."""
     bank = exercise.mistakes
-    new = texts_to_record(exercise)
+    new = [*dict.fromkeys(texts_to_record(exercise))]
     given: dict[str, list] = {}
     while len(given) < len(new):
         outcome = isolation.run_isolated(
@@ -80,11 +81,12 @@ def record(exercise: Exercise):
             text = new[len(given)]
             given[text] = _one_case_at_a_time(exercise, text)
     recorded = {
-        text: given.get(text) or bank.records.encoded(text) for text in texts_of(exercise)
+        text: given.get(text) or bank.records.encoded(text) for _, _, text in named(exercise)
     }
     print()
-    records.write(exercise.id, records.harness(bank.file, bank.scope), recorded)
-    del bank.records  # it is read again when it is needed
+    made_with = records.harness(bank.file, bank.scope)
+    records.write(exercise.id, made_with, bank.source, recorded, named(exercise))
+    del bank.records  # they are read again when they are needed
 
 
 def _note(exercise_id: str, given: dict, new: list[str], text: str, encoded: list) -> float:
@@ -131,7 +133,7 @@ def _prepared(exercise_id: str) -> Exercise:
 def _forms(exercise: Exercise) -> dict:
     return {
         form.text: form
-        for mistake in exercise.mistakes
+        for mistake in exercise.mistakes.complete
         for form in (mistake.wrong, *mistake.also)
     }
 

@@ -11,8 +11,9 @@
             new
         or                another form of the same mistake
 
-The lines up to `or` are one form: all its edits are made together. White space in `old` does
-not matter. A form may also be
+The lines up to `or`, which is indented as they are, are one form. All its edits are made, from
+top to bottom. `old` is one line here: write several lines of our answer one after the other.
+White space in `old` does not matter. A form may also be
 
         returns: result + 1        what the mistake returns. `result` is what ours returns; the
                                    arguments have their names.
@@ -42,7 +43,7 @@ import torch
 
 from lessons_exercises import records
 from lessons_lib import checks
-from lessons_lib.checks import Mistake, NoEnd
+from lessons_lib.checks import Mistake, MistakesError, NoEnd
 from lessons_lib.paths import mistakes_folder
 
 HERE = Path(__file__).parent
@@ -52,10 +53,6 @@ _INDENT = "    "
 # up to a comma or the end of the line, with two levels of brackets
 _ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
 _EDIT = re.compile(r"(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
-
-
-class MistakesError(ValueError):
-    """A `.mistakes` file that cannot be read, with its name and line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +80,27 @@ class Form(checks.Form):
         return self.bank.records.find(self.text, number)
 
     def gives(self, same, recorded, actual) -> bool:
-        if same(recorded, actual):
-            return True
-        from_elsewhere = self.bank.records.versions != records.versions()
-        return from_elsewhere and same(*map(records.without_words, (recorded, actual)))
+        return self.bank.records.gives(same, recorded, actual)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedForm(checks.Form):
+    """A form of which only the results are known; its text is made when it has to be tried."""
+
+    bank: "Bank"
+    slug: str
+    number: int  # among the forms of its mistake
+    row: list[int]  # of the records
+
+    def load(self):
+        (mistake,) = (each for each in self.bank.complete if each.slug == self.slug)
+        return (mistake.wrong, *mistake.also)[self.number].load()
+
+    def record(self, number: int):
+        return self.bank.records.at(self.row, number)
+
+    def gives(self, same, recorded, actual) -> bool:
+        return self.bank.records.gives(same, recorded, actual)
 
 
 class Bank(Sequence):
@@ -117,15 +131,51 @@ class Bank(Sequence):
 
     @functools.cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
+        """As recorded, if the records know them all: that is far faster."""
+        if mistakes_folder() or self.records.source != self.source:
+            return self.complete
+        forms: dict[str, list[RecordedForm]] = {}
+        for slug, number, row in self.records.named:
+            forms.setdefault(slug, []).append(RecordedForm(self, slug, number, row))
+        sections = [each for file in self._files() for each in _sections(file)]
+        messages = {each.slug: self._message(each) for each in reversed(sections)}
+        return tuple(
+            Mistake(slug, messages[slug], first, also=tuple(further))
+            for slug, (first, *further) in forms.items()
+        )
+
+    @property
+    def source(self) -> str:
+        """A digest of all texts that the forms are made of."""
+        texts = [file.read_text(encoding="utf-8") for file in self._files()]
+        return records.key("\0".join([*texts, self.answer]))
+
+    def _files(self) -> list[Path]:
+        own = self.file.with_suffix(".mistakes")
+        is_class = f"class {self.answer_name}" in self.answer
+        return [own] if is_class else [own, HERE / "general.mistakes"]
+
+    def _message(self, section: "_Section") -> str:
+        return section.message.replace("{answer}", self.answer_name)
+
+    @functools.cached_property
+    def complete(self) -> tuple[Mistake, ...]:
         """The exercise's own, then a teacher's, then those of all exercises."""
-        found = list(self.own)
+        found = [*self.own, *self._further()]
+        slugs = [mistake.slug for mistake in found]
+        general = [mistake for file in self._files()[1:] for mistake in self._read(file)]
+        return (*found, *(mistake for mistake in general if mistake.slug not in slugs))
+
+    def _further(self) -> list[Mistake]:
+        found: list[Mistake] = []
         for file in further_files(f"{self.exercise_id}[!0-9]*mistakes"):
-            found += self._read(file, known=[mistake.slug for mistake in found])
-        if f"class {self.answer_name}" not in self.answer:
-            slugs = [mistake.slug for mistake in found]
-            general = self._read(HERE / "general.mistakes")
-            found += [mistake for mistake in general if mistake.slug not in slugs]
-        return tuple(found)
+            found += self._read(file, known=[each.slug for each in (*self.own, *found)])
+        return found
+
+    @property
+    def num_further(self) -> int:
+        """How many of a teacher's own mistakes there are. All of them are read."""
+        return len(self._further())
 
     @functools.cached_property
     def own(self) -> tuple[Mistake, ...]:
@@ -139,7 +189,10 @@ class Bank(Sequence):
         read = []
         for section in sections:
             if section.slug in slugs:
-                raise MistakesError(f"{section.place}: there is a {section.slug} already.")
+                raise MistakesError(
+                    f"{section.place}: {section.slug} is there already, here or "
+                    "in the course. Choose another name."
+                )
             slugs.add(section.slug)
             texts: dict[str, tuple[str, bool]] = {}  # each once
             for number, spelling in enumerate(spellings):
@@ -149,8 +202,11 @@ class Bank(Sequence):
             is_further = file.parent not in (self.file.parent, HERE)
             forms = [Form(text, self, *about, is_further) for text, about in texts.items()]
             if not forms:
-                raise MistakesError(f"{section.place}: {section.slug} has no form.")
-            message = section.message.replace("{answer}", self.answer_name)
+                raise MistakesError(
+                    f"{section.place}: {section.slug} changes nothing. An edit is indented by "
+                    "four spaces, below the message."
+                )
+            message = self._message(section)
             read.append(Mistake(section.slug, message, forms[0], also=tuple(forms[1:])))
         return read
 
@@ -174,7 +230,20 @@ def further_files(pattern: str = "*.mistakes") -> list[Path]:
     folder = mistakes_folder()
     if folder and not folder.is_dir():
         raise MistakesError(f"LESSONS_MISTAKES names {folder}, which is no folder.")
+    for file in sorted(folder.iterdir()) if folder else []:
+        _look_at_name(file)
     return sorted(folder.glob(pattern)) if folder else []
+
+
+def _look_at_name(file: Path) -> None:
+    """Raises MistakesError for a file that would never be read."""
+    name = re.fullmatch(r"(\d+\.\d+)([^\d].*)?\.mistakes", file.name)
+    known = json.loads(OUR_ANSWERS.read_text(encoding="utf-8"))
+    if file.is_file() and not file.name.startswith(".") and (not name or name[1] not in known):
+        raise MistakesError(
+            f"{file}: its name has to begin with an exercise in Python "
+            "and to end in .mistakes, such as 2.5.mistakes or 2.5_monday.mistakes."
+        )
 
 
 @dataclass(frozen=True)
@@ -230,12 +299,26 @@ class _Form:
         texts = [answer]
         for edit in self.edits:
             edited = [new for text in texts for new in edit.texts(text)]
+            if not edited and (count := edit.count(texts[0])):
+                words = f"is there {count} times. Quote more of the line, or write =>> for all"
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}.")
+            if not edited and edit.count(answer):
+                words = (
+                    "is in our answer, and an edit above has replaced it. Is an `or` missing?"
+                )
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}")
             if not edited:
-                count = edit.count(texts[0])
-                where = "is not in our answer" if not count else f"is there {count} times"
-                return MistakesError(f"{edit.place}: `{edit.old}` {where}.")
+                words = f'is not in our answer. solution("{self._exercise()}") shows it'
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}.")
             texts = edited
-        return MistakesError(f"{self.place}: the edited answer is no Python:\n{texts[0]}")
+        return MistakesError(
+            f"{self.place}: the edited answer is no Python: {_problem(texts[0])}"
+        )
+
+    def _exercise(self) -> str:
+        """The exercise that the file's name begins with: `2.5` of `e2_5_append_token`."""
+        found = re.match(r"e?(\d+)[._](\d+)", self.place)
+        return f"{found[1]}.{found[2]}" if found else "…"
 
 
 @dataclass(frozen=True)
@@ -247,25 +330,37 @@ class _Section:
 
 
 def _sections(file: Path) -> Iterator[_Section]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise MistakesError(f"{file.name} is not UTF-8. Save it as UTF-8.") from None
     lines = [
         (f"{file.name}:{number}", line.rstrip())
-        for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1)
+        for number, line in enumerate(text.split("\n"), 1)
         if not line.startswith("# ")
     ]
     starts = [number for number, (_, line) in enumerate(lines) if line.startswith("## ")]
     for place, line in lines[: starts[0] if starts else None]:
         if line:
-            raise MistakesError(f"{place}: the first line has to be `## slug`.")
+            raise MistakesError(f"{place}: the first line has to be `## name-of-the-mistake`.")
     for start, end in itertools.pairwise([*starts, len(lines)]):
         place, title = lines[start]
         body = lines[start + 1 : end]
+        for where, line in body:
+            if line == "or" or line[:1].isspace() and not line.startswith(_INDENT):
+                raise MistakesError(
+                    f"{where}: indent `{line.strip()}` by four spaces, as the edits are."
+                )
         message = " ".join(line for _, line in body if line and not line.startswith(_INDENT))
         code = [
             (place, line.removeprefix(_INDENT))
             for place, line in body
             if not line or line.startswith(_INDENT)
         ]
-        yield _Section(title[3:].strip(), message, tuple(_forms(code)), place)
+        slug = title[3:].strip()
+        if not message and slug != "spellings":
+            raise MistakesError(f"{place}: {slug} has no message for the learner.")
+        yield _Section(slug, message, tuple(_forms(code)), place)
 
 
 def _forms(lines: list[tuple[str, str]]) -> Iterator[_Form]:
@@ -283,7 +378,7 @@ def _forms(lines: list[tuple[str, str]]) -> Iterator[_Form]:
         elif re.match(r"(def|class|from|import|@)\b|@", first):
             text = "\n".join(line for _, line in form) + "\n"
             if not _is_python(text):
-                raise MistakesError(f"{place}: this text is no Python.")
+                raise MistakesError(f"{place}: this text is no Python: {_problem(text)}")
             yield _Form(place, whole=text)
         else:
             yield _Form(place, edits=tuple(_edits(form)))
@@ -336,11 +431,16 @@ def _replace(text: str, places: list[re.Match], new: str) -> str:
 
 
 def _is_python(text: str) -> bool:
+    return not _problem(text)
+
+
+def _problem(text: str) -> str:
+    """What Python says of a text that it cannot read, with the line; nothing if it can."""
     try:
         compile(text, "", "exec", dont_inherit=True)
-    except SyntaxError:
-        return False
-    return True
+    except SyntaxError as error:
+        return f"{error.msg}: `{(error.text or '').strip()}`"
+    return ""
 
 
 def _returning(text: str, expression: str, place: str) -> str:

@@ -20,6 +20,7 @@ from lessons_lib import results
 
 # Whether this process makes records: then an exercise whose answers draw draws more often.
 recording = False
+_PARTS = ("results", "forms", "versions", "source", "named")
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 FOLDER = Path(__file__).parent / "records"
 
@@ -30,21 +31,42 @@ class Records:
     results: for each case, the different results, encoded.
     forms: for each text's key, the number of its result on each case.
     versions: of Python and PyTorch, whose errors may have other words elsewhere.
+    source: a digest of what the forms were made of.
+    named: (slug, number of the form, its row) for each different row, in the order in which
+        mistakes are looked through.
     """
 
-    def __init__(self, results: list[list], forms: dict[str, list[int]], versions: str = ""):
+    def __init__(
+        self,
+        results: list[list],
+        forms: dict[str, list[int]],
+        versions: str = "",
+        source: str = "",
+        named: list | None = None,
+    ):
         self.results, self.forms, self.versions = results, forms, versions
+        self.source, self.named = source, named or []
         self._decoded: dict[tuple[int, int], Any] = {}
 
     def find(self, text: str, number: int) -> tuple[int, Any] | None:
         """(its number, the result) of a text on a case, or None where nothing is recorded."""
-        found = self.forms.get(key(text))
-        if found is None or number >= len(found):
+        row = self.forms.get(key(text))
+        return None if row is None else self.at(row, number)
+
+    def at(self, row: list[int], number: int) -> tuple[int, Any] | None:
+        if number >= len(row):
             return None
-        place = number, found[number]
+        place = number, row[number]
         if place not in self._decoded:
             self._decoded[place] = results.decode(self.results[place[0]][place[1]])
         return place[1], self._decoded[place]
+
+    def gives(self, same, recorded, actual) -> bool:
+        """Whether a recorded result is the `actual` one."""
+        if same(recorded, actual):
+            return True
+        from_elsewhere = self.versions != versions()
+        return from_elsewhere and same(*map(without_words, (recorded, actual)))
 
     def encoded(self, text: str) -> list:
         """The recorded results of a text on all cases."""
@@ -67,14 +89,24 @@ def read(exercise_id: str, file: Path, scope: dict[str, Any]) -> Records:
     try:
         data = json.loads(gzip.decompress(file_of(exercise_id).read_bytes()))
         if data["made_with"] == harness(file, scope):
-            return Records(data["results"], data["forms"], data["versions"])
+            return Records(*(data[name] for name in _PARTS))
     except (OSError, EOFError, ValueError, KeyError):
         pass  # there is no such file, or it is not whole
     return Records([], {})
 
 
-def write(exercise_id: str, made_with: str, recorded: dict[str, list]):
-    """`recorded`: for each text, its encoded result on each case."""
+def write(
+    exercise_id: str,
+    made_with: str,
+    source: str,
+    recorded: dict[str, list],
+    named: list[tuple[str, int, str]],
+):
+    """Writes the file of an exercise.
+
+    recorded: for each text, its encoded result on each case.
+    named: (slug, number of the form, its text), in the order in which they are looked through.
+    """
     num_cases = len(next(iter(recorded.values())))
     places: list[dict[str, int]] = [{} for _ in range(num_cases)]
     forms = {
@@ -84,8 +116,14 @@ def write(exercise_id: str, made_with: str, recorded: dict[str, list]):
         ]
         for text, given in recorded.items()
     }
+    rows: dict[str, list] = {}
+    for slug, number, text in named:
+        row = forms[key(text)]
+        rows.setdefault(repr(row), [slug, number, row])
     data = {
         "made_with": made_with,
+        "source": source,
+        "named": [*rows.values()],
         "versions": versions(),
         "results": [[json.loads(text) for text in different] for different in places],
         "forms": forms,

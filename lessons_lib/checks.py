@@ -179,6 +179,10 @@ CRASH = Raised("the process crashed")
 HANG = Raised("no answer within the time limit")
 
 
+class MistakesError(ValueError):
+    """A text of mistakes that cannot be read, with its file and line."""
+
+
 class NoEnd(BaseException):
     """Raised by the model of a mistake where the mistake itself would never end."""
 
@@ -218,12 +222,19 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
 def read_mistakes(wanted: Iterable[str]) -> None:
     """Reads a teacher's own mistakes of these lessons, if there are any, to find slips there.
 
-    Raises ValueError, with file and line, if they cannot be read.
+    Raises MistakesError, with file and line, if they cannot be read.
     """
-    if mistakes_folder():
-        for lesson in wanted:
-            for exercise in exercises_of(lesson):
-                len(exercise.mistakes)
+    if folder := mistakes_folder():
+        exercises = [exercise for lesson in wanted for exercise in exercises_of(lesson)]
+        sizes = [
+            (exercise.id, getattr(exercise.mistakes, "num_further", 0))
+            for exercise in exercises
+        ]
+        print(
+            f"Further mistakes from {folder}:",
+            ", ".join(f"{size} for {id}" for id, size in sizes if size)
+            or "none for this lesson",
+        )
 
 
 def _modules(lesson: str, number: str = "*") -> list[str]:
@@ -564,7 +575,12 @@ def _case(exercise: Exercise, number: int):
 
 
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
-    """The verdict on an answer that was not built, or whose process ended early."""
+    """The verdict on an answer that was not built, or whose process ended early.
+
+    Raises MistakesError for a teacher's file that cannot be read.
+    """
+    if isinstance(outcome.error, MistakesError):
+        raise outcome.error from None
     if isinstance(outcome.error, CompileError):
         return CheckResult(
             exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}"

@@ -32,7 +32,7 @@ def open_lesson(lesson: str) -> ModuleType:
     lesson: its number, such as "01", or "summary".
 
     Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
-    Raises ValueError, with file and line, if a teacher's own mistakes cannot be read.
+    Raises MistakesError, with file and line, if a teacher's own mistakes cannot be read.
     """
     try:
         for name in ("torch", "transformers", "lessons_exercises"):
@@ -45,7 +45,10 @@ def open_lesson(lesson: str) -> ModuleType:
         ) from None
     if checks.exercises_of(lesson):
         misspelt.watch(lesson)
-        checks.read_mistakes([lesson])
+        try:
+            checks.read_mistakes([lesson])
+        except checks.MistakesError as error:
+            raise error from None
         progress_bar(lesson, titles=False)
     return pictures
 

@@ -100,9 +100,9 @@ def bank(tmp_path, monkeypatch):
     monkeypatch.delenv("LESSONS_MISTAKES", raising=False)
 
     def read(text: str) -> Bank:
-        file = tmp_path / "e9_9_f.py"
+        file = tmp_path / "e0_1_f.py"
         file.with_suffix(".mistakes").write_text(textwrap.dedent(text))
-        read = Bank("9.9", "f", str(file), {})
+        read = Bank("0.1", "f", str(file), {})
         read.answer = OURS
         return read
 
@@ -134,23 +134,33 @@ def test_an_edit_needs_no_line_breaks_where_our_answer_has_them(bank):
 
 
 def test_a_word_is_found_as_a_word(bank):
-    with pytest.raises(MistakesError, match=r"e9_9_f.mistakes:4: `tot` is not in our answer"):
+    with pytest.raises(MistakesError, match=r"e0_1_f.mistakes:4: `tot` is not in our answer"):
         bank("## a\nA.\n\n    tot => x\n").own
 
 
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("A.\n", "mistakes:1: the first line has to be `## slug`"),
-        ("## a\nA.\n", "mistakes:1: a has no form"),
-        (2 * "## a\nA.\n\n    total > 9 => x\n", "mistakes:5: there is a a already"),
+        ("A.\n", "mistakes:1: the first line has to be `## name-of-the-mistake`"),
+        ("## a\nA.\n", "mistakes:1: a changes nothing. An edit is indented by four spaces"),
+        ("## a\n\n    total > 9 => x\n", "mistakes:1: a has no message"),
+        ("## a\nA.\n\n\ttotal > 9 => x\n", "mistakes:4: indent `total > 9 => x` by four"),
+        ("## a\nA.\n\n    total > 9 => x\nor\n", "mistakes:5: indent `or` by four spaces"),
+        ("## a\nA.\n\n    total > 9 => x\n    total > 9 => y\n", "Is an `or` missing?"),
+        (
+            2 * "## a\nA.\n\n    total > 9 => x\n",
+            "mistakes:5: a is there already, here or in the course",
+        ),
         ("## a\nA.\n\n    total -> y\n", "mistakes:4: expected `old => new`, and found: tot"),
-        ("## a\nA.\n\n    total => y\n", "mistakes:4: `total` is there 4 times"),
+        ("## a\nA.\n\n    total => y\n", "mistakes:4: `total` is there 4 times. Quote more"),
         (
             "## a\nA.\n\n    (y + 1) => (y\n",
-            "mistakes:4: the edited answer is no Python:\ndef",
+            "no Python: '(' was never closed: `total = x * (y`",
         ),
-        ("## a\nA.\n\n    def f(x) return\n", "mistakes:4: this text is no Python"),
+        (
+            "## a\nA.\n\n    def f(x) return\n",
+            "4: this text is no Python: expected ':'",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_read_says_where(bank, text, words):
@@ -246,7 +256,7 @@ def test_right_spellings_multiply_with_each_mistake(bank):
 def test_a_form_without_an_end_is_ended_and_its_result_is_that_it_hangs(bank):
     found = bank("## a\nA.\n\n    if total > 9: =>\n        while True:\n")
     exercise = checks.Exercise(
-        "9.9", "", "f", None, tuple, lambda f, x: f(x, 1), size=abs, mistakes=(), hints=()
+        "0.1", "", "f", None, tuple, lambda f, x: f(x, 1), size=abs, mistakes=(), hints=()
     )
     assert checks._attempt(exercise, found[0].wrong, 9) == checks.HANG
 
@@ -258,14 +268,43 @@ def test_a_teachers_file_is_read_from_the_folder_that_is_named(bank, tmp_path, m
         found.mistakes
     further = tmp_path / "further"
     further.mkdir()
-    (further / "9.9_mine.mistakes").write_text(
+    (further / "0.1_mine.mistakes").write_text(
         "## mine\nMine.\n\n    return total => return x\n"
     )
-    (further / "9.91.mistakes").write_text("## not-mine\nA.\n\n    nothing => x\n")
     monkeypatch.setenv("LESSONS_MISTAKES", str(further))
     slugs = [mistake.slug for mistake in found.mistakes]
     assert slugs[:2] == ["a", "mine"] and "nothing-returned" in slugs
-    assert found.mistakes[1].wrong.is_further
+    assert found.mistakes[1].wrong.is_further and found.num_further == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["9.9.mistakes", "25.mistakes", "1.1.mistakes", "2.5.txt", "a"]
+)
+def test_a_file_that_would_never_be_read_is_refused(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("## mine\nMine.\n")
+    monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
+    with pytest.raises(MistakesError, match=f"{name}: its name has to begin"):
+        mistakes.further_files()
+
+
+def test_a_file_in_another_encoding_is_refused_by_name(bank, tmp_path):
+    read = bank("## a\nA.\n\n    total > 9 => x\n")
+    read.file.with_suffix(".mistakes").write_bytes("## ä\n".encode("latin-1"))
+    with pytest.raises(MistakesError, match="e0_1_f.mistakes is not UTF-8"):
+        read.own
+
+
+@by_exercise
+def test_what_is_recorded_names_as_the_texts_do(exercise):
+    """The forms that give different results, in the same order, with the same messages."""
+    bank = exercise.mistakes
+    quick = {mistake.slug: mistake.message for mistake in bank.mistakes}
+    whole = {mistake.slug: mistake.message for mistake in bank.complete}
+    assert quick == {slug: whole[slug] for slug in quick}
+    assert list(quick) == [slug for slug in whole if slug in quick]
+    first = bank.mistakes[0].wrong
+    assert isinstance(first, mistakes.RecordedForm)
+    assert first.record(0) == bank.complete[0].wrong.record(0)
 
 
 def test_a_teachers_mistake_names_an_answer_without_a_record(tmp_path, monkeypatch):
@@ -287,7 +326,7 @@ def test_a_teachers_mistake_names_an_answer_without_a_record(tmp_path, monkeypat
 def test_a_record_counts_only_for_the_exercise_that_it_was_made_with(tmp_path):
     bank = checks.find("3.3").mistakes
     assert records.read("3.3", bank.file, bank.scope).forms
-    assert not records.read("9.9", bank.file, bank.scope).forms
+    assert not records.read("0.1", bank.file, bank.scope).forms
     changed = tmp_path / "copy.py"
     changed.write_text(bank.file.read_text() + "\n")  # white space does not count
     assert records.harness(changed, {}) == records.harness(bank.file, {})
@@ -321,7 +360,7 @@ def test_a_slip_that_happens_anywhere_has_a_name(bank, slug, returned):
         f"## a\nA.\n\n    total = 9 => pass\n\n## made\nMade.\n\n    returns: {returned}\n"
     )
     exercise = checks.Exercise(
-        "9.9",
+        "0.1",
         "",
         "f",
         lambda x: min(2 * x, 9),
