@@ -7,6 +7,7 @@ for each exercise. A record counts only for the text and the exercise that it wa
 import base64
 import gzip
 import hashlib
+import itertools
 import json
 import sys
 import types
@@ -20,7 +21,7 @@ from lessons_lib import results
 
 # Whether this process makes records: then an exercise whose answers draw draws more often.
 recording = False
-_PARTS = ("results", "forms", "versions", "source", "named")
+_PARTS = ("forms", "versions", "source", "named")
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 FOLDER = Path(__file__).parent / "records"
 
@@ -28,7 +29,7 @@ FOLDER = Path(__file__).parent / "records"
 class Records:
     """The records of one exercise; none if the exercise has changed since.
 
-    results: for each case, the different results, encoded.
+    results: for each case, the different results, encoded as JSON.
     forms: for each text's key, the number of its result on each case.
     versions: of Python and PyTorch, whose errors may have other words elsewhere.
     source: a digest of what the forms were made of.
@@ -38,7 +39,7 @@ class Records:
 
     def __init__(
         self,
-        results: list[list],
+        results: list[list[str]],
         forms: dict[str, list[int]],
         versions: str = "",
         source: str = "",
@@ -58,7 +59,9 @@ class Records:
             return None
         place = number, row[number]
         if place not in self._decoded:
-            self._decoded[place] = results.decode(self.results[place[0]][place[1]])
+            self._decoded[place] = results.decode(
+                json.loads(self.results[number][row[number]])
+            )
         return place[1], self._decoded[place]
 
     def gives(self, same, recorded, actual) -> bool:
@@ -71,7 +74,7 @@ class Records:
     def encoded(self, text: str) -> list:
         """The recorded results of a text on all cases."""
         return [
-            different[number]
+            json.loads(different[number])
             for different, number in zip(self.results, self.forms[key(text)], strict=True)
         ]
 
@@ -87,9 +90,13 @@ def file_of(exercise_id: str) -> Path:
 def read(exercise_id: str, file: Path, scope: dict[str, Any]) -> Records:
     """The records in the exercise's file. None of them count if it has changed since."""
     try:
-        data = json.loads(gzip.decompress(file_of(exercise_id).read_bytes()))
+        text = gzip.decompress(file_of(exercise_id).read_bytes()).decode()
+        head, *lines = text.split("\n")
+        data = json.loads(head)
         if data["made_with"] == harness(file, scope):
-            return Records(*(data[name] for name in _PARTS))
+            waiting = iter(lines)
+            different = [list(itertools.islice(waiting, size)) for size in data["sizes"]]
+            return Records(different, *(data[name] for name in _PARTS))
     except (OSError, EOFError, ValueError, KeyError):
         pass  # there is no such file, or it is not whole
     return Records([], {})
@@ -125,12 +132,13 @@ def write(
         "source": source,
         "named": [*rows.values()],
         "versions": versions(),
-        "results": [[json.loads(text) for text in different] for different in places],
+        "sizes": [*map(len, places)],
         "forms": forms,
     }
+    # Each result has a line of its own, which is read when it is needed.
+    lines = [json.dumps(data), *(text for different in places for text in different)]
     FOLDER.mkdir(exist_ok=True)
-    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
-    file_of(exercise_id).write_bytes(packed)
+    file_of(exercise_id).write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
 
 
 def coarse(encoded):
