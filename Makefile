@@ -80,8 +80,12 @@ grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
+mistakes: $(READY)  ## try your own further mistakes: MISTAKES=folder
+	$(if $(MISTAKES),,$(error Say where your mistakes are: make mistakes MISTAKES=folder))
+	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -m lessons_exercises.further
+
 doctor: $(READY)  ## show what this machine can do
-	$(PY) -m lessons_bench.doctor
+	$(PY) -m lessons_lib.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
 	$(PY) -m lessons_bench.cpp_builds $(ARGS)

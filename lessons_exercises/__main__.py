@@ -10,8 +10,9 @@ import sys
 from lessons_exercises import records
 from lessons_exercises.mistakes import Bank, MistakesError
 from lessons_exercises.words import counted
-from lessons_lib import checks, isolation, results
+from lessons_lib import checks, results
 from lessons_lib.checks import CRASH, HANG, Exercise
+from lessons_processes import isolation
 
 FORM_LIMIT = 30.0  # seconds for one form on all cases; most take milliseconds
 

@@ -5,6 +5,7 @@ for each exercise. A record counts only for the text and the exercise that it wa
 """
 
 import base64
+import functools
 import gzip
 import hashlib
 import itertools
@@ -21,8 +22,10 @@ from lessons_lib import results
 
 # Whether this process makes records: then an exercise whose answers draw draws more often.
 recording = False
-_PARTS = ("forms", "versions", "source", "named")
+_PARTS = ("versions", "source", "named")
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
+# What reads the mistakes does not change what they give.
+_ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistakes", "records")]
 FOLDER = Path(__file__).parent / "records"
 
 
@@ -30,7 +33,7 @@ class Records:
     """The records of one exercise; none if the exercise has changed since.
 
     results: for each case, the different results, encoded as JSON.
-    forms: for each text's key, the number of its result on each case.
+    forms: for each text's key, the number of its result on each case; as JSON.
     versions: of Python and PyTorch, whose errors may have other words elsewhere.
     source: a digest of what the forms were made of.
     named: (slug, number of the form, its row) for each different row, in the order in which
@@ -40,14 +43,18 @@ class Records:
     def __init__(
         self,
         results: list[list[str]],
-        forms: dict[str, list[int]],
+        forms: str = "{}",
         versions: str = "",
         source: str = "",
         named: list | None = None,
     ):
-        self.results, self.forms, self.versions = results, forms, versions
+        self.results, self._forms, self.versions = results, forms, versions
         self.source, self.named = source, named or []
         self._decoded: dict[tuple[int, int], Any] = {}
+
+    @functools.cached_property
+    def forms(self) -> dict[str, list[int]]:
+        return json.loads(self._forms)
 
     def find(self, text: str, number: int) -> tuple[int, Any] | None:
         """(its number, the result) of a text on a case, or None where nothing is recorded."""
@@ -91,15 +98,15 @@ def read(exercise_id: str, file: Path, scope: dict[str, Any]) -> Records:
     """The records in the exercise's file. None of them count if it has changed since."""
     try:
         text = gzip.decompress(file_of(exercise_id).read_bytes()).decode()
-        head, *lines = text.split("\n")
+        head, forms, *lines = text.split("\n")
         data = json.loads(head)
         if data["made_with"] == harness(file, scope):
             waiting = iter(lines)
             different = [list(itertools.islice(waiting, size)) for size in data["sizes"]]
-            return Records(different, *(data[name] for name in _PARTS))
+            return Records(different, forms, *(data[name] for name in _PARTS))
     except (OSError, EOFError, ValueError, KeyError):
         pass  # there is no such file, or it is not whole
-    return Records([], {})
+    return Records([])
 
 
 def write(
@@ -133,10 +140,10 @@ def write(
         "named": [*rows.values()],
         "versions": versions(),
         "sizes": [*map(len, places)],
-        "forms": forms,
     }
-    # Each result has a line of its own, which is read when it is needed.
-    lines = [json.dumps(data), *(text for different in places for text in different)]
+    # All forms, and each result, have a line of their own, which is read when it is needed.
+    parts = [json.dumps(data), json.dumps(forms)]
+    lines = [*parts, *(text for different in places for text in different)]
     FOLDER.mkdir(exist_ok=True)
     file_of(exercise_id).write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
 
@@ -205,5 +212,4 @@ def _module_of(value) -> types.ModuleType | None:
     name = name or getattr(value, "__module__", None)
     own = isinstance(name, str) and name.startswith("lessons_exercises.")
     module = sys.modules.get(name) if own and name else None
-    ours = ("lessons_exercises.records", "lessons_exercises.mistakes")
-    return module if module and module.__name__ not in ours else None
+    return module if module and module.__name__ not in _ENGINE else None

@@ -52,7 +52,7 @@ def values(result, *names: str):
             Values(part.clone(), name) for part, name in zip(result, names, strict=True)
         )
     expected = f"a tuple of {len(names)} tensors ({', '.join(names)})" if names else "a tensor"
-    return Text(f"{_word(result)} in place of {expected}")
+    return Text(f"{_word(result)} instead of {expected}")
 
 
 def same(expected, actual) -> bool:

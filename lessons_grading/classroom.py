@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.submissions import Submission
-from lessons_lib import isolation
+from lessons_processes import isolation
 
 Grader = Callable[..., SubmissionGrade]
 _context = multiprocessing.get_context("forkserver")

@@ -24,7 +24,7 @@ from lessons_grading.report import to_look_at, write_report
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions, text_of
 from lessons_lib import checks
-from lessons_lib.isolation import BUSY
+from lessons_processes.isolation import BUSY
 
 # bytes for an honest notebook and its judge together, with room to spare
 MEMORY_OF_A_WORKER = 2 << 30

@@ -40,6 +40,7 @@ COURSE = (
     "lessons_draw",
     "lessons_grading",
     "lessons_lib",
+    "lessons_processes",
 )  # parts of the course without answers
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (

@@ -29,8 +29,8 @@ from pathlib import Path
 
 import psutil
 
-from lessons_lib.own_time import Stopwatch
 from lessons_lib.paths import ROOT
+from lessons_processes.own_time import Stopwatch
 
 LARGEST_MESSAGE = 16 << 20  # bytes
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from lessons_grading import course
 from lessons_grading.sandbox import Run
-from lessons_lib import checks, isolation, results
+from lessons_lib import checks, results
 from lessons_lib.checks import CheckResult, Exercise
+from lessons_processes import isolation
 
 LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."

@@ -23,10 +23,11 @@ from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import LARGEST_SUM, Limits, Reported, Run, Sandbox
 from lessons_grading.submissions import text_of
-from lessons_lib import checks, cuda_builds, isolation
+from lessons_lib import checks, cuda_builds
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
-from lessons_lib.isolation import BUSY
+from lessons_processes import isolation
+from lessons_processes.isolation import BUSY
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_exercises.mistakes import further_files
+from lessons_exercises.further import further_files
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Unreadable, digest_of, read_file
 from lessons_grading.submissions import Submission, text_of
@@ -60,6 +60,7 @@ def course_digest() -> str:
             "lessons_build",
             "lessons_grading",
             "lessons_lib",
+            "lessons_processes",
             "notebooks",
             "paged_attention",
             "lessons_exercises",

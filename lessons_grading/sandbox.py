@@ -26,7 +26,7 @@ import psutil
 from lessons_grading import confinement, usage
 from lessons_grading.controller import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.compiler_errors import CompileError
-from lessons_lib.isolation import BUSY, Outcome
+from lessons_processes.isolation import BUSY, Outcome
 
 START_LIMIT = 300.0  # clock seconds; it imports PyTorch
 # clock seconds beyond a run's longest time; after that a sandbox counts as dead

@@ -20,9 +20,10 @@ from pathlib import Path
 import cloudpickle
 
 from lessons_grading.controller import LENGTH
-from lessons_lib import checks, isolation, results
-from lessons_lib.own_time import own_clock
+from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
+from lessons_processes import isolation
+from lessons_processes.own_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
 Report = Callable[[list], None]  # sends a list, as JSON, to the judge

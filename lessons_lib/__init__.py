@@ -2,11 +2,9 @@
 
 import sys
 
-from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import build_cpp, build_library
-from lessons_lib.isolation import run_isolated
 from lessons_lib.verbs import (
     CheckFailed,
     NotAttempted,
@@ -16,6 +14,8 @@ from lessons_lib.verbs import (
     progress_bar,
     solution,
 )
+from lessons_processes import isolation
+from lessons_processes.isolation import run_isolated
 
 __all__ = [
     "CheckFailed",

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
+from lessons_processes import isolation
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -227,7 +227,7 @@ def read_mistakes(wanted: Iterable[str]) -> None:
     if folder := mistakes_folder():
         exercises = [exercise for lesson in wanted for exercise in exercises_of(lesson)]
         sizes = [
-            (exercise.id, getattr(exercise.mistakes, "num_further", 0))
+            (exercise.id, len(getattr(exercise.mistakes, "further", ())))
             for exercise in exercises
         ]
         print(
@@ -409,14 +409,33 @@ def _examine(
 
     def report_printed(about: tuple[int, Failure | None]):
         isolation.keep_printed(about[1] is None)
-        report(about)
+        report(about, waits=about[1] is not None)  # a failure gives it more time
 
-    return compare(
+    verdict = compare(
         exercise,
         lambda number, case: _attempt(exercise, exercise.reference, case),
         lambda number, case: ended.get(number) or _attempt(exercise, subject, case),
         report_printed,
     )
+    is_unnamed = verdict.mistake == "wrong" and not ended
+    return _beside(exercise, subject, verdict) if is_unnamed else verdict
+
+
+def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
+    """The verdict on a wrong answer, named if only what it does beside its result is wrong."""
+    from lessons_lib import remedies  # imports PyTorch, which the notebook may not need
+
+    def passes(theirs, ours) -> bool:
+        return all(
+            exercise.same(_attempt(exercise, ours, case), _attempt(exercise, theirs, case))
+            for case in exercise.in_order(exercise.cases())
+        )
+
+    slip = remedies.slip(exercise.reference, subject, passes)
+    if slip is None:
+        return verdict
+    message = verdict.message.replace("The result is not right.", slip[1])
+    return replace(verdict, mistake=slip[0], message=message)
 
 
 def compare(

@@ -36,7 +36,7 @@ draw.opening()
 # The next cell looks for everything that the lessons need:
 
 # %% tags=["nbval-ignore-output"]
-from lessons_bench.doctor import doctor
+from lessons_lib.doctor import doctor
 
 report = doctor()
 display(report)

@@ -705,7 +705,7 @@ print(f"compared with the {once:,} tokens of all requests")
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
-# Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is
+# Try it: in `Paged.come`, put `0` instead of `len(self.manager.sequences)`. Then no block is
 # left free for the running requests, and a request gives way 403 times, with 65,327 tokens
 # computed again. Which request is let in, and which gives way, is the scheduler's decision.
 # You write a scheduler in lesson 08.

@@ -309,7 +309,7 @@ for start in (0.0, -math.inf):
 # %% [markdown]
 # With -inf there is one case to watch. A row may have seen no key yet, because all of them
 # were hidden. Then a difference of maxima is -inf - (-inf), which is NaN. The function
-# `finite` gives 0 where m is -inf. Subtract its result in place of the new maximum, and use it
+# `finite` gives 0 where m is -inf. Subtract its result instead of the new maximum, and use it
 # nowhere else: the old maximum in the factor, and the m that is stored, stay -inf.
 
 # %%

@@ -205,10 +205,10 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 # - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from
 #   lesson 03, gives each query head the keys that it reads.
 # - **The tail.** Only the first `num_valid` slots of a block count. What comes after them must
-#   not matter, even if it is NaN. Such a mask needs two halves: -inf in place of the scores,
-#   and 0 in place of the values. A score of -inf gives the weight 0, and 0 times NaN is NaN.
+#   not matter, even if it is NaN. Such a mask needs two halves: -inf instead of the scores,
+#   and 0 instead of the values. A score of -inf gives the weight 0, and 0 times NaN is NaN.
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY`
-#   is -inf, and `finite(m)` is `m` with 0 in place of -inf. Use it where m is subtracted, and
+#   is -inf, and `finite(m)` is `m` with 0 instead of -inf. Use it where m is subtracted, and
 #   only there: the m that you return stays -inf.
 #
 # The parts are sums, and they are summed again. So they are kept in float32 even where the

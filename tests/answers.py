@@ -26,15 +26,12 @@ def own_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
 
 
 def forms_of(exercise: Exercise) -> list[tuple[str, object]]:
-    """(slug, form) for each form of the own mistakes; the first ones of a `.mistakes` file,
-    whose forms are many.
-    """
-    of_a_file = isinstance(exercise.mistakes, Bank)
+    """(slug, form) for each form of the own mistakes, as it is written: not respelt."""
     return [
         (mistake.slug, form)
         for mistake in own_mistakes(exercise)
-        for form in (mistake.wrong, *(() if of_a_file else mistake.also))
-        if form is not None
+        for form in (mistake.wrong, *mistake.also)
+        if form is not None and not getattr(form, "is_respelt", False)
     ]
 
 

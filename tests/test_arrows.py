@@ -14,14 +14,25 @@ from lessons_lib.paths import ROOT
 # A package and those that it may import. What a lesson imports is the lesson's business, so
 # its own file is not listed.
 ARROWS = {
-    "lessons_lib": set(),
-    "paged_attention": {"lessons_lib"},
-    "lessons_exercises": {"lessons_build", "lessons_lib", "paged_attention"},
+    "lessons_processes": set(),
+    "lessons_lib": {"lessons_processes"},
+    "paged_attention": {"lessons_lib", "lessons_processes"},
+    "lessons_exercises": {
+        "lessons_build",
+        "lessons_lib",
+        "lessons_processes",
+        "paged_attention",
+    },
     "lessons_build": {"lessons_lib"},
     "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
     "lessons_draw": {"paged_attention", "lessons_bench"},  # what was measured is drawn
     # what a sandbox gets of an exercise is cut out of its text
-    "lessons_grading": {"lessons_lib", "lessons_build", "lessons_exercises"},
+    "lessons_grading": {
+        "lessons_lib",
+        "lessons_processes",
+        "lessons_build",
+        "lessons_exercises",
+    },
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
@@ -29,7 +40,8 @@ BY_NAME = {
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
-    ("lessons_lib.isolation", "paged_attention.ladder"),
+    ("lessons_processes.isolation", "lessons_lib.checks"),
+    ("lessons_processes.isolation", "paged_attention.ladder"),
 }
 
 

@@ -261,7 +261,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
         ["course", "lessons_lib.checks", "Exercise", None, {}],
         [
             "course",
-            "lessons_lib.isolation",
+            "lessons_processes.isolation",
             "Outcome",
             None,
             dict.fromkeys(("ending", "value", "error", "detail", "printed", "last_report")),

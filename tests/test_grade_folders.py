@@ -378,7 +378,7 @@ def test_of_eight_answers_the_last_five_are_tried():
     from lessons_grading.judge import _Grading
     from lessons_grading.sandbox import Limits
     from lessons_lib import checks
-    from lessons_lib.isolation import Outcome
+    from lessons_processes.isolation import Outcome
 
     class Reports:
         seconds, starved = 0.0, False

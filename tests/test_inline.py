@@ -13,8 +13,8 @@ from torch.utils import cpp_extension
 
 from lessons_lib import CompileError, build_cpp, build_library, inline, run_isolated
 from lessons_lib.compiler_errors import explain
-from lessons_lib.own_time import observe_session
 from lessons_lib.paths import KERNELS, ROOT
+from lessons_processes.own_time import observe_session
 
 ANSWER = 'extern "C" int answer() { return 42; }'
 

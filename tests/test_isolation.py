@@ -11,8 +11,9 @@ import cloudpickle
 import psutil
 import pytest
 
-from lessons_lib import isolation, process_family, run_isolated
+from lessons_lib import run_isolated
 from lessons_lib.paths import ROOT
+from lessons_processes import isolation, process_family
 
 # as functions of a notebook travel
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

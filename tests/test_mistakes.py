@@ -14,7 +14,7 @@ import pytest
 
 from answers import every_exercise, loaded
 from lessons_exercises import __main__ as command
-from lessons_exercises import mistakes, records
+from lessons_exercises import further, mistakes, records
 from lessons_exercises.mistakes import Bank, MistakesError
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
@@ -274,7 +274,7 @@ def test_a_teachers_file_is_read_from_the_folder_that_is_named(bank, tmp_path, m
     monkeypatch.setenv("LESSONS_MISTAKES", str(further))
     slugs = [mistake.slug for mistake in found.mistakes]
     assert slugs[:2] == ["a", "mine"] and "nothing-returned" in slugs
-    assert found.mistakes[1].wrong.is_further and found.num_further == 1
+    assert found.mistakes[1].wrong.is_further and len(found.further) == 1
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_file_that_would_never_be_read_is_refused(tmp_path, monkeypatch, name)
     (tmp_path / name).write_text("## mine\nMine.\n")
     monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
     with pytest.raises(MistakesError, match=f"{name}: its name has to begin"):
-        mistakes.further_files()
+        further.further_files()
 
 
 def test_a_file_in_another_encoding_is_refused_by_name(bank, tmp_path):

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.own_time import Stopwatch, observe_session, observe_thread
 from lessons_lib.paths import ROOT
+from lessons_processes.own_time import Stopwatch, observe_session, observe_thread
 
 EVERY = 0.1
 linux = pytest.mark.skipif(
@@ -159,7 +159,7 @@ def test_work_of_children_counts_also_when_they_have_ended():
 
 OWN_CLOCK = """
 import os, time
-from lessons_lib.own_time import own_clock
+from lessons_processes.own_time import own_clock
 os.sched_setaffinity(0, {%d})
 clock, own, end = time.monotonic(), own_clock(), time.process_time() + 0.5
 while time.process_time() < end: pass

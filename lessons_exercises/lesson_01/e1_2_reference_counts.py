@@ -190,7 +190,7 @@ class ErrorsSwapped(FreeThrowsTheOtherError, ShareThrowsTheOtherError):
 
 
 def with_errors_that_name(number, *errors):
-    """A manager whose `errors` have number(manager, block_id) in place of the id."""
+    """A manager whose `errors` have number(manager, block_id) instead of the id."""
 
     class Manager(PythonBlockManager):
         def check_index(self, block_id):

@@ -27,7 +27,7 @@ def describe(case):
     return f"block_ids {blocks + [-1] * spare}, positions {positions}, block_size {block_size}"
 
 
-# (block size, the sequence's blocks, positions, entries of -1 behind them)
+# (block size, the sequence's blocks, positions, entries of -1 after them)
 CASES = [
     (2, [0], [0], 0),
     (2, [3], [0], 1),

@@ -1,6 +1,6 @@
 """How the exercises on `PagedAttentionManager` look at a method.
 
-They look at everything that it left behind, part by part.
+They look at all that it left, part by part.
 """
 
 import random
@@ -9,7 +9,7 @@ import torch
 
 from lessons_exercises.words import SLIPS
 from lessons_lib.checks import Raised, Text, raised
-from lessons_lib.isolation import describe_error
+from lessons_processes.isolation import describe_error
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.kv_cache import PagedAttentionManager
 

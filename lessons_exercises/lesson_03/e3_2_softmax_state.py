@@ -29,7 +29,7 @@ FLOAT, DOUBLE = torch.float32, torch.float64
 
 # (rows, keys of each part, head size, centre of the scores, their spread, masked parts, is
 # finish() called after each part, seed, dtype). A masked part is (part, row): every score of
-# that row in it is -inf; row None stands for all.
+# that row in it is -inf; row None is all rows.
 CASES = [
     ((1,), (1,), 1, 0.5, 0.1, (), False, 1, FLOAT),
     ((1,), (2,), 1, -300.0, 1.0, (), False, 2, FLOAT),

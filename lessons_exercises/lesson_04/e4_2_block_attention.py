@@ -170,7 +170,7 @@ EXERCISE = Exercise(
             "compare `torch.arange(block_size)` with num_valid as a column."
         ),
         (
-            "For a block without a token: subtract `finite(m)` in place of m, "
+            "For a block without a token: subtract `finite(m)` instead of m, "
             "and do not divide by an l of 0."
         ),
     ),

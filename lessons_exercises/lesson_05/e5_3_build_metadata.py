@@ -128,7 +128,7 @@ def observe(answer, case):
     if changes:
         return Text(f"the manager has been changed: {changes[0]}")
     if not all(hasattr(result, name) for name in NAMES):
-        return Text(f"{type(result).__name__} in place of a BatchMetadata")
+        return Text(f"{type(result).__name__} instead of a BatchMetadata")
     parts = tuple(getattr(result, name) for name in NAMES)
     found = tensors.values(parts, *NAMES)
     if isinstance(found, Text):
@@ -186,7 +186,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    # Other mistakes keep their names, whether the check stands in them or not.
+    # Other mistakes keep their names, with the check and without it.
     chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
     same=tensors.same,
     show=tensors.show,
@@ -195,7 +195,7 @@ EXERCISE = Exercise(
     hints=(
         (
             "What does manager.get(seq_id) know? "
-            "Its row says where the blocks stand, its length how many keys there are."
+            "Its row says where the blocks are, its length how many keys there are."
         ),
         (
             "Rows in batch order: index the manager's table with a list of rows. "

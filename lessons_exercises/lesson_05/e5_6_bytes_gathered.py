@@ -50,7 +50,7 @@ def observe(answer, case):
     result = answer(*case)
     if isinstance(result, int | float):
         return result
-    return Text(f"{result!r}, in place of an int")
+    return Text(f"{result!r} instead of an int")
 
 
 EXERCISE = Exercise(

@@ -35,7 +35,7 @@ def first_divergence(
     # END SOLUTION
 
 
-ALL = slice(None)  # in place of a number in a row: each of them
+ALL = slice(None)  # instead of a number in a row: each of them
 
 # (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row,
 # how much), scale)

@@ -195,7 +195,7 @@ def first_warp_for_all(values):
 
 
 def first_left_out(parts):
-    """The combining begins with a 0 in place of the first of the parts."""
+    """The combining begins with a 0 instead of the first of the parts."""
 
     def wrong(values):
         largest, total = (part.clone() for part in parts(values))

@@ -69,7 +69,7 @@ BAD = [
 
 
 def hidden(seed):
-    """Good tables with anything behind the blocks in use, and the same with one fault."""
+    """Good tables with anything after the blocks in use, and the same with one fault."""
     chance = random.Random(seed)
     for number in range(20):
         num_rows, width, block_size, num_blocks = (

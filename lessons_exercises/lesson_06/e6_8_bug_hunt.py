@@ -76,7 +76,7 @@ class FailingLaunch(HuntCase):
     """The launch is made to fail, and what counts is what the launcher returns."""
 
 
-# What hunt() does not run: another length in place of its long one, so that an array of just
+# What hunt() does not run: another length instead of its long one, so that an array of just
 # that size is too small, and two faults that a repair can bring in.
 LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
 EMPTY_LARGE_HEAD = HuntCase(

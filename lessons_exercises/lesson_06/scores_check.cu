@@ -6,7 +6,7 @@ __global__ void scores_kernel(PagedAttentionParams params) {
 }
 
 // The same, and then what the next step does: without waiting, each thread reads the scores
-// that it owns. params.out: float, as long as params.scores, with 0 behind a context.
+// that it owns. params.out: float, as long as params.scores, with 0 past a context.
 template <typename T>
 __global__ void owners_kernel(PagedAttentionParams params) {
   int64_t row = int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y;

@@ -18,7 +18,7 @@ extern "C" int values(PagedAttentionParams params, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// The values alone, with weights that stand in params.scores already.
+// The values alone, with weights that are in params.scores already.
 __global__ void values_alone_kernel(PagedAttentionParams params) {
   int64_t row = int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y;
   paged_values<float>(params, params.scores + row * params.max_context_len);

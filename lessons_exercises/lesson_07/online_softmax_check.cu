@@ -2,8 +2,8 @@ constexpr int numbers_behind = 8;
 
 // A warp, each group of lanes with a state of its own. scores: (rounds, groups, rows_at_once).
 // values: (rounds, groups, rows_at_once, head_size). out_m, out_l: (groups, group_lanes);
-// out_acc: (groups, head_size). out_behind: what stands behind each lane's state then; at
-// first it is 1e4. NaN is behind the rows.
+// out_acc: (groups, head_size). out_behind: what is after each lane's state then; at
+// first it is 1e4. NaN is after the rows.
 struct GuardedState {
   SoftmaxState state;
   float behind[numbers_behind];

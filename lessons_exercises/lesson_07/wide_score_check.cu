@@ -1,7 +1,7 @@
 // q: (head_size,). keys: num_keys rows of head_size numbers, row_stride apart. out: (num_keys,
 // group_lanes), what each lane of a group gets for its key. Where there are more groups than
 // keys, they come with zeros; a warp without a key goes. Numbers that are no part of the row
-// stand before and behind a lane's part.
+// are before and after a lane's part.
 struct GuardedQuery {
   float before[16];
   float part[lane_numbers];
@@ -28,7 +28,7 @@ __global__ void wide_score_kernel(const Number* q, const KvNumber* keys, float* 
   asm volatile("" : : "r"(&query), "r"(&key) : "memory");  // all of it is in memory
   float score = wide_score(query.part, key.part, scale);
   asm volatile("" : : "r"(&score) : "memory");  // the first score is read, too
-  // right behind the first, as in a loop over the keys
+  // right after the first, as in a loop over the keys
   score = wide_score(query.part, key.part, scale);
   // as the next key in a loop does, it shows that some lanes have left before the shuffles
   __syncwarp();

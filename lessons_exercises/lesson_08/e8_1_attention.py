@@ -137,7 +137,7 @@ def observe(answer, case):
             return (
                 tensors.values(result, "the output", "the weights")
                 if not isinstance(result, torch.Tensor)
-                else Text(f"a tensor {tuple(result.shape)} alone, in place of a tuple of two")
+                else Text(f"a tensor {tuple(result.shape)} alone instead of a tuple of two")
             )
         if result[1] is not None:
             return Text("something else than None for the weights")
@@ -218,7 +218,7 @@ EXERCISE = Exercise(
         ),
         (
             "`attend` returns (num_tokens, num_q_heads, head_size). "
-            "What is missing in front of it, and behind the comma?"
+            "What is missing in front of it, and after the comma?"
         ),
     ),
 )

@@ -94,7 +94,7 @@ def observe(answer, case):
         return changed(scheduled, handed, case)
     if not isinstance(result, tuple | list) or len(result) != 3:
         size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
-        return Text(f"{type(result).__name__}{size} in place of three lists")
+        return Text(f"{type(result).__name__}{size} instead of three lists")
     return Parts(map(numbers, result))
 
 

@@ -144,7 +144,7 @@ def observe(answer, case):
         more = () if call.after is None else (results[call.after[0]][call.after[1]],)
         result = answer(tokens, block_size, *more)
         if not isinstance(result, list | tuple):
-            return Text(f"{type(result).__name__}, in place of a list")
+            return Text(f"{type(result).__name__} instead of a list")
         if call is calls[0] and _goes_on(answer, result, list(call.tokens), block_size):
             return Text("a list that grows with the next call")
         if any(hasattr(value, "hexdigest") for value in result):

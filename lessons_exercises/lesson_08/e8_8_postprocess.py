@@ -296,12 +296,12 @@ def _state(engine, requests, result):
 
 def _pairs(result):
     if not isinstance(result, list | tuple):
-        return Text(f"{type(result).__name__}, in place of a list")
+        return Text(f"{type(result).__name__} instead of a list")
     if not all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], Request)
         for pair in result
     ):
-        return Text(f"a list of {type(result[0]).__name__}, in place of (request, token)")
+        return Text(f"a list of {type(result[0]).__name__} instead of (request, token)")
     return [(request.id, _plain([token])[0]) for request, token in result]
 
 

@@ -205,9 +205,7 @@ def run(scenario: Scenario, **methods) -> tuple:
             return *trace, Text(f"{when} it returns {error}")
         except Exception as error:
             kind = type(error).__name__ + (
-                " for a Request in place of its id"
-                if "sequence Request(" in str(error)
-                else ""
+                " for a Request instead of its id" if "sequence Request(" in str(error) else ""
             )
             where = raised(error).where
             return *trace, Failed(f"{when}: {kind}", str(error), where, queues(scheduler))

@@ -22,7 +22,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @lru_cache(maxsize=128)  # one build asks for the same texts several times
 def mask(text: str, keep_strings: bool = False) -> str:
-    """`text` with spaces in place of comments, strings and characters. The length stays."""
+    """`text` with spaces instead of comments, strings and characters. The length stays."""
 
     def blank(match):
         if keep_strings and not match["comment"] and not match["directive"]:
@@ -121,7 +121,7 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def outside_brackets(text: str) -> str:
-    """`text` with spaces in place of what is in brackets. The length stays."""
+    """`text` with spaces instead of what is in brackets. The length stays."""
     return "".join(" " if depth else character for character, depth in bracket_depths(text))
 
 

@@ -25,13 +25,14 @@ from typing import Any
 
 import cloudpickle
 
-from lessons_lib import process_family
-from lessons_lib.own_time import Stopwatch, observe_session
+from lessons_processes import process_family
+from lessons_processes.own_time import Stopwatch, observe_session
 
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 START_LIMIT = 180.0  # seconds for a process to start; the first waits for PyTorch
 BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 START_ATTEMPTS = 20
+ENDING_LIMIT = 1.0  # seconds for a run that has returned to end by itself
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
 MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more and more
@@ -39,8 +40,9 @@ MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more 
 _PRELOAD = [
     "torch",
     "lessons_lib.checks",
+    "lessons_exercises.every",
     "paged_attention.ladder",
-    "lessons_lib.frozen",
+    "lessons_processes.frozen",
     "psutil",
 ]
 
@@ -92,7 +94,8 @@ def run_isolated(
     report: whether the function gets a keyword argument `report`, a callable that sends a
         small object back during the run.
     on_report: called here with each of these objects, while the run waits. If it returns a
-        number, that is the new time limit from then on.
+        number, that is the new time limit from then on. `report(object, waits=False)` does not
+        wait, and leaves the limit as it is.
     output_limit: bytes. A run that writes more is ended.
     Raises TypeError if the function or an argument cannot be sent to another process.
     """
@@ -136,7 +139,10 @@ def _run(
             process.start()
         send_results.close()
         write_output.close()
-        return _follow(process, results, output, time_limit, on_report, output_limit)
+        outcome = _follow(process, results, output, time_limit, on_report, output_limit)
+        if outcome.ending == "returned":
+            process.join(ENDING_LIMIT)  # to clean up from there is quicker than from here
+        return outcome
     finally:
         _end(process)
         for end in (results, send_results, output, write_output):
@@ -167,10 +173,11 @@ def _call(call: bytes, time_limit: float, report: bool, send_results, write_outp
     sys.stderr = open(2, "w", buffering=1, closefd=False)
     send_results.send(("started", None))
 
-    def send_report(value):
-        send_results.send(("report", value))
+    def send_report(value, waits: bool = True):
+        waits = waits and send_results.readable
+        send_results.send(("report", (value, waits)))
         # The parent answers when it has the report, perhaps with a new limit.
-        if send_results.readable and (seconds := send_results.recv()) is not None:
+        if waits and (seconds := send_results.recv()) is not None:
             _end_by_itself(seconds)
 
     try:
@@ -264,14 +271,15 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             if kind == "started":
                 time_of_run.begin(time_limit)
             elif kind == "report":
-                last_report = value
+                last_report, waits = value
                 if on_report:
                     with time_of_run.paused():
-                        seconds = on_report(value)
-                    if seconds is not None:
+                        seconds = on_report(last_report)
+                    if waits and seconds is not None:
                         time_of_run.begin(seconds)
-                    with suppress(OSError):  # it has ended; the next look will show it
-                        results.send(seconds)
+                    if waits:
+                        with suppress(OSError):  # it has ended; the next look will show it
+                            results.send(seconds)
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]

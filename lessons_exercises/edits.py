@@ -1,0 +1,278 @@
+"""Reads an exercise's `.mistakes`: each mistake is an edit of our own answer, with its name.
+
+    ## slug
+    The message, in plain lines.
+
+        old => new        an edit. `old` is in our answer exactly once.
+        old =>> new       in all places, one or more.
+        f(…) => g(…)      `…` is any argument, or the rest of a line: each place by itself, and
+                          all of them.
+        old =>            the lines below, indented once more, are the new text.
+            new
+        or                another form of the same mistake
+
+The lines up to `or`, which is indented as they are, are one form. All its edits are made, from
+top to bottom. `old` is one line here: write several lines of our answer one after the other.
+White space in `old` does not matter. New lines are indented like the line in which `old`
+begins: to take a line out of a loop, quote from the loop's first line on. A form may also be
+
+        returns: result + 1        what the mistake returns. `result` is what ours returns; the
+                                   arguments have their names.
+        def answer(…):             a whole text, for a mistake that is built differently.
+
+`## spellings`, the first section, has forms that are right: each mistake is made in each
+combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
+exercises in Python. A line that begins with `# ` is a comment.
+"""
+
+import ast
+import functools
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lessons_lib.checks import MistakesError
+
+OUR_ANSWERS = Path(__file__).with_name("our_answers.json")
+_INDENT = "    "
+# up to a comma or the end of the line, with two levels of brackets
+_ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
+_EDIT = re.compile(r"(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
+
+
+@functools.cache
+def our_answers() -> dict[str, str]:
+    """The texts that are edited, by exercise."""
+    return json.loads(OUR_ANSWERS.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Edit:
+    old: str
+    new: str
+    everywhere: bool
+    place: str
+
+    def texts(self, text: str) -> list[str]:
+        """`text` with this edit: several where `…` leaves the place open; none if `old` is not
+        there.
+        """
+        found = list(_pattern(self.old).finditer(text))
+        if self.everywhere and found:
+            return [_replace(text, found, self.new)]
+        if "…" in self.old:
+            chosen = [[place] for place in found] + ([found] if len(found) > 1 else [])
+            return [_replace(text, places, self.new) for places in chosen]
+        return [_replace(text, found, self.new)] if len(found) == 1 else []
+
+    def count(self, text: str) -> int:
+        return len(_pattern(self.old).findall(text))
+
+
+@dataclass(frozen=True)
+class Form:
+    """edits: what is edited; or `whole`: a text; or `returns`: an expression."""
+
+    place: str
+    edits: tuple[Edit, ...] = ()
+    whole: str = ""
+    returns: str = ""
+
+    def texts(self, spelling: str, spellings: list[str]) -> list[str]:
+        """What this form makes of a spelling. It has to fit the first, which is our answer."""
+        if self.whole:
+            return [self.whole]
+        texts = self.texts_of(spelling)
+        if not texts and spelling == spellings[0]:
+            raise self._does_not_fit(spelling)
+        return [text for text in texts if text not in spellings]
+
+    def texts_of(self, text: str) -> list[str]:
+        if self.returns:
+            return [_returning(text, self.returns, self.place)]
+        texts = [text]
+        for edit in self.edits:
+            texts = [new for text in texts for new in edit.texts(text)]
+        return [text for text in texts if _is_python(text)]
+
+    def _does_not_fit(self, answer: str) -> MistakesError:
+        texts = [answer]
+        for edit in self.edits:
+            edited = [new for text in texts for new in edit.texts(text)]
+            if not edited and (count := edit.count(texts[0])):
+                words = f"is there {count} times. Quote more of the line, or write =>> for all"
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}.")
+            if not edited and edit.count(answer):
+                words = (
+                    "is in our answer, and an edit above has replaced it. Is an `or` missing?"
+                )
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}")
+            if not edited:
+                words = f'is not in our answer. solution("{self._exercise()}") shows it'
+                return MistakesError(f"{edit.place}: `{edit.old}` {words}.")
+            texts = edited
+        return MistakesError(
+            f"{self.place}: the edited answer is no Python: {_problem(texts[0])}"
+        )
+
+    def _exercise(self) -> str:
+        """The exercise that the file's name begins with: `2.5` of `e2_5_append_token`."""
+        found = re.match(r"e?(\d+)[._](\d+)", self.place)
+        return f"{found[1]}.{found[2]}" if found else "…"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One mistake, as it is written. What is below its title is read when it is needed."""
+
+    slug: str
+    place: str
+    lines: list[tuple[str, str]]  # (place, line), below the title
+
+    @functools.cached_property
+    def message(self) -> str:
+        words = " ".join(
+            line for _, line in self.lines if line and not line.startswith(_INDENT)
+        )
+        if not words and self.slug != "spellings":
+            raise MistakesError(f"{self.place}: {self.slug} has no message for the learner.")
+        return words
+
+    @functools.cached_property
+    def forms(self) -> tuple[Form, ...]:
+        for place, line in self.lines:
+            if line == "or" or line[:1].isspace() and not line.startswith(_INDENT):
+                raise MistakesError(
+                    f"{place}: indent `{line.strip()}` by four spaces, as the edits are."
+                )
+        code = [
+            (place, line.removeprefix(_INDENT))
+            for place, line in self.lines
+            if not line or line.startswith(_INDENT)
+        ]
+        return tuple(_forms(code))
+
+
+def sections(file: Path) -> Iterator[Section]:
+    """Raises MistakesError, with file and line, for what cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise MistakesError(f"{file.name} is not UTF-8. Save it as UTF-8.") from None
+    lines = [
+        (f"{file.name}:{number}", line.rstrip())
+        for number, line in enumerate(text.split("\n"), 1)
+        if not line.startswith("# ")
+    ]
+    starts = [number for number, (_, line) in enumerate(lines) if line.startswith("## ")]
+    for place, line in lines[: starts[0] if starts else None]:
+        if line:
+            raise MistakesError(f"{place}: the first line has to be `## name-of-the-mistake`.")
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        place, title = lines[start]
+        yield Section(title[3:].strip(), place, lines[start + 1 : end])
+
+
+def _forms(lines: list[tuple[str, str]]) -> Iterator[Form]:
+    for is_or, group in itertools.groupby(lines, lambda line: line[1] == "or"):
+        form = list(group)
+        while form and not form[0][1]:
+            form.pop(0)
+        while form and not form[-1][1]:
+            form.pop()
+        if is_or or not form:
+            continue
+        place, first = form[0]
+        if first.startswith("returns: "):
+            yield Form(place, returns=first.removeprefix("returns: "))
+        elif re.match(r"(def|class|from|import|@)\b|@", first):
+            text = "\n".join(line for _, line in form) + "\n"
+            if not _is_python(text):
+                raise MistakesError(f"{place}: this text is no Python: {_problem(text)}")
+            yield Form(place, whole=text)
+        else:
+            yield Form(place, edits=tuple(_edits(form)))
+
+
+def _edits(lines: list[tuple[str, str]]) -> Iterator[Edit]:
+    waiting = list(lines)
+    while waiting:
+        place, line = waiting.pop(0)
+        if not line:
+            continue
+        edit = _EDIT.match(line)
+        if not edit:
+            raise MistakesError(f"{place}: expected `old => new`, and found: {line.strip()}")
+        below = []
+        while waiting and (waiting[0][1].startswith(_INDENT) or not waiting[0][1]):
+            below.append(waiting.pop(0)[1].removeprefix(_INDENT))
+        yield Edit(
+            edit["old"].strip(),
+            "\n".join([*([edit["new"]] if edit["new"] else []), *below]).rstrip(),
+            bool(edit["all"]),
+            place,
+        )
+
+
+@functools.lru_cache(maxsize=10_000)
+def _pattern(old: str) -> re.Pattern:
+    """`old` in any white space. A word does not begin or end within a longer one."""
+    tokens = re.findall(r"\w+|[^\w\s]", old)
+    pattern = ""
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if before:
+            both_words = re.match(r"\w", before) and re.match(r"\w", token)
+            pattern += r"\s+" if both_words else r"\s*"
+        pattern += f"({_ARGUMENT})" if token == "…" else re.escape(token)
+    start = r"(?<!\w)" if re.match(r"\w", tokens[0]) else ""
+    end = r"(?!\w)" if re.match(r"\w", tokens[-1]) else ""
+    return re.compile(start + pattern + end)
+
+
+def _replace(text: str, places: list[re.Match], new: str) -> str:
+    """New lines are indented like the line that they begin in."""
+    for place in reversed(places):
+        line = text[text.rfind("\n", 0, place.start()) + 1 :]
+        indent = line[: len(line) - len(line.lstrip())]
+        added = new.replace("\n", f"\n{indent}")
+        added = added.replace("…", place[1] if place.re.groups else "")
+        text = text[: place.start()] + added + text[place.end() :]
+    return text
+
+
+def _is_python(text: str) -> bool:
+    return not _problem(text)
+
+
+def _problem(text: str) -> str:
+    """What Python says of a text that it cannot read, with the line; nothing if it can."""
+    try:
+        compile(text, "", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"{error.msg}: `{(error.text or '').strip()}`"
+    return ""
+
+
+def _returning(text: str, expression: str, place: str) -> str:
+    """The function in `text`, with another result."""
+    function = ast.parse(text).body[-1]
+    if not isinstance(function, ast.FunctionDef):
+        raise MistakesError(f"{place}: `returns:` needs a function.")
+    own = function.args
+    called = ", ".join(
+        [argument.arg for argument in [*own.posonlyargs, *own.args]]
+        + ([f"*{own.vararg.arg}"] if own.vararg else [])
+        + [f"{argument.arg}={argument.arg}" for argument in own.kwonlyargs]
+        + ([f"**{own.kwarg.arg}"] if own.kwarg else [])
+    )
+    defined = f"def {function.name}({ast.unparse(function.args)}):"
+    return (
+        f"{defined}\n"
+        f"{textwrap.indent(text, _INDENT)}\n"
+        f"    result = {function.name}({called})\n"
+        f"    return {expression}\n"
+    )

@@ -1,0 +1,104 @@
+"""Names slips that show only beside the result: an answer that would be right with a remedy.
+
+No known mistake gives what such an answer gives: what it does to its arguments is its own.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+CHANGED = "arguments-changed"
+SHARED = "result-shared"
+_SHARED_WORDS = (
+    "The numbers are right. But the result is not a new object: it is one that something else "
+    "uses too, so whoever changes the one changes the other."
+)
+
+
+def slip(
+    ours: Any, theirs: Any, passes: Callable[[Callable, Callable], bool]
+) -> tuple[str, str] | None:
+    """The slip of an answer that is wrong, and a message; None if no remedy helps.
+
+    ours, theirs: the answers; only functions have slips.
+    passes: whether the first of two functions, tried in turn with the second, gives the same.
+    """
+    if not all(map(inspect.isroutine, (ours, theirs))):
+        return None
+    changes: list[list[str]] = []  # of each call of ours: the arguments that it has to change
+    found: dict[str, None] = {}
+
+    def noted(*arguments, **named):
+        kept = [*_kept(ours, arguments, named)]
+        result = ours(*arguments, **named)
+        changes.append([name for name, restore in kept if restore(False)])
+        return result
+
+    def restored(*arguments, **named):
+        kept = [*_kept(ours, arguments, named)]
+        result = theirs(*arguments, **named)
+        meant = changes.pop(0) if changes else []
+        found.update({name: None for name, restore in kept if name not in meant and restore()})
+        return result
+
+    def copied(*arguments, **named):
+        return _copy(theirs(*arguments, **named))
+
+    if passes(functools.wraps(theirs)(restored), functools.wraps(ours)(noted)) and found:
+        return CHANGED, _changed_words([*found])
+    if passes(functools.wraps(theirs)(copied), ours):
+        return SHARED, _SHARED_WORDS
+    return None
+
+
+def _changed_words(names: list[str]) -> str:
+    which = " and ".join(f"`{name}`" for name in names)
+    return (
+        f"The result is right. But {which} changes in the call. Who else needs it after that?"
+    )
+
+
+def _kept(function, arguments, named) -> Iterator[tuple[str, Callable[..., bool]]]:
+    """(name, restore) for each argument that can be changed.
+
+    `restore()` says whether it has changed, and undoes that; `restore(False)` only says it.
+    """
+    try:
+        bound = inspect.signature(function).bind(*arguments, **named).arguments
+    except TypeError:
+        return
+    for name, value in bound.items():
+        values = value if isinstance(value, tuple) else (value,)  # `*arguments` is a tuple
+        for each in values:
+            if isinstance(each, torch.Tensor):
+                yield name, functools.partial(_restore_tensor, each, each.clone())
+            elif isinstance(each, list):
+                yield name, functools.partial(_restore_list, each, [*each])
+
+
+def _restore_tensor(tensor: torch.Tensor, before: torch.Tensor, undo: bool = True) -> bool:
+    same = (tensor == before) | (tensor != tensor) & (before != before)
+    if undo:
+        tensor.detach().copy_(before)
+    return not bool(same.all())
+
+
+def _restore_list(values: list, before: list, undo: bool = True) -> bool:
+    changed = len(values) != len(before) or any(
+        one is not other for one, other in zip(values, before, strict=True)
+    )
+    if undo:
+        values[:] = before
+    return changed
+
+
+def _copy(result):
+    """A result of new lists and tensors."""
+    if isinstance(result, torch.Tensor):
+        return result.clone()
+    if type(result) in (list, tuple):
+        return type(result)(map(_copy, result))
+    return result
