@@ -1,4 +1,4 @@
-"""Packs our answers in Python with the exercises, whose mistakes are edits of them."""
+"""Packs our answers with the exercises, whose mistakes are edits of them."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ FILE = ROOT / "lessons_exercises/our_answers.json"
 
 
 def pack(lessons: list[Lesson]) -> str:
-    """The text of FILE: {exercise: what its cell defines}, for exercises in Python."""
+    """The text of FILE: {exercise: what its cell defines}."""
     answers = {
         cell.exercise: definitions
         for lesson in lessons
@@ -21,11 +21,18 @@ def pack(lessons: list[Lesson]) -> str:
 
 
 def _definitions(cell: Cell) -> str:
-    """The cell's functions and classes, without marks."""
-    lines = [line for line in cell.solution().split("\n") if "SOLUTION" not in line]
+    """The cell's functions and classes, or its text in C++ or CUDA, without marks."""
+    # the solution of a faulty cell begins with the faulty text
+    text = cell.source if cell.faulty else cell.solution()
+    lines = [line for line in text.split("\n") if "SOLUTION" not in line]
+    body = ast.parse("\n".join(lines)).body
     kept = [
         lines[node.lineno - 1 : node.end_lineno]
-        for node in ast.parse("\n".join(lines)).body
+        for node in body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
-    return "\n\n\n".join("\n".join(part) for part in kept) + "\n" * bool(kept)
+    if kept:
+        return "\n\n\n".join("\n".join(part) for part in kept) + "\n"
+    assigned = [node.value for node in body if isinstance(node, ast.Assign)]
+    values = [value.value for value in assigned if isinstance(value, ast.Constant)]
+    return next((value for value in values if isinstance(value, str)), "")

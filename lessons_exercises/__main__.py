@@ -12,6 +12,7 @@ from lessons_exercises.mistakes import Bank, MistakesError
 from lessons_exercises.words import counted
 from lessons_lib import checks, results
 from lessons_lib.checks import CRASH, HANG, Exercise
+from lessons_lib.compiler_errors import CompileError
 from lessons_processes import isolation
 
 FORM_LIMIT = 30.0  # seconds for one form on all cases; most take milliseconds
@@ -28,15 +29,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         chosen = [checks.find(id) for id in options.exercises] or _every_exercise()
         stale = [exercise for exercise in chosen if is_stale(exercise)]
+        for exercise in stale:
+            if options.check:
+                print(f"{exercise.id}: the records are out of step. Run: make records")
+            else:
+                record(exercise)
     except (KeyError, MistakesError) as error:
         print(error.args[0])
         return 2
     if options.check:
-        for exercise in stale:
-            print(f"{exercise.id}: the records are out of step. Run: make records")
         return int(bool(stale))
-    for exercise in stale:
-        record(exercise)
     print(f"The records of {counted(len(chosen), 'exercise')} are in step.")
     return 0
 
@@ -79,13 +81,12 @@ def record(exercise: Exercise):
         if outcome.ending == "raised":
             raise outcome.error
         if outcome.ending != "returned":
-            text = new[len(given)]
-            given[text] = _one_case_at_a_time(exercise, text)
+            given[new[len(given)]] = _one_case_at_a_time(exercise, new[len(given)])
     recorded = {
         text: given.get(text) or bank.records.encoded(text) for _, _, text in named(exercise)
     }
     print()
-    made_with = records.harness(bank.file, bank.scope)
+    made_with = records.harness(bank.file, bank.scope, bank.prepare is not None)
     records.write(exercise.id, made_with, bank.source, recorded, named(exercise))
     del bank.records  # they are read again when they are needed
 
@@ -102,25 +103,59 @@ def _try_forms(exercise_id: str, texts: list[str], report):
     forms = _forms(exercise)
     cases = exercise.in_order(exercise.cases())
     for text in texts:
+        if exercise.language != "python" and not exercise.recognise(text):
+            _build(forms[text])
         report((text, [_encoded(exercise, forms[text], case) for case in cases]))
 
 
+def _build(form):
+    try:
+        form.load()
+    except CompileError as error:
+        raise MistakesError(f"{form.place}: this text cannot be built.\n{error}") from None
+
+
+def results_of(exercise: Exercise, text: str) -> list:
+    """The encoded results of a form on all cases, in a process of its own."""
+    outcome = isolation.run_isolated(
+        _try_forms, exercise.id, [text], time_limit=FORM_LIMIT, report=True
+    )
+    if outcome.ending != "returned":
+        return _one_case_at_a_time(exercise, text)
+    return outcome.last_report[1]
+
+
 def _one_case_at_a_time(exercise: Exercise, text: str) -> list:
-    """The results of a form that ends its process on some case."""
-    encoded = []
-    for number in _numbers(exercise):
+    """The results of a form that ends its process on some cases."""
+    given: list = []
+
+    def note(encoded) -> float:
+        given.append(encoded)
+        return FORM_LIMIT
+
+    while len(given) < len(list(exercise.cases())):
         outcome = isolation.run_isolated(
-            _try_one, exercise.id, text, number, time_limit=FORM_LIMIT
+            _try_cases,
+            exercise.id,
+            text,
+            len(given),
+            time_limit=FORM_LIMIT,
+            report=True,
+            on_report=note,
         )
-        ended = results.encode(HANG if outcome.ending == "timed out" else CRASH)
-        encoded.append(outcome.value if outcome.ending == "returned" else ended)
-    return encoded
+        if outcome.ending == "raised":
+            raise outcome.error
+        if outcome.ending != "returned":
+            given.append(results.encode(HANG if outcome.ending == "timed out" else CRASH))
+    return given
 
 
-def _try_one(exercise_id: str, text: str, number: int):
+def _try_cases(exercise_id: str, text: str, start: int, report):
+    """Runs in the isolated process, and reports each result from case `start` on."""
     exercise = _prepared(exercise_id)
-    case = exercise.in_order(exercise.cases())[number]
-    return _encoded(exercise, _forms(exercise)[text], case)
+    form = _forms(exercise)[text]
+    for case in exercise.in_order(exercise.cases())[start:]:
+        report(_encoded(exercise, form, case))
 
 
 def _prepared(exercise_id: str) -> Exercise:
@@ -141,10 +176,6 @@ def _forms(exercise: Exercise) -> dict:
 
 def _encoded(exercise: Exercise, form, case):
     return records.coarse(results.encode(checks._attempt(exercise, form, case)))
-
-
-def _numbers(exercise: Exercise) -> range:
-    return range(len(list(exercise.cases())))
 
 
 def _every_exercise() -> list[Exercise]:

@@ -20,6 +20,8 @@ begins: to take a line out of a loop, quote from the loop's first line on. A for
                                    arguments have their names.
         def answer(…):             a whole text, for a mistake that is built differently.
 
+In C++ and CUDA a form is edits, or a whole text: lines of which none is an edit.
+
 `## spellings`, the first section, has forms that are right: each mistake is made in each
 combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
 exercises in Python. A line that begins with `# ` is a comment.
@@ -78,6 +80,7 @@ class Form:
     """edits: what is edited; or `whole`: a text; or `returns`: an expression."""
 
     place: str
+    is_python: bool
     edits: tuple[Edit, ...] = ()
     whole: str = ""
     returns: str = ""
@@ -97,7 +100,7 @@ class Form:
         texts = [text]
         for edit in self.edits:
             texts = [new for text in texts for new in edit.texts(text)]
-        return [text for text in texts if _is_python(text)]
+        return [text for text in texts if not self.is_python or _is_python(text)]
 
     def _does_not_fit(self, answer: str) -> MistakesError:
         texts = [answer]
@@ -132,6 +135,7 @@ class Section:
     slug: str
     place: str
     lines: list[tuple[str, str]]  # (place, line), below the title
+    is_python: bool
 
     @functools.cached_property
     def message(self) -> str:
@@ -154,11 +158,14 @@ class Section:
             for place, line in self.lines
             if not line or line.startswith(_INDENT)
         ]
-        return tuple(_forms(code))
+        return tuple(_forms(code, self.is_python))
 
 
-def sections(file: Path) -> Iterator[Section]:
-    """Raises MistakesError, with file and line, for what cannot be read."""
+def sections(file: Path, is_python: bool = True) -> Iterator[Section]:
+    """The mistakes in a file, for an answer in Python, or in C++ or CUDA.
+
+    Raises MistakesError, with file and line, for what cannot be read.
+    """
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -174,10 +181,10 @@ def sections(file: Path) -> Iterator[Section]:
             raise MistakesError(f"{place}: the first line has to be `## name-of-the-mistake`.")
     for start, end in itertools.pairwise([*starts, len(lines)]):
         place, title = lines[start]
-        yield Section(title[3:].strip(), place, lines[start + 1 : end])
+        yield Section(title[3:].strip(), place, lines[start + 1 : end], is_python)
 
 
-def _forms(lines: list[tuple[str, str]]) -> Iterator[Form]:
+def _forms(lines: list[tuple[str, str]], is_python: bool) -> Iterator[Form]:
     for is_or, group in itertools.groupby(lines, lambda line: line[1] == "or"):
         form = list(group)
         while form and not form[0][1]:
@@ -187,15 +194,21 @@ def _forms(lines: list[tuple[str, str]]) -> Iterator[Form]:
         if is_or or not form:
             continue
         place, first = form[0]
-        if first.startswith("returns: "):
-            yield Form(place, returns=first.removeprefix("returns: "))
-        elif re.match(r"(def|class|from|import|@)\b|@", first):
+        if is_python and first.startswith("returns: "):
+            yield Form(place, is_python, returns=first.removeprefix("returns: "))
+        elif _is_whole(form, is_python):
             text = "\n".join(line for _, line in form) + "\n"
-            if not _is_python(text):
+            if is_python and not _is_python(text):
                 raise MistakesError(f"{place}: this text is no Python: {_problem(text)}")
-            yield Form(place, whole=text)
+            yield Form(place, is_python, whole=text)
         else:
-            yield Form(place, edits=tuple(_edits(form)))
+            yield Form(place, is_python, edits=tuple(_edits(form)))
+
+
+def _is_whole(lines: list[tuple[str, str]], is_python: bool) -> bool:
+    if is_python:
+        return bool(re.match(r"(def|class|from|import|@)\b|@", lines[0][1]))
+    return len(lines) > 1 and not any(_EDIT.match(line) for _, line in lines)
 
 
 def _edits(lines: list[tuple[str, str]]) -> Iterator[Edit]:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from lessons_exercises.edits import our_answers
 from lessons_exercises.words import counted
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake, MistakesError
 from lessons_lib.paths import mistakes_folder
+
+HERE = Path(__file__).parent
 
 
 def further_files(pattern: str = "*.mistakes") -> list[Path]:
@@ -27,14 +28,11 @@ def further_files(pattern: str = "*.mistakes") -> list[Path]:
 
 def _look_at_name(file: Path) -> None:
     """Raises MistakesError for a file that would never be read."""
-    name = re.fullmatch(r"(\d+\.\d+)([^\d].*)?\.mistakes", file.name)
-    if (
-        file.is_file()
-        and not file.name.startswith(".")
-        and (not name or name[1] not in our_answers())
-    ):
+    name = re.fullmatch(r"(\d+)\.(\d+)([^\d].*)?\.mistakes", file.name)
+    is_known = name and [*HERE.glob(f"lesson_*/e{name[1]}_{name[2]}_*.mistakes")]
+    if file.is_file() and not file.name.startswith(".") and not is_known:
         raise MistakesError(
-            f"{file}: its name has to begin with an exercise in Python "
+            f"{file}: its name has to begin with an exercise "
             "and to end in .mistakes, such as 2.5.mistakes or 2.5_monday.mistakes."
         )
 
@@ -73,7 +71,8 @@ def _tried() -> Iterator[tuple[str, str, str]]:
 
 
 def _problem(exercise: Exercise, mistake: Mistake, form) -> str:
-    result = checks.run(exercise.id, form.load())
+    answer = form.load() if exercise.language == "python" else form.text
+    result = checks.run(exercise.id, answer)
     if result.passed:
         return "the check passes. No case can tell it from our answer."
     if result.mistake != mistake.slug:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,11 @@ class Form(checks.Form):
 
     def load(self):
         """The function or class. A function that does not come to an end raises NoEnd."""
+        if self.bank.prepare:
+            built = self._built
+            if isinstance(built, Exception):
+                raise built
+            return built
         scope = {"torch": torch, **self.bank.scope, "__name__": "answer"}
         # our own text, or a teacher's; its annotations need no imports
         flags = __future__.annotations.compiler_flag
@@ -43,6 +48,22 @@ class Form(checks.Form):
         if isinstance(answer, types.FunctionType):
             return _with_an_end(answer, self.place)
         return answer
+
+    @functools.cached_property
+    def _built(self):
+        """What `prepare` gives, or the error: each takes seconds."""
+        try:
+            return self.bank.prepare(self.text)
+        except Exception as error:
+            return error
+
+    @property
+    def is_recorded(self) -> bool:  # type: ignore[override]
+        return self.bank.records.find(self.text, 0) is not None
+
+    @property
+    def is_built(self) -> bool:  # type: ignore[override]
+        return self.bank.prepare is not None
 
     def record(self, number: int):
         return self.bank.records.find(self.text, number)
@@ -59,6 +80,11 @@ class RecordedForm(checks.Form):
     slug: str
     number: int  # among the forms of its mistake
     row: list[int]  # of the records
+    is_recorded = True
+
+    @property
+    def is_built(self) -> bool:  # type: ignore[override]
+        return self.bank.prepare is not None
 
     def load(self):
         (mistake,) = (each for each in self.bank.complete if each.slug == self.slug)
@@ -77,10 +103,21 @@ class Bank(Sequence):
     They are read when they are first needed, which is when an answer is wrong.
     """
 
-    def __init__(self, exercise_id: str, answer_name: str, file: str, scope: dict[str, Any]):
-        """`file`: the exercise's Python file. `scope`: the names that its texts may use."""
+    def __init__(
+        self,
+        exercise_id: str,
+        answer_name: str,
+        file: str,
+        scope: dict[str, Any],
+        prepare: Callable[[str], Any] | None = None,
+    ):
+        """
+        file: the exercise's Python file.
+        scope: the names that its texts may use.
+        prepare: builds a text in C++ or CUDA.
+        """
         self.exercise_id, self.answer_name, self.scope = exercise_id, answer_name, scope
-        self.file = Path(file)
+        self.file, self.prepare = Path(file), prepare
 
     def __getitem__(self, index):
         return self.mistakes[index]
@@ -95,7 +132,7 @@ class Bank(Sequence):
 
     @functools.cached_property
     def records(self) -> records.Records:
-        return records.read(self.exercise_id, self.file, self.scope)
+        return records.read(self.exercise_id, self.file, self.scope, self.prepare is not None)
 
     @functools.cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
@@ -105,12 +142,18 @@ class Bank(Sequence):
         forms: dict[str, list[RecordedForm]] = {}
         for slug, number, row in self.records.named:
             forms.setdefault(slug, []).append(RecordedForm(self, slug, number, row))
-        sections = [each for file in self._files() for each in edits.sections(file)]
+        sections = [each for file in self._files() for each in self._sections(file)]
         messages = {each.slug: self._message(each) for each in reversed(sections)}
-        return tuple(
+        found = [
             Mistake(slug, messages[slug], first, also=tuple(further))
             for slug, (first, *further) in forms.items()
-        )
+        ]
+        # No result shows these: they give what others give, or the answer's text shows them.
+        messages.pop("spellings", None)
+        rest = [
+            Mistake(slug, words, None) for slug, words in messages.items() if slug not in forms
+        ]
+        return (*found, *rest)
 
     @property
     def source(self) -> str:
@@ -120,8 +163,11 @@ class Bank(Sequence):
 
     def _files(self) -> list[Path]:
         own = self.file.with_suffix(".mistakes")
-        is_class = f"class {self.answer_name}" in self.answer
-        return [own] if is_class else [own, HERE / "general.mistakes"]
+        is_function = not self.prepare and f"class {self.answer_name}" not in self.answer
+        return [own, HERE / "general.mistakes"] if is_function else [own]
+
+    def _sections(self, file: Path):
+        return edits.sections(file, is_python=not self.prepare)
 
     def _message(self, section: edits.Section) -> str:
         return section.message.replace("{answer}", self.answer_name)
@@ -147,7 +193,7 @@ class Bank(Sequence):
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
     def _read(self, file: Path, known: Sequence[str] = ()) -> list[Mistake]:
-        sections, slugs = list(edits.sections(file)), set(known)
+        sections, slugs = list(self._sections(file)), set(known)
         spellings = [self.answer]
         if sections and sections[0].slug == "spellings":
             spellings += self._spellings(sections.pop(0))

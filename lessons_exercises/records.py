@@ -26,6 +26,9 @@ _PARTS = ("versions", "source", "named")
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 # What reads the mistakes does not change what they give.
 _ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistakes", "records")]
+# attributes of a result that is a text: a learner reads them, and no check compares them
+_BUILT = {".cpp", ".cu", ".cuh", ".h"}
+_SHOWN_ALONE = {"where", "message"}
 FOLDER = Path(__file__).parent / "records"
 
 
@@ -94,13 +97,15 @@ def file_of(exercise_id: str) -> Path:
     return FOLDER / f"{exercise_id}.json.gz"
 
 
-def read(exercise_id: str, file: Path, scope: dict[str, Any]) -> Records:
+def read(
+    exercise_id: str, file: Path, scope: dict[str, Any], is_built: bool = False
+) -> Records:
     """The records in the exercise's file. None of them count if it has changed since."""
     try:
         text = gzip.decompress(file_of(exercise_id).read_bytes()).decode()
         head, forms, *lines = text.split("\n")
         data = json.loads(head)
-        if data["made_with"] == harness(file, scope):
+        if data["made_with"] == harness(file, scope, is_built):
             waiting = iter(lines)
             different = [list(itertools.islice(waiting, size)) for size in data["sizes"]]
             return Records(different, forms, *(data[name] for name in _PARTS))
@@ -156,8 +161,9 @@ def coarse(encoded):
         return encoded
     if isinstance(encoded, dict):
         return {name: coarse(part) for name, part in encoded.items()}
-    if encoded[:3] == _RAISED:
-        return [*encoded[:4], {}]
+    if encoded[:1] == ["course"] and isinstance(encoded[3], str):
+        parts = {name: part for name, part in encoded[4].items() if name not in _SHOWN_ALONE}
+        return [*encoded[:4], parts]
     if encoded[:2] == ["tensor", "torch.float32"]:
         bits = np.frombuffer(base64.b64decode(encoded[3]), np.uint32)
         shorter = (bits + np.uint32(1 << 6)) >> np.uint32(7) << np.uint32(7)
@@ -189,12 +195,15 @@ def without_words(result):
     return results.decode(walk(results.encode(result)))
 
 
-def harness(file: Path, scope: dict[str, Any]) -> str:
+def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
     """A digest of the exercise's Python file, and of what it uses of this package.
 
-    White space does not count.
+    For an exercise in C++ or CUDA also of what its folder has for building. White space does
+    not count.
     """
     files = {Path(file)}
+    if is_built:
+        files |= {path for path in Path(file).parent.iterdir() if path.suffix in _BUILT}
     waiting = [scope]
     while waiting:
         for value in waiting.pop().values():

@@ -30,12 +30,20 @@ BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 NARROWING_WORK = 1.0
 NARROWING_WAITS = 2
 NAMING_WORK = 5.0  # for trying mistakes that are not recorded
+MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
 NOT_ATTEMPTED = "not-attempted"
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
 class Form:
-    """A wrong answer that is kept as a text (lessons_exercises/mistakes.py)."""
+    """A wrong answer that is kept as a text (lessons_exercises/mistakes.py).
+
+    is_built: whether it is in C++ or CUDA, so that it takes seconds to load.
+    is_recorded: whether its results on the visible cases are recorded.
+    """
+
+    is_built: bool
+    is_recorded: bool
 
     def load(self):
         """The answer, as a subject for `Exercise.observe`."""
@@ -57,14 +65,12 @@ class Mistake:
     wrong: a Form, or a subject for `Exercise.observe`, so that its results can be compared
         with the learner's; None for a mistake that `Exercise.recognise` or `name_from_text`
         finds.
-    edits: for a C++ answer, the (old, new) replacements that turn our solution into it.
     also: further forms of the same mistake that may give different results.
     """
 
     slug: str
     message: str
     wrong: object
-    edits: tuple[tuple[str, str], ...] = ()
     also: tuple = ()
 
 
@@ -187,10 +193,6 @@ class NoEnd(BaseException):
     """Raised by the model of a mistake where the mistake itself would never end."""
 
 
-class Crash(BaseException):
-    """Raised by the model of a mistake where the mistake itself would crash its process."""
-
-
 def find(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises KeyError, with the lesson's ids, if there is none."""
     exercise_id = str(exercise_id)
@@ -279,7 +281,8 @@ def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
     def further_time(about: tuple[int, Failure | None]) -> float | None:
         nonlocal failed
         begins, failed = not failed and about[1] is not None, about[1] is not None
-        return exercise.time_limit + NAMING_WORK if begins else None
+        building = 0 if exercise.language == "python" else MOST_BUILDS * BUILD_TIME_LIMIT
+        return exercise.time_limit + NAMING_WORK + building if begins else None
 
     return isolation.run_isolated(
         _examine,
@@ -416,6 +419,7 @@ def _examine(
         lambda number, case: _attempt(exercise, exercise.reference, case),
         lambda number, case: ended.get(number) or _attempt(exercise, subject, case),
         report_printed,
+        builds=True,
     )
     is_unnamed = verdict.mistake == "wrong" and not ended
     return _beside(exercise, subject, verdict) if is_unnamed else verdict
@@ -443,12 +447,14 @@ def compare(
     expect: Callable[[int, Any], object],
     attempt: Callable[[int, Any], object],
     report: Callable[[tuple[int, Failure | None]], object],
+    builds: bool = False,
 ) -> CheckResult:
     """The verdict on an answer.
 
     expect: called with (number, case), gives our result.
     attempt: called with (number, case), gives the answer's result.
     report: called before each case with (number, failure); failure is None until there is one.
+    builds: whether mistakes in C++ and CUDA may run here, where they may crash the process.
     """
     cases = enumerate(exercise.in_order(exercise.cases()))
     seen: list[tuple[int, Any, object]] = []
@@ -464,7 +470,7 @@ def compare(
         if not exercise.same(expected, actual):
             failure = _failure(exercise, number, expected, actual)
             report((number, failure))  # naming is not the answer's time
-            failure = _named(exercise, failure, _every_form(exercise), seen)
+            failure = _named(exercise, failure, _every_form(exercise), seen, builds)
             break
     begun, waits = time.thread_time(), 0
     for number, case in cases:
@@ -480,7 +486,7 @@ def compare(
             break
         actual = attempt(number, case)
         waits += isinstance(actual, Stuck)
-        failure = _named(exercise, failure, failure.suspects, [(number, case, actual)])
+        failure = _named(exercise, failure, failure.suspects, [(number, case, actual)], builds)
     return _verdict(exercise, failure)
 
 
@@ -489,9 +495,11 @@ def _failure(exercise: Exercise, number: int, expected, actual) -> Failure:
     return Failure(number, *_show(exercise, expected, actual), where)
 
 
-def _named(exercise: Exercise, failure: Failure, candidates, seen) -> Failure:
+def _named(
+    exercise: Exercise, failure: Failure, candidates, seen, builds: bool = False
+) -> Failure:
     """The failure with those of the candidates that explain every result."""
-    return replace(failure, suspects=_suspects(exercise, candidates, seen))
+    return replace(failure, suspects=_suspects(exercise, candidates, seen, builds))
 
 
 def _stub_reached(exercise: Exercise, raised: Raised) -> str:
@@ -514,22 +522,28 @@ def _suspects(
     exercise: Exercise,
     candidates: Iterable[tuple[str, int]],
     seen: list[tuple[int, Any, object]],
+    builds: bool = False,
 ) -> tuple[tuple[str, int], ...]:
     """The (slug, form) pairs in `candidates` that explain every result.
 
     A form is followed through all cases. Those that are not recorded are tried, and what takes
-    more than NAMING_WORK altogether explains nothing.
+    more than NAMING_WORK or MOST_BUILDS altogether explains nothing. A form that has to be
+    built is not tried on further cases than it is recorded on.
 
     seen: the number of a case, the case, and the answer's result.
     """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
     equal: dict[tuple[int, int], bool] = {}  # what a recorded result is to the answer's
-    begun = time.thread_time()
+    begun, built = time.thread_time(), set[int]()
 
     def gives(form, number, case, actual) -> bool:
         record = form.record(number) if isinstance(form, Form) else None
         if record is None:
-            has_time = time.thread_time() - begun < NAMING_WORK
+            if isinstance(form, Form) and form.is_built:
+                if form.is_recorded or not builds:
+                    return form.is_recorded
+                built.add(id(form))
+            has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
             return has_time and exercise.same(_attempt(exercise, form, case), actual)
         key, recorded = record
         if (number, key) not in equal:
@@ -551,8 +565,6 @@ def _attempt(exercise: Exercise, subject, case):
         return exercise.observe(subject.load() if isinstance(subject, Form) else subject, case)
     except NoEnd:
         return HANG
-    except Crash:
-        return CRASH
     except SystemExit:
         raise
     except BaseException as error:

@@ -209,7 +209,8 @@ try_echo(echo)
 # The warps are not in step. When a thread takes the other number, the thread that owns it may
 # not have put it there yet. That is a **race**. On a GPU it may go well many times and then
 # fail once, and nothing tells you. Checked mode stops, and leaves `out` as it was before the
-# call.
+# call. Two threads that write to the same place are a race too, even if both write the same
+# value.
 #
 # `__syncthreads()` is a **barrier**: no thread goes on until all threads of the block have
 # reached it.
@@ -544,8 +545,8 @@ check("6.5", paged_values)
 # launched.
 #
 # Between `<<<` and `>>>` are the grid, the threads of a block, the bytes, and the stream. The
-# grid of this kernel has two numbers, which `dim3 grid(x, y);` puts together. This call allows
-# a kernel `bytes` bytes of dynamic shared memory:
+# grid of this kernel has two numbers, which `dim3 grid(x, y);` puts together. A block has 128
+# threads. This call allows a kernel `bytes` bytes of dynamic shared memory:
 #
 # ```cpp
 # cudaError_t error =
@@ -914,7 +915,8 @@ for number, case in enumerate(CASES, 1):
 #
 # Change the text here, run this cell and the next one, and read. The kernel takes only
 # float32. One thread block, with 128 threads, does one query head of one sequence. The struct
-# of the parameters is the one you know.
+# of the parameters is the one you know. The scores are always in shared memory: `p.scores` is
+# null.
 
 # %% exercise="6.8" language="cuda" faulty=true
 bug_hunt = r"""

@@ -370,8 +370,8 @@ draw.first_loads(first_load(1), wide)
 # Now a key belongs to a **group** of lanes. Each lane has a part of it, and the same part of
 # the query. It can do its part of the dot product alone. Then the group puts the parts
 # together with shuffles, as a warp did in lesson 06. The number of lanes in a group depends on
-# the model, so the code gives it a name. (`num_threads`, the number of threads in a block, is
-# 128 in rungs 0 to 3.)
+# the model, so the code gives it a name, `group_lanes`. It is always a power of two, up to 32.
+# (`num_threads`, the number of threads in a block, is 128 in rungs 0 to 3.)
 
 # %%
 ladder_texts["ladder/wide_row.cuh"] = r"""

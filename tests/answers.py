@@ -5,9 +5,7 @@ differently.
 import ast
 import functools
 
-from cpp_edits import edited
 from lessons_build.source import Cell, read_lesson
-from lessons_exercises.mistakes import Bank
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
@@ -21,22 +19,31 @@ def every_exercise() -> list[Exercise]:
 
 def own_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
     """Without those that all exercises have in common."""
-    mistakes = exercise.mistakes
-    return mistakes.own if isinstance(mistakes, Bank) else tuple(mistakes)
+    return exercise.mistakes.own
 
 
-def forms_of(exercise: Exercise) -> list[tuple[str, object]]:
+def forms_of(exercise: Exercise) -> list[tuple[str, checks.Form]]:
     """(slug, form) for each form of the own mistakes, as it is written: not respelt."""
     return [
         (mistake.slug, form)
         for mistake in own_mistakes(exercise)
         for form in (mistake.wrong, *mistake.also)
-        if form is not None and not getattr(form, "is_respelt", False)
+        if not form.is_respelt
     ]
 
 
-def loaded(form):
-    return form.load() if isinstance(form, checks.Form) else form
+def is_built(exercise: Exercise) -> bool:
+    """Whether its mistakes are texts in C++ or CUDA, which take seconds to build."""
+    return exercise.language != "python"
+
+
+def attempt(exercise: Exercise, form, number: int, case):
+    """What a form gives on a case, the one with this number in order; as recorded if it would
+    have to be built.
+    """
+    if is_built(exercise) and isinstance(form, checks.Form):
+        return form.record(number)[1]
+    return checks._attempt(exercise, form, case)
 
 
 def our_answer(exercise: Exercise):
@@ -71,26 +78,7 @@ def _definitions(source: str):
 
 def wrong_answer(exercise: Exercise, mistake: Mistake):
     """The mistake as a learner would hand it in."""
-    if exercise.language == "python":
-        return loaded(mistake.wrong)
-    return edited(_source_text(exercise), *mistake.edits)
-
-
-def _source_text(exercise: Exercise) -> str:
-    """Our C++ answer with the solution markers as the file under kernels/ has them, which the
-    edits refer to.
-    """
-    namespace = {}
-    exec(_exercise_cell(exercise).source, namespace)
-    return namespace[exercise.answer_name]
-
-
-def _exercise_cell(exercise: Exercise):
-    return next(
-        cell
-        for cell in _lesson(exercise).cells
-        if cell.kind == "exercise" and cell.exercise == exercise.id
-    )
+    return mistake.wrong.text if is_built(exercise) else mistake.wrong.load()
 
 
 @functools.cache

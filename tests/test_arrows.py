@@ -40,6 +40,7 @@ BY_NAME = {
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
+    ("lessons_processes.isolation", "lessons_exercises.every"),
     ("lessons_processes.isolation", "lessons_lib.checks"),
     ("lessons_processes.isolation", "paged_attention.ladder"),
 }

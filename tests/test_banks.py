@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from answers import every_exercise, loaded, our_answer, own_mistakes, wrong_answer
+from answers import every_exercise, our_answer, own_mistakes, wrong_answer
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
 from lessons_lib import checks
 from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
 from verdicts import verdicts
@@ -46,37 +45,26 @@ by_id = functools.partial(
 
 @functools.cache
 def python_verdicts(exercise_id):
-    """{(slug, form): verdict} on the forms of each mistake that the bank has in Python, 0 for
-    `wrong`, and on other spellings, numbered from -1 downwards.
+    """{(slug, number): verdict} on each known mistake of an exercise in Python, number 0, and
+    on other spellings, numbered from -1 downwards.
     """
     exercise = checks.find(exercise_id)
-    answers = {
-        (mistake.slug, number): loaded(form)
-        for mistake in own_mistakes(exercise)
-        for number, form in enumerate((mistake.wrong, *also_of(exercise, mistake)))
-        if form is not None
+    answers = {(mistake.slug, 0): mistake.wrong.load() for mistake in own_mistakes(exercise)}
+    answers |= {
+        (slug, ~number): answer
+        for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
+        for number, answer in enumerate(spelt)
     }
-    if exercise.language == "python":
-        answers |= {
-            (slug, ~number): answer
-            for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
-            for number, answer in enumerate(spelt)
-        }
     return dict(zip(answers, verdicts(exercise.id, list(answers.values())), strict=True))
 
 
-def also_of(exercise, mistake) -> tuple:
-    """Its further forms; test_mistakes.py tries those of a `.mistakes` file."""
-    return () if isinstance(exercise.mistakes, Bank) else mistake.also
-
-
-def verdict_on(exercise, slug, form, answer):
+def verdict_on(exercise, slug, number, answer):
     """One process gives all of them.
 
     If that is not what is expected, a separate process decides.
     """
-    verdict = python_verdicts(exercise.id)[slug, form]
-    if exercise.language == "python" and (verdict.passed, verdict.mistake) != (False, slug):
+    verdict = python_verdicts(exercise.id)[slug, number]
+    if (verdict.passed, verdict.mistake) != (False, slug):
         verdict = checks.run(exercise.id, answer)
     return verdict
 
@@ -94,7 +82,7 @@ def why(result, slug) -> str:
 @by_id("exercise, mistake", MISTAKES)
 def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     if exercise.language == "python":
-        result = verdict_on(exercise, mistake.slug, 0, loaded(mistake.wrong))
+        result = verdict_on(exercise, mistake.slug, 0, mistake.wrong.load())
     else:
         result = checks.run(exercise.id, wrong_answer(exercise, mistake))
     assert (result.passed, result.mistake) == (False, mistake.slug), why(result, mistake.slug)
@@ -103,19 +91,6 @@ def test_a_known_mistake_is_caught_and_named(exercise, mistake):
         exercise.recognise(wrong_answer(exercise, mistake))
         or " case that shows it: " in result.message
     )
-
-
-FORMS = [
-    (exercise, mistake, number)
-    for exercise, mistake in MISTAKES
-    for number in range(len(also_of(exercise, mistake)))
-]
-
-
-@by_id("exercise, mistake, number", FORMS)
-def test_a_further_form_of_a_mistake_is_named_alike(exercise, mistake, number):
-    result = verdict_on(exercise, mistake.slug, number + 1, mistake.also[number])
-    assert result.mistake == mistake.slug, why(result, mistake.slug)
 
 
 @by_id("exercise, slug, number", RESPELT)

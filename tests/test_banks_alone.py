@@ -7,7 +7,7 @@ and so has longer.
 
 import pytest
 
-from answers import every_exercise, forms_of, loaded
+from answers import every_exercise, forms_of
 from lessons_lib import checks
 from right_answers import WRONG_ANSWERS
 
@@ -18,7 +18,7 @@ PYTHON_EXERCISES = [exercise for exercise in every_exercise() if exercise.langua
 @pytest.mark.alone
 @pytest.mark.parametrize("exercise", PYTHON_EXERCISES, ids=lambda exercise: exercise.id)
 def test_each_known_mistake_is_named_in_a_process_of_its_own(exercise):
-    answers = [(slug, loaded(form)) for slug, form in forms_of(exercise)]
+    answers = [(slug, form.load()) for slug, form in forms_of(exercise)]
     answers += [
         (slug, answer)
         for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()

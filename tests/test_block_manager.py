@@ -12,11 +12,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lessons_exercises.lesson_01.e1_2_reference_counts import (
-    DoubleFreeUnnoticed,
-    FreeIgnoresCount,
+from paged_attention.block_manager import (
+    DoubleFreeError,
+    PythonBlockManager,
+    build_block_manager,
 )
-from paged_attention.block_manager import PythonBlockManager, build_block_manager
 
 module = build_block_manager()
 NUM_BLOCKS = 5
@@ -106,6 +106,21 @@ TestAgainstTheModel = AgainstTheModel.TestCase
 TestAgainstTheModel.settings = settings(
     max_examples=100, stateful_step_count=40, deadline=None
 )
+
+
+class FreeIgnoresCount(PythonBlockManager):
+    def free(self, block_id):
+        if self.get_ref_count(block_id) == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] = 0
+        self.free_blocks.append(block_id)
+
+
+class DoubleFreeUnnoticed(PythonBlockManager):
+    def free(self, block_id):
+        self.ref_counts[self.check_index(block_id)] -= 1
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
 
 
 @pytest.mark.parametrize("broken, shortest", [(FreeIgnoresCount, 3), (DoubleFreeUnnoticed, 1)])

@@ -635,6 +635,7 @@ def test_updates_in_two_lines():
     assert updates_in_two_lines("if (v > best)", "best = v;")
     assert not updates_in_two_lines("float x = s;", "s = s * 2;")
     assert not updates_in_two_lines("float x = other;", "s = x;")
+    assert not updates_in_two_lines("all = max(all, value);", "value = all;")
     assert not updates_in_two_lines("scores[t] = x;", "__syncthreads();")
 
 

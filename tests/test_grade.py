@@ -1,7 +1,6 @@
 """Honest submissions: right answers get their points, and mistakes the check's names."""
 
 import base64
-import functools
 import json
 import shutil
 from dataclasses import replace
@@ -9,7 +8,7 @@ from dataclasses import replace
 import cloudpickle
 import pytest
 
-from answers import forms_of, our_answer, own_mistakes, wrong_answer
+from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
 from lessons_grading import confinement, exam, judge, sandbox
 from lessons_grading.grades import SubmissionGrade
@@ -241,10 +240,9 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
         exercise.reference,
         *(form for _, form in forms_of(exercise)),
     ]
-    attempt = functools.partial(checks._attempt, exercise)
-    for case in list(exercise.cases())[:4]:
-        expected = attempt(exercise.reference, case)
-        for result in (attempt(form, case) for form in forms):
+    for number, case in enumerate(exercise.in_order(exercise.cases())[:4]):
+        expected = checks._attempt(exercise, exercise.reference, case)
+        for result in (attempt(exercise, form, number, case) for form in forms):
             there = results.decode(json.loads(json.dumps(results.encode(result))))
             assert exercise.same(expected, there) == exercise.same(expected, result)
             assert checks._show(exercise, expected, there) == checks._show(

@@ -11,10 +11,12 @@ import random
 import re
 
 from lessons_exercises.lesson_01 import e1_2_reference_counts as reference_counts
-from lessons_exercises.lesson_01 import thread_models as models
 from lessons_exercises.lesson_01.native import METHODS, watched_block_manager_class
+from lessons_exercises.lesson_01.thread_models import TAKES_ID, ThreadSafeBlockManager
+from lessons_exercises.mistakes import Bank
 from lessons_exercises.words import counted
-from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.checks import Exercise, Text
+from lessons_lib.compiler_errors import CompileError
 
 
 def cases():
@@ -164,8 +166,7 @@ def _manager(manager_type, detail):
 def _in_turn(manager_type, detail, *calls):
     manager = _manager(manager_type, detail)
     results = [
-        reference_counts.perform(manager, call[: 1 + models.TAKES_ID[call[0]]])
-        for call in calls
+        reference_counts.perform(manager, call[: 1 + TAKES_ID[call[0]]]) for call in calls
     ]
     return (*results, _state(manager, detail))
 
@@ -220,22 +221,65 @@ def name_from_text(source: str) -> str | None:
     return "guard-dies-at-once" if nameless else reference_counts.name_from_text(source)
 
 
-LOCK = "std::lock_guard<std::mutex> lock(mutex_);"
-MEMBER = "mutable std::mutex mutex_;"
-LOCK_IN = {
-    method: f"{signature} {{\n    // BEGIN SOLUTION 1.3\n    {LOCK}"
-    for method, signature in {
-        "allocate": "int allocate()",
-        "increase_ref_count": "void increase_ref_count(int block_id)",
-        "free": "void free(int block_id)",
-        "get_ref_count": "int get_ref_count(int block_id) const",
-        "get_num_free_blocks": "int get_num_free_blocks() const",
-    }.items()
-}
+# comments, and texts, which may hold brackets
+NO_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
+)
+MUTEX = re.compile(
+    r"(?:(?:public|private|protected)\s*:\s*)*"
+    r"std\s*::\s*(?:recursive_|shared_)?(?:timed_)?mutex\s+(\w+)$"
+)
+CONST_METHOD = re.compile(r"\)\s*const(?:\s|noexcept|override|final)*$")
 
 
-def _without_lock(*methods):
-    return tuple((LOCK_IN[method], LOCK_IN[method].replace(LOCK, "")) for method in methods)
+def recognise(source: str) -> str | None:
+    """A member that is a mutex and not mutable, and a const method that locks it."""
+    text = NO_CODE.sub(" ", source)
+    if re.search(r"^\s*#\s*(?:if|define)", text, re.MULTILINE):
+        return None  # the compiler may read another text
+    members, methods = [], []
+    for head, body in _parts(text):
+        if re.search(r"\b(?:class|struct)\s+BlockManager\b[^()]*$", head):
+            members += _parts(body)
+        elif re.search(r"\bBlockManager\s*::\s*\w+\s*\(", head):
+            methods.append((head, body))
+    mutexes = [found[1] for head, _ in members if (found := MUTEX.match(head))]
+    for head, body in (*members, *methods):
+        # what a template does is compiled where it is used
+        is_const = CONST_METHOD.search(head) and not re.search(r"\b(?:template|auto)\b", head)
+        if is_const and any(_locks(body, name) for name in mutexes if name not in head):
+            return "mutable-forgotten"
+    return None
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """(head, what is in its braces) of each declaration."""
+    parts, begin, depth, opened = [], 0, 0, 0
+    for found in re.finditer(r"[;{}]", text):
+        depth += {"{": 1, "}": -1, ";": 0}[found[0]]
+        if found[0] == "{" and depth == 1:
+            opened = found.start()
+        elif depth == 0:
+            end = opened if found[0] == "}" else found.start()
+            body = text[end + 1 : found.start()]
+            parts.append((text[begin:end].strip(), body))
+            begin = found.end()
+    return parts
+
+
+def _locks(body: str, name: str) -> bool:
+    """Whether a method locks the mutex of this name, and does nothing else with the name."""
+    guard = (
+        r"\bstd\s*::\s*(?:lock_guard|unique_lock|scoped_lock|shared_lock)\b\s*(?:<[^;(){}]*>)?"
+    )
+    mutex = rf"(?<![\w.>:])(?:this\s*->\s*)?{name}\b"
+    locked = (
+        rf"(?:=|\breturn)\s*{guard}\s*[({{]\s*{mutex}"
+        rf"|{guard}\s*(?:\w+\s*[({{]|{{)\s*{mutex}"
+        rf"|{mutex}\s*\.\s*(?:try_)?(?:un)?lock(?:_shared)?\s*\("
+    )
+    rest, times = re.subn(locked, "", body)
+    return times > 0 and not re.search(rf"\b{name}\b", rest)
 
 
 EXERCISE = Exercise(
@@ -243,7 +287,7 @@ EXERCISE = Exercise(
     title="thread safety",
     answer_name="safe_block_manager",
     language="c++",
-    reference=models.ThreadSafeBlockManager,
+    reference=ThreadSafeBlockManager,
     prepare=watched_block_manager_class,
     cases=cases,
     size=size,
@@ -252,320 +296,12 @@ EXERCISE = Exercise(
     describe=describe,
     # a mistake that one thread shows makes many meetings go wrong as well
     chancy=lambda case: case[0] == "meet",
+    recognise=recognise,
     name_from_text=name_from_text,
     points=2,
     time_limit=30.0,
-    mistakes=(
-        *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
-        Mistake(
-            "no-mutex",
-            "No method takes a lock, and there is no member `mutex_` to take. "
-            "A mutex made inside a method does not count. Each call makes a new one, "
-            "and that keeps no other thread out.",
-            models.NoMutex,
-            (*_without_lock(*METHODS), (MEMBER, "")),
-        ),
-        Mistake(
-            "mutex-never-locked",
-            "The member `mutex_` is there, but no method waits for it. "
-            "Does each method lock that member, or does it lock its own mutex, "
-            "made inside the method?",
-            models.misusing(models.WITHOUT, *METHODS),
-            _without_lock(*METHODS),
-            also=(
-                models.misusing(models.ANOTHER, *METHODS),
-                *(models.misusing(models.ANOTHER, *methods) for methods in models.subsets(4)),
-            ),
-        ),
-        Mistake(
-            "reads-without-lock",
-            "The methods that change something take the lock, but those that read do not. "
-            "While one thread is in the middle of a change, another reads half of it. "
-            "C++ calls that a data race and promises nothing.",
-            models.misusing(models.WITHOUT, "get_ref_count", "get_num_free_blocks"),
-            _without_lock("get_ref_count", "get_num_free_blocks"),
-        ),
-        Mistake(
-            "num-free-without-lock",
-            "get_num_free_blocks() reads the free list "
-            "while another thread may be changing it. Reading takes the lock too.",
-            models.misusing(models.WITHOUT, "get_num_free_blocks"),
-            _without_lock("get_num_free_blocks"),
-        ),
-        Mistake(
-            "increase-without-lock",
-            "increase_ref_count() does not take the lock. `++count` is three steps: read, "
-            "add, write. An increase between another thread's read and write is lost.",
-            models.misusing(models.WITHOUT, "increase_ref_count"),
-            _without_lock("increase_ref_count"),
-        ),
-        Mistake(
-            "get-ref-count-without-lock",
-            "get_ref_count() reads a count while another thread may be changing it. "
-            "Reading takes the lock too.",
-            models.misusing(models.WITHOUT, "get_ref_count"),
-            _without_lock("get_ref_count"),
-        ),
-        Mistake(
-            "free-without-lock",
-            "free() does not take the lock. It changes a count and the free list. "
-            "Another thread can come between any two of its steps.",
-            models.misusing(models.WITHOUT, "free"),
-            _without_lock("free"),
-        ),
-        Mistake(
-            "allocate-without-lock",
-            "allocate() does not take the lock. "
-            "Two threads that are in it at the same moment get the same block.",
-            models.misusing(models.WITHOUT, "allocate"),
-            _without_lock("allocate"),
-        ),
-        Mistake(
-            "some-methods-without-lock",
-            "Several methods do not take the lock. The case below names them. "
-            "A lock helps only if every public method takes it, "
-            "including those that only read.",
-            models.misusing(models.WITHOUT, *METHODS[1:]),
-            _without_lock(
-                "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"
-            ),
-            also=tuple(
-                models.misusing(models.WITHOUT, *methods)
-                for methods in models.subsets(2, 3, 4)
-                if methods != ("get_ref_count", "get_num_free_blocks")
-            ),
-        ),
-        Mistake(
-            "count-changed-outside-lock",
-            "free() lowers the count without the lock. "
-            "If two threads free a shared block at the same moment, "
-            "one of the two steps can be lost, or both threads can find the count at 0. "
-            "The look at the count, the change of it and the free list belong under one lock.",
-            models.misusing(models.CHANGES_BEFORE, "free"),
-            (
-                (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
-                (
-                    "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                    (
-                        f"if (--ref_counts_[block_id] == 0) {{ {LOCK} "
-                        "free_list_.push(block_id); }"
-                    ),
-                ),
-            ),
-        ),
-        Mistake(
-            "check-outside-lock",
-            "free() looks at the count first and takes the lock afterwards. "
-            "Two threads can both look, both see one user, and both free. "
-            "The look and the change belong under one lock.",
-            models.misusing(models.LOOKS_BEFORE, "free"),
-            (
-                (
-                    (
-                        f"{LOCK_IN['free']}\n"
-                        "    // END SOLUTION\n"
-                        "    // BEGIN SOLUTION 1.2\n"
-                        "    check_index(block_id);\n"
-                        "    if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);"
-                    ),
-                    LOCK_IN["free"].replace(
-                        LOCK,
-                        "check_index(block_id); if (ref_counts_[block_id] == 0) "
-                        f"throw DoubleFreeError(block_id); {LOCK}",
-                    ),
-                ),
-            ),
-        ),
-        Mistake(
-            "check-outside-lock-in-allocate",
-            "allocate() looks whether a block is left, and takes the lock afterwards. "
-            "Two threads can both see the last block. "
-            "The second one then takes from an empty list. "
-            "The look and the change belong under one lock.",
-            models.misusing(models.LOOKS_BEFORE, "allocate"),
-            (
-                (
-                    (
-                        f"{LOCK_IN['allocate']}\n"
-                        "    // END SOLUTION\n"
-                        "    // BEGIN SOLUTION 1.2\n"
-                        "    if (free_list_.size() == 0) "
-                        "throw OutOfBlocksError(ref_counts_.size());"
-                    ),
-                    LOCK_IN["allocate"].replace(
-                        LOCK,
-                        "if (free_list_.size() == 0) "
-                        f"throw OutOfBlocksError(ref_counts_.size()); {LOCK}",
-                    ),
-                ),
-            ),
-        ),
-        Mistake(
-            "check-outside-lock-in-increase",
-            "increase_ref_count() looks at the count and takes the lock afterwards. "
-            "In between, another thread may free the block. "
-            "The block is then in use and in the free list at once. "
-            "The look and the change belong under one lock.",
-            models.misusing(models.LOOKS_BEFORE, "increase_ref_count"),
-            (
-                (
-                    (
-                        f"{LOCK_IN['increase_ref_count']}\n"
-                        "    // END SOLUTION\n"
-                        "    // BEGIN SOLUTION 1.2\n"
-                        "    check_index(block_id);\n"
-                        "    if (ref_counts_[block_id] == 0) "
-                        "throw BlockNotAllocatedError(block_id);"
-                    ),
-                    LOCK_IN["increase_ref_count"].replace(
-                        LOCK,
-                        "check_index(block_id); if (ref_counts_[block_id] == 0) "
-                        f"throw BlockNotAllocatedError(block_id); {LOCK}",
-                    ),
-                ),
-            ),
-        ),
-        Mistake(
-            "returns-before-unlock",
-            "A method locks by hand and returns without reaching an `unlock()`. "
-            "The next call waits forever. A std::lock_guard unlocks whichever way the method "
-            "ends.",
-            models.never_unlocks("get_num_free_blocks"),
-            (
-                (
-                    LOCK_IN["get_num_free_blocks"],
-                    LOCK_IN["get_num_free_blocks"].replace(LOCK, "mutex_.lock();"),
-                ),
-            ),
-            also=tuple(
-                models.never_unlocks(*methods)
-                for methods in (
-                    ("allocate",),
-                    ("free",),
-                    ("increase_ref_count",),
-                    ("get_ref_count",),
-                    ("get_ref_count", "get_num_free_blocks"),
-                    ("allocate", "get_ref_count", "get_num_free_blocks"),
-                    METHODS,
-                )
-            ),
-        ),
-        Mistake(
-            "keeps-lock-after-error",
-            "A method locks by hand. When it throws, nothing unlocks, "
-            "and the next call waits forever. A std::lock_guard unlocks whichever way "
-            "the method ends.",
-            models.KeepsLockAfterError,
-            (
-                (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
-                (
-                    "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                    (
-                        "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n"
-                        "    mutex_.unlock();"
-                    ),
-                ),
-            ),
-            also=(
-                models.keeps_lock_after_error("allocate"),
-                models.keeps_lock_after_error("increase_ref_count"),
-                models.keeps_lock_after_error(*METHODS),
-            ),
-        ),
-        Mistake(
-            "locks-twice",
-            "allocate() takes the lock and then calls a method that takes it again. "
-            "A std::mutex does not know that it is the same thread. "
-            "So the thread waits for itself. Inside the lock, use the data, "
-            "not the public methods.",
-            models.LocksTwice,
-            (
-                (
-                    "if (free_list_.size() == 0) throw Out",
-                    "if (get_num_free_blocks() == 0) throw Out",
-                ),
-            ),
-        ),
-        Mistake(
-            "locks-twice-in-free",
-            "free() takes the lock and then calls a method that takes it again. "
-            "A std::mutex does not know that it is the same thread. "
-            "So the thread waits for itself. Inside the lock, use the data, "
-            "not the public methods.",
-            models.FreeLocksTwice,
-            (
-                (
-                    "check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw Double",
-                    "if (get_ref_count(block_id) == 0) throw Double",
-                ),
-            ),
-            also=(models.FreeLocksTwiceAtItsEnd, models.FreeLocksTwiceInTheMiddle),
-        ),
-        Mistake(
-            "check-index-locks-too",
-            "check_index() takes the lock, but the methods that call it hold the lock "
-            "already. So the thread waits for itself. Only the public methods lock. "
-            "What they call inside does not.",
-            models.CheckIndexLocksToo,
-            (
-                (
-                    "void check_index(int block_id) const {",
-                    f"void check_index(int block_id) const {{ {LOCK}",
-                ),
-            ),
-        ),
-        Mistake(
-            "guard-dies-at-once",
-            "A method takes the lock and gives it back before its work is done. "
-            "A guard holds the lock until the closing brace of the block that it is in. "
-            "A guard without a name holds it only until the semicolon. "
-            "Name it, and put it at the top of the method.",
-            models.misusing(models.AFTER, *METHODS),
-            tuple(
-                (LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
-                for name in METHODS
-            ),
-            also=(
-                *(
-                    models.misusing(models.AFTER, *methods)
-                    for methods in models.subsets(1, 2, 3, 4)
-                ),
-                models.FreesInTwoSteps,
-                *map(
-                    models.lets_go_or_keeps_it, ("increase_ref_count", "free", "get_ref_count")
-                ),
-                models.SharesInTwoSteps,
-                models.AllocatesInTwoSteps,
-            ),
-        ),
-        Mistake(
-            "changes-under-a-shared-lock",
-            "A method changes data under a shared lock. "
-            "Several threads can hold a shared lock at once: "
-            "it is for threads that only read. A thread that changes something takes "
-            "the lock for itself alone.",
-            models.misusing(models.SHARED, "free"),
-            (
-                (MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")),
-                ("#include <mutex>", "#include <mutex>\n#include <shared_mutex>"),
-                *(
-                    (
-                        lines,
-                        lines.replace(
-                            LOCK,
-                            f"std::{'shared' if name == 'free' else 'unique'}_lock "
-                            "lock(mutex_);",
-                        ),
-                    )
-                    for name, lines in LOCK_IN.items()
-                ),
-            ),
-            also=tuple(
-                models.misusing(models.SHARED, *methods)
-                for size in (1, 2, 3)
-                for methods in itertools.combinations(METHODS[:3], size)
-            ),
-        ),
+    mistakes=Bank(
+        "1.3", "safe_block_manager", __file__, globals(), watched_block_manager_class
     ),
     hints=(
         (

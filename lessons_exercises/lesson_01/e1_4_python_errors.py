@@ -1,24 +1,24 @@
 """Exercise 1.4: the C++ errors as Python exceptions."""
 
-import builtins
-import itertools
 import random
 import re
 import types
+from collections.abc import Iterator
 
-from lessons_exercises.lesson_01.e1_2_reference_counts import without_comments
-from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_exercises.mistakes import Bank
+from lessons_lib.checks import Exercise, Text
 from lessons_lib.inline import build_cpp, read_kernel
 from paged_attention import block_manager as errors
 from paged_attention.block_manager import PythonBlockManager
 
-NAMES = (
-    "PoolSizeError",
-    "OutOfBlocksError",
-    "BlockIndexError",
-    "DoubleFreeError",
-    "BlockNotAllocatedError",
-)
+# The Python type that each error derives from.
+BASES = {
+    "PoolSizeError": "ValueError",
+    "OutOfBlocksError": "MemoryError",
+    "BlockIndexError": "IndexError",
+    "DoubleFreeError": "RuntimeError",
+    "BlockNotAllocatedError": "RuntimeError",
+}
 # What raises each error, with a number in it that the text of the error names.
 CALLS = {
     "PoolSizeError": lambda module, number: module.BlockManager(number),
@@ -104,93 +104,6 @@ def observe(module, case):
     return Text("no error")
 
 
-def _module(**translations):
-    """A stand-in for the compiled module.
-
-    `translations`: C++ error name to the Python class that it becomes.
-    """
-    classes = {name: translations.get(name, getattr(errors, name)) for name in NAMES}
-
-    class BlockManager(PythonBlockManager):
-        def __getattribute__(self, name):
-            value = super().__getattribute__(name)
-            return (
-                _translating(value, classes)
-                if callable(value) and not name.startswith("_")
-                else value
-            )
-
-    def make(num_blocks):
-        return _translating(BlockManager, classes)(num_blocks)
-
-    offered = {
-        name: cls
-        for name, cls in classes.items()
-        if cls.__module__ != "builtins" and cls.__name__ == name
-    }
-    return types.SimpleNamespace(BlockManager=make, **offered)
-
-
-def _translating(function, classes):
-    def call(*arguments):
-        try:
-            return function(*arguments)
-        except tuple(getattr(errors, name) for name in NAMES) as error:
-            name = next(
-                base.__name__ for base in type(error).__mro__ if base.__name__ in NAMES
-            )
-            raise classes[name](*error.args) from None
-
-    return call
-
-
-def _without_base(name):
-    return type(name, (Exception,), {})
-
-
-def _based_on(name, base):
-    return type(name, (getattr(builtins, base),), {})
-
-
-BASES = dict(
-    zip(
-        NAMES,
-        ("ValueError", "MemoryError", "IndexError", "RuntimeError", "RuntimeError"),
-        strict=True,
-    )
-)
-# What pybind11 makes of the C++ types that the errors derive from.
-UNREGISTERED = dict(
-    zip(NAMES, (ValueError, RuntimeError, IndexError, RuntimeError, RuntimeError), strict=True)
-)
-
-
-def _forgotten():
-    """Every choice of one to four errors that are not registered.
-
-    The last error alone is not among them.
-    """
-    for count in range(1, len(NAMES)):
-        for missing in itertools.combinations(NAMES, count):
-            if missing != NAMES[-1:]:
-                yield _module(**{name: UNREGISTERED[name] for name in missing})
-
-
-def _other_bases():
-    """One error with another base, and two that have changed places.
-
-    A full pool as RuntimeError has a name of its own.
-    """
-    for name, base in itertools.product(NAMES, sorted(set(BASES.values()))):
-        if base != BASES[name] and (name, base) != ("OutOfBlocksError", "RuntimeError"):
-            yield _module(**{name: _based_on(name, base)})
-    for one, other in itertools.combinations(NAMES, 2):
-        if BASES[one] != BASES[other]:
-            yield _module(
-                **{one: _based_on(one, BASES[other]), other: _based_on(other, BASES[one])}
-            )
-
-
 def recognise(source: str) -> str | None:
     """A line in which the C++ type and the Python name are not the same word.
 
@@ -200,42 +113,54 @@ def recognise(source: str) -> str | None:
         r'register(?:_local)?_exception<\s*([\w:]+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"',
         without_comments(source),
     )
-    if any(cpp in NAMES and cpp != python for cpp, python in lines):
+    if any(cpp in BASES and cpp != python for cpp, python in lines):
         return "names-differ"
     # The cases may not show it: no other error derives from std::invalid_argument.
     return (
         "base-class-swallows"
-        if any(cpp.startswith("std::") and python in NAMES for cpp, python in lines)
+        if any(cpp.startswith("std::") and python in BASES for cpp, python in lines)
         else None
     )
 
 
-def _line(name):
-    return f'py::register_local_exception<{name}>(module, "{name}", PyExc_{BASES[name]});'
+def name_from_text(source: str) -> str | None:
+    """Errors that are not there, or that have another base than in the table.
+
+    Each choice of them gives something else, and there are too many choices to build them all.
+    """
+    text = without_comments(source)
+    named = {name for name in BASES if re.search(rf"\b{name}\b", text)}
+    if named and named != set(BASES):
+        return "one-error-forgotten"
+    others = {(name, base) for name, base in _names_with_bases(text) if base != BASES[name]}
+    if others == {(name, "Exception") for name in BASES}:
+        return "no-natural-base"
+    if others == {("OutOfBlocksError", "RuntimeError")}:
+        return "exhausted-is-no-memory-error"
+    return "another-base" if others else None
 
 
-_TRANSLATOR = (
-    """py::register_local_exception_translator([](std::exception_ptr thrown) {
-    try {
-      if (thrown) std::rethrow_exception(thrown);
-    }"""
-    + "".join(
-        f"""
-    catch (const {name}& error) {{ PyErr_SetString(PyExc_{base}, error.what()); }}"""
-        for name, base in BASES.items()
-    )
-    + """
-  });"""
-)
+def _names_with_bases(text: str) -> Iterator[tuple[str, str]]:
+    """What statements with one of our errors and one of Python's say."""
+    for statement in text.split(";"):
+        names = {name for name in BASES if re.search(rf"\b{name}\b", statement)}
+        bases = set(re.findall(r"\bPyExc_(\w+)", statement))
+        if len(names) == len(bases) == 1:
+            yield names.pop(), bases.pop()
 
-_EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
+
+def without_comments(source: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+
 
 EXERCISE = Exercise(
     id="1.4",
     title="errors reach Python",
     answer_name="binding",
     language="c++",
-    reference=_module(),
+    reference=types.SimpleNamespace(
+        BlockManager=PythonBlockManager, **{name: getattr(errors, name) for name in BASES}
+    ),
     prepare=build,
     cases=lambda: CASES,
     size=lambda case: 1,  # each makes one call too many
@@ -243,109 +168,8 @@ EXERCISE = Exercise(
     observe=observe,
     describe=lambda case: WORDS[case[0]].format(number=case[1]),
     recognise=recognise,
-    mistakes=(
-        Mistake(
-            "nothing-registered",
-            "No error has its own class yet. pybind11 turns the standard C++ errors into "
-            "the nearest Python one. So a full pool and a double free look the same "
-            "to the caller.",
-            _module(
-                PoolSizeError=ValueError,
-                OutOfBlocksError=RuntimeError,
-                BlockIndexError=IndexError,
-                DoubleFreeError=RuntimeError,
-                BlockNotAllocatedError=RuntimeError,
-            ),
-            tuple(
-                (
-                    (
-                        f'py::register_local_exception<{name}>(module, "{name}", '
-                        f"PyExc_{base}Error);"
-                    ),
-                    "",
-                )
-                for name, base in zip(
-                    NAMES, ("Value", "Memory", "Index", "Runtime", "Runtime"), strict=True
-                )
-            ),
-        ),
-        Mistake(
-            "no-classes-of-their-own",
-            "Your errors arrive as Python's own ValueError, MemoryError, "
-            "IndexError and RuntimeError. Those are only the bases. "
-            "Each error has its own class, and the module offers it.",
-            _module(**{name: getattr(builtins, base) for name, base in BASES.items()}),
-            tuple(
-                (_line(name), "" if number else _TRANSLATOR)
-                for number, name in enumerate(NAMES)
-            ),
-        ),
-        Mistake(
-            "no-natural-base",
-            "Your exceptions derive from plain Exception. "
-            "A caller who writes `except MemoryError` or `except IndexError`, "
-            "as Python programmers do, misses them. The third argument names the base class.",
-            _module(**{name: _without_base(name) for name in NAMES}),
-            tuple((f", PyExc_{base}Error);", ");") for base in ("Value", "Memory", "Index"))
-            + (
-                ('"DoubleFreeError", PyExc_RuntimeError);', '"DoubleFreeError");'),
-                (
-                    '"BlockNotAllocatedError", PyExc_RuntimeError);',
-                    '"BlockNotAllocatedError");',
-                ),
-            ),
-        ),
-        Mistake(
-            "exhausted-is-no-memory-error",
-            "A full pool reaches Python as a RuntimeError. The pool is memory, "
-            "and it has run out. That is a MemoryError.",
-            _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR),
-            (("PyExc_MemoryError", "PyExc_RuntimeError"),),
-        ),
-        Mistake(
-            "one-error-forgotten",
-            "Not every error of the table is registered. "
-            "An error without its own line arrives as the nearest type that pybind11 knows. "
-            "The module then has no class of that name.",
-            _module(BlockNotAllocatedError=RuntimeError),
-            (
-                (
-                    (
-                        "py::register_local_exception<BlockNotAllocatedError>(module, "
-                        '"BlockNotAllocatedError", PyExc_RuntimeError);'
-                    ),
-                    "",
-                ),
-            ),
-            also=tuple(_forgotten()),
-        ),
-        Mistake(
-            "another-base",
-            "An error derives from another Python type than the table says. "
-            "A caller who writes `except` with the type in the table misses it.",
-            _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
-            (("PyExc_IndexError", "PyExc_ValueError"),),
-            also=tuple(_other_bases()),
-        ),
-        Mistake(
-            "names-differ",
-            "In one of your lines the C++ type and the Python name are different words. "
-            "Each error keeps its name.",
-            None,
-            (('"BlockNotAllocatedError"', '"BlockNotAllocated"'),),
-        ),
-        Mistake(
-            "base-class-swallows",
-            "One of your lines registers a base class, such as std::logic_error. "
-            "A base class catches every error derived from it. "
-            "pybind11 asks the last registered translator first. "
-            "Register the five types themselves.",
-            _module(
-                PoolSizeError=errors.DoubleFreeError, BlockIndexError=errors.DoubleFreeError
-            ),
-            (("<DoubleFreeError>", "<std::logic_error>"),),
-        ),
-    ),
+    name_from_text=name_from_text,
+    mistakes=Bank("1.4", "binding", __file__, globals(), build),
     hints=(
         (
             "Each error takes one line: "

@@ -1,9 +1,6 @@
 """The learner's CUDA texts as functions on tensors, for the checks.
 
 They are built for checked mode. What it finds is a result too.
-
-A model of a mistake is a Python function that returns the tensor which the faulty kernel
-gives, or raises `Found`.
 """
 
 import contextlib
@@ -40,20 +37,7 @@ FAR_BLOCK = Text("the block that the table names is looked for")
 CUT_OFF = Text("something else is looked for, at an offset that was cut off to 32 bits")
 
 
-class Found(Exception):
-    """What the model of a mistake raises where checked mode finds a fault of this kind.
-
-    name: the tensor, if it matters.
-
-    Kinds are those of KernelError, and some that say more: see `kind_of`.
-    """
-
-    def __init__(self, kind: str, name: str = ""):
-        super().__init__(kind, name)
-        self.kind, self.name = kind, name
-
-
-def kind_of(error: KernelError | Found) -> str:
+def kind_of(error: KernelError) -> str:
     """The kind of a fault, as far as it tells one mistake from another."""
     what = str(error).partition("\n")[0]
     if error.kind == "race" or error.kind == "missing-syncwarp":
@@ -92,7 +76,7 @@ def result_of(call, names: tuple[str, ...] = (), parts: tuple[str, ...] = ()):
     """
     try:
         return tensors.values(call(), *parts)
-    except (KernelError, Found) as error:
+    except KernelError as error:
         return Finding(error, names)
 
 
@@ -226,26 +210,8 @@ def reached(call) -> Text:
 
 
 def observe_far(subject, case) -> Text:
-    """What happens in so large a pool.
-
-    Only the answer can tell, and the model of a mistake that shows there.
-    """
+    """What happens in so large a pool. Only what is built can tell."""
     return subject.far(case.batch()) if hasattr(subject, "far") else FAR_BLOCK
-
-
-def cut_off(right):
-    """The model of an offset cut off to 32 bits, right in pools that fit into memory."""
-
-    def wrong(*arguments, **named):
-        return right(*arguments, **named)
-
-    wrong.far = lambda batch: CUT_OFF
-    return wrong
-
-
-def in_one_piece(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
-    """As slots_of(), of a kernel that looks up the first token and goes on from there."""
-    return slots_of(table, row, min(length, 1), block_size) + torch.arange(length)
 
 
 def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
@@ -441,29 +407,6 @@ def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
     """int64 (length,): the slots of a sequence's tokens."""
     token = torch.arange(length)
     return table[row].long()[token // block_size] * block_size + token % block_size
-
-
-def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
-    """What a kernel reads for head kv_head in these slots, (len(slots), head_size).
-
-    Such a head need not exist.
-    """
-    return numbers_at(
-        cache.flatten(), first_numbers(cache, slots, kv_head), cache.shape[3], name
-    )
-
-
-def first_numbers(cache: Tensor, slots: Tensor, kv_head: int) -> Tensor:
-    """What cache_offset() gives for head kv_head of these slots."""
-    num_kv_heads, head_size = cache.shape[2:]
-    return (slots * num_kv_heads + kv_head) * head_size
-
-
-def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
-    """`count` numbers from each place in `first` on, (len(first), count)."""
-    if len(first) and (int(first.min()) < 0 or int(first.max()) + count > len(numbers)):
-        raise Found("out-of-bounds", name)
-    return numbers[first[:, None] + torch.arange(count)]
 
 
 def size(case: Case) -> tuple[int, int]:

@@ -31,14 +31,6 @@ def per_load(shape: Shape) -> int:
     return 16 // shape.cache_dtype.itemsize
 
 
-def places(shape: Shape) -> torch.Tensor:
-    """int64 (group_lanes, lane_numbers): where in a row each lane's numbers are."""
-    loads = torch.arange(shape.head_size).unflatten(
-        0, (-1, group_lanes(shape), per_load(shape))
-    )
-    return loads.transpose(0, 1).flatten(1)
-
-
 def build(answer: str, shape: Shape, before: tuple[str, ...], wrapper: str) -> CudaLibrary:
     """The checked library of `answer`, made for `shape`.
 

@@ -2,7 +2,7 @@
 
 // AsyncCopies for the check. A GPU makes a copy at some time between copy() and the wait() for
 // it. Here it is made at one of these two ends, and notes are taken of what is under way while
-// a stage is in use. A copy has the opposite sign: the sums of what stands in `tiles` itself
+// a stage is in use. A copy has the opposite sign: the sums of what is in `tiles` itself
 // are not those of what comes into the stages.
 static bool copies_at_once;
 constexpr int stages_of_a_warp = 4;

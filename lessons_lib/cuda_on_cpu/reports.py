@@ -166,6 +166,8 @@ def updates_in_two_lines(first: str, second: str) -> bool:
         return False
     loaded = re.search(r"(\w+)\s*=(?!=)", first)
     if loaded:
+        if re.search(rf"\b{loaded[1]}\b", first[loaded.end() :]):
+            return False  # it gathers, and the other line reads what it has gathered
         return re.search(rf"\b{loaded[1]}\b", written["value"]) is not None
     return re.search(r"\bif\b", first) is not None
 
