@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -46,6 +46,10 @@ fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang
 mutants: $(READY)  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
+
+answer-mutants: $(READY)  ## put small faults into our answers, and list those that a check lets pass (ARGS="4.3")
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
+	PYTHONPATH=tests $(PY) -m mutants.answers $(ARGS)
 
 lint: $(READY)  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
 	@failed=; run() { echo "$$1"; shift; "$$@" || failed=yes; }; \

@@ -67,7 +67,7 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         try:
             result = call()
         except ERRORS as error:
-            assert type(error) is expected, f"{type(error).__name__} in place of {expected}"
+            assert type(error) is expected, f"{type(error).__name__} instead of {expected}"
             assert snapshot(self.manager) == before
             return None
         assert expected is None

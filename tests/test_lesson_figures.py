@@ -94,9 +94,9 @@ def test_lesson_02s_experiment_gives_what_the_lesson_says():
     }
     exec("from dataclasses import dataclass", namespace)
     changed = cells[0].replace("< len(self.manager.sequences)", "< 0")
-    assert changed != cells[
-        0
-    ] and "put `0` in place of `len(self.manager.sequences)`" in prose("02")
+    assert changed != cells[0] and "put `0` instead of `len(self.manager.sequences)`" in prose(
+        "02"
+    )
     for cell in (changed, *cells[1:3]):
         exec(cell, namespace)
     _, gave_way = namespace["replay"](

@@ -49,7 +49,7 @@ class BlockManager {
 
 
 def manager_with(**methods):
-    """The class above, with these bodies in place of those of the methods of these names."""
+    """The class above, with these bodies instead of those of the methods of these names."""
     text = CLASS
     for name, body in methods.items():
         text, found = re.subn(

@@ -290,7 +290,12 @@ def test_the_table_names_every_file_and_only_what_is_there():
     assert [name for name in concerns.names() if not (ROOT / name).exists()] == []
     files = [
         str(path.relative_to(ROOT))
-        for folder in ("paged_attention", "lessons_lib", "lessons_grading")
+        for folder in (
+            "paged_attention",
+            "lessons_lib",
+            "lessons_processes",
+            "lessons_grading",
+        )
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".h", ".cpp") and path.name != "__init__.py"
     ]

@@ -37,10 +37,10 @@ def test_integers_are_the_same_in_value_and_dtype():
 
 
 def test_what_is_not_a_tensor_becomes_words():
-    assert values(None) == "None in place of a tensor"
+    assert values(None) == "None instead of a tensor"
     assert (
         values((1, 2), "o", "m", "l")
-        == "a tuple of 2: int, int in place of a tuple of 3 tensors (o, m, l)"
+        == "a tuple of 2: int, int instead of a tuple of 3 tensors (o, m, l)"
     )
     assert (
         not same(ONES, values(None))
@@ -85,4 +85,4 @@ def test_other_shapes_and_dtypes_are_shown_as_such():
         "(1,) int64 [1]",
         "(1,) int32 [1]",
     )
-    assert show(ONES, Text("None in place of a tensor"))[1] == "None in place of a tensor"
+    assert show(ONES, Text("None instead of a tensor"))[1] == "None instead of a tensor"

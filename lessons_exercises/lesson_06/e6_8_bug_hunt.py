@@ -50,6 +50,23 @@ class LowScores(HuntCase):
 
 
 @dataclass(frozen=True)
+class HighScore(HuntCase):
+    """One score is 200 above the others: of token 1 in sequence 0, of token 2 in sequence 1, …
+
+    A maximum without it leaves an exp() that is no float32.
+    """
+
+    def tensors(self):
+        tensors = super().tensors()
+        tensors["q"][..., 0] = 200 * math.sqrt(self.head_size)
+        tensors["k_cache"][..., 0] = 0.0
+        for sequence in range(len(self.context_lens)):
+            entry, offset = divmod(sequence + 1, self.block_size)
+            tensors["k_cache"][tensors["block_table"][sequence, entry], offset, :, 0] = 1.0
+        return tensors
+
+
+@dataclass(frozen=True)
 class SpacedQueries(HuntCase):
     """Between the queries of two sequences there are other numbers.
 
@@ -69,13 +86,14 @@ class FailingLaunch(HuntCase):
 
 
 # What hunt() does not run: another length instead of its long one, so that an array of just
-# that size is too small, and two faults that a repair can bring in.
+# that size is too small, and faults that a repair can bring in.
 LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
 EMPTY_LARGE_HEAD = HuntCase(
     "no token, two heads of size 256", (0,), num_q_heads=2, num_kv_heads=2, head_size=256
 )
 LOW_SCORES = LowScores("3 tokens, all scores near -200", (3,))
 SPACED = SpacedQueries("two sequences, queries with room between them", (2, 3), num_q_heads=3)
+HIGH_SCORE = HighScore("two sequences, in each a score 200 above the others", (3, 3))
 FAILING = FailingLaunch("a launch that is made to fail", (2,))
 RETURNS_ERROR = Text("an error is returned")
 RETURNS_ZERO = Text("0 is returned, as if all were well")
@@ -83,6 +101,7 @@ CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) 
     EMPTY_LARGE_HEAD,
     LOW_SCORES,
     SPACED,
+    HIGH_SCORE,
 )
 
 

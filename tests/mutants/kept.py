@@ -77,10 +77,12 @@ def _hashed(text: str) -> str:
 
 
 class Explained:
-    """Mutants that mean the same as the original, with the reason: explained.toml."""
+    """Mutants that mean the same as the original, with the reason: explained.toml, and
+    answers.toml for our answers to exercises.
+    """
 
-    def __init__(self, root: Path):
-        file = root / "tests/mutants/explained.toml"
+    def __init__(self, root: Path, name: str = "explained.toml"):
+        file = root / "tests/mutants" / name
         entries = tomllib.loads(file.read_text())["mutant"] if file.exists() else []
         self.reasons = {
             (

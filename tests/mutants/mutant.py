@@ -45,7 +45,7 @@ class Mutant:
 def replaced(
     path: str, source: str, function: str, start: int, end: int, words: str
 ) -> Mutant:
-    """The mutant of `source` with `words` in place of its characters from `start` to `end`."""
+    """The mutant of `source` with `words` instead of its characters from `start` to `end`."""
     text = source[:start] + words + source[end:]
     old, new = source.splitlines(), text.splitlines()
     first = 0

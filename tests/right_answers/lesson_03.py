@@ -49,7 +49,7 @@ def plain_by_sdpa(q, k, v, length):
 
 
 def plain_with_zeroed_ends(q, k, v, length):
-    """The whole last block is computed, with 0 in place of what is behind the last token."""
+    """The whole last block is computed, with 0 instead of what is behind the last token."""
     num_blocks, block_size, num_q_heads, head_size = q.shape
     behind = (torch.arange(num_blocks * block_size) >= length).view(num_blocks, block_size, 1, 1)
     q, k, v = (torch.where(behind, torch.zeros(()), x) for x in (q, k, v))
@@ -231,7 +231,7 @@ class KeepsTheOutputDivided:
 
 
 class KeyByKey:
-    """One key at a time, in float64, with a choice in place of the factor."""
+    """One key at a time, in float64, with a choice instead of the factor."""
 
     def __init__(self, *shape, head_size, dtype=torch.float32):
         self.m = torch.full(shape, float("-inf"), dtype=torch.float64)

@@ -236,7 +236,7 @@ ROUNDED_UP = edited(
 
 
 def by_blocks(block_loop, slot_loop, guard=""):
-    """Two loops in place of one: over the entries of the table, and over the slots of a block."""
+    """Two loops instead of one: over the entries of the table, and over the slots of a block."""
     return edited(
         QUERY_SHARED,
         ("  for (int t = threadIdx.x; t < length; t += blockDim.x) {",

@@ -356,7 +356,7 @@ def shares_and_adds(self, request):
 
 
 def sample_unsorted(logits, params, generator):
-    """Masks in place of cuts; the tokens stay in their order."""
+    """Masks instead of cuts; the tokens stay in their order."""
     if params.temperature == 0:
         return logits.argmax().item()
     logits = logits.float() / params.temperature
