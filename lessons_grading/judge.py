@@ -34,6 +34,7 @@ MOST_ANSWERS = 5  # for each exercise, the last ones count
 MOST_EVENTS = 12
 LONGEST_MESSAGE = 4_000  # characters
 GRACE = 5.0  # seconds that a cell may exceed its limit before its process is ended
+SETUP_LIMIT = 120.0  # own seconds before the first cell: files and imports, all of them ours
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 
 
@@ -160,7 +161,7 @@ class _Grading:
             self.limits.cell_seconds,
             files=course.whole(),
             clean=True,
-            seconds=self.limits.cell_seconds,
+            seconds=SETUP_LIMIT,
             output_limit=self.limits.output,
         )
         upcoming, limit, number = deque(cell for cell, _ in cells), None, None

@@ -12,6 +12,7 @@ import pytest
 
 from graded import QUICK, RIGHT, WRONG, grade, hand_in
 from lessons_grading import confinement, exam, sandbox
+from lessons_grading.judge import SETUP_LIMIT
 from lessons_grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
 from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
@@ -448,3 +449,17 @@ def test_the_effort_of_comparing_is_the_processors_time():
             while time.thread_time() - begun < 0.2:
                 pass
     assert 0.4 <= effort.seconds < 0.6
+
+
+@needs_sandbox
+def test_getting_ready_is_no_part_of_a_cells_time(tmp_path, monkeypatch):
+    """On a busy machine, what comes before the first cell has taken more than a cell may."""
+    limits, run = [], Sandbox.run
+
+    def watched(self, function, *arguments, **more):
+        limits.append((function, more["seconds"]))
+        return run(self, function, *arguments, **more)
+
+    monkeypatch.setattr(Sandbox, "run", watched)
+    assert earned(grade(hand_in(tmp_path, RIGHT))) == 1
+    assert limits[0] == ("run_cells", SETUP_LIMIT) and limits[0][1] > 10 * QUICK.cell_seconds

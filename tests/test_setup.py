@@ -241,3 +241,26 @@ def test_the_gpu_run_has_every_file_with_a_test_for_a_gpu():
     assert with_a_gpu <= set(
         re.findall(r"tests/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text())
     )
+
+
+def test_the_tests_need_nothing_that_only_another_command_installs():
+    """`make mutants` and others install more; a test file that imports it stops them all."""
+    program = (
+        "import importlib.util, sys\n"
+        "more = {'mutmut', 'libcst', 'coverage', 'atheris', 'ziglang', 'nbgrader'}\n"
+        "finder = importlib.machinery.PathFinder\n"
+        "find = finder.find_spec\n"
+        "finder.find_spec = lambda name, *more_words: (\n"
+        "    None if name in more else find(name, *more_words))\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+    )
+    names = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *names],
+        text=True,
+        capture_output=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
