@@ -86,14 +86,16 @@ def record(exercise: Exercise):
         text: given.get(text) or bank.records.encoded(text) for _, _, text in named(exercise)
     }
     print()
-    made_with = records.harness(bank.file, bank.scope, bank.prepare is not None)
-    records.write(exercise.id, made_with, bank.source, recorded, named(exercise))
+    messages = {mistake.slug: mistake.message for mistake in bank.complete}
+    about = exercise.id, bank.made_with, bank.source
+    records.write(*about, recorded, named(exercise), messages)
     del bank.records  # they are read again when they are needed
 
 
 def _note(exercise_id: str, given: dict, new: list[str], text: str, encoded: list) -> float:
     given[text] = encoded
-    print(f"\r{exercise_id}: {len(given)} of {len(new)} forms", end="", flush=True)
+    if sys.stdout.isatty() or len(given) == len(new):  # a log gets one line
+        print(f"\r{exercise_id}: {len(given)} of {len(new)} forms", end="", flush=True)
     return FORM_LIMIT
 
 

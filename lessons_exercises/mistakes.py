@@ -132,7 +132,12 @@ class Bank(Sequence):
 
     @functools.cached_property
     def records(self) -> records.Records:
-        return records.read(self.exercise_id, self.file, self.scope, self.prepare is not None)
+        return records.read(self.exercise_id, self.made_with)
+
+    @functools.cached_property
+    def made_with(self) -> str:
+        """A digest of the exercise: what is recorded with another one does not count."""
+        return records.harness(self.file, self.scope, self.prepare is not None)
 
     @functools.cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
@@ -142,14 +147,12 @@ class Bank(Sequence):
         forms: dict[str, list[RecordedForm]] = {}
         for slug, number, row in self.records.named:
             forms.setdefault(slug, []).append(RecordedForm(self, slug, number, row))
-        sections = [each for file in self._files() for each in self._sections(file)]
-        messages = {each.slug: self._message(each) for each in reversed(sections)}
+        messages = self.records.messages
         found = [
             Mistake(slug, messages[slug], first, also=tuple(further))
             for slug, (first, *further) in forms.items()
         ]
         # No result shows these: they give what others give, or the answer's text shows them.
-        messages.pop("spellings", None)
         rest = [
             Mistake(slug, words, None) for slug, words in messages.items() if slug not in forms
         ]

@@ -6,12 +6,12 @@ for each exercise. A record counts only for the text and the exercise that it wa
 
 import base64
 import functools
-import gzip
 import hashlib
-import itertools
+import io
 import json
 import sys
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from lessons_lib import results
 
 # Whether this process makes records: then an exercise whose answers draw draws more often.
 recording = False
-_PARTS = ("versions", "source", "named")
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 # What reads the mistakes does not change what they give.
 _ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistakes", "records")]
@@ -35,29 +34,37 @@ FOLDER = Path(__file__).parent / "records"
 class Records:
     """The records of one exercise; none if the exercise has changed since.
 
-    results: for each case, the different results, encoded as JSON.
-    forms: for each text's key, the number of its result on each case; as JSON.
-    versions: of Python and PyTorch, whose errors may have other words elsewhere.
+    They lie in a zip file, since a check reads a few parts of it: "head", "forms" and each
+    case's different results, one a line, under the case's number. All are JSON.
+
+    made_with: a digest of the exercise.
     source: a digest of what the forms were made of.
     named: (slug, number of the form, its row) for each different row, in the order in which
         mistakes are looked through.
+    messages: by slug, for all mistakes.
+    versions: of Python and PyTorch, whose errors may have other words elsewhere.
     """
 
-    def __init__(
-        self,
-        results: list[list[str]],
-        forms: str = "{}",
-        versions: str = "",
-        source: str = "",
-        named: list | None = None,
-    ):
-        self.results, self._forms, self.versions = results, forms, versions
-        self.source, self.named = source, named or []
+    def __init__(self, archive: zipfile.ZipFile | None = None):
+        head = json.loads(archive.read("head")) if archive else {}
+        self._archive = archive
+        self.made_with, self.source = head.get("made_with", ""), head.get("source", "")
+        self.named, self.messages = head.get("named", []), head.get("messages", {})
+        self.versions = head.get("versions", "")
+        self._results: dict[int, list[str]] = {}
         self._decoded: dict[tuple[int, int], Any] = {}
 
     @functools.cached_property
     def forms(self) -> dict[str, list[int]]:
-        return json.loads(self._forms)
+        """For each text's key its row: the number of its result on each case."""
+        return json.loads(self._archive.read("forms")) if self._archive else {}
+
+    def results(self, number: int) -> list[str]:
+        """The different results of a case, encoded."""
+        if number not in self._results:
+            assert self._archive is not None  # else there is no row
+            self._results[number] = self._archive.read(str(number)).decode().split("\n")
+        return self._results[number]
 
     def find(self, text: str, number: int) -> tuple[int, Any] | None:
         """(its number, the result) of a text on a case, or None where nothing is recorded."""
@@ -70,7 +77,7 @@ class Records:
         place = number, row[number]
         if place not in self._decoded:
             self._decoded[place] = results.decode(
-                json.loads(self.results[number][row[number]])
+                json.loads(self.results(number)[row[number]])
             )
         return place[1], self._decoded[place]
 
@@ -84,8 +91,8 @@ class Records:
     def encoded(self, text: str) -> list:
         """The recorded results of a text on all cases."""
         return [
-            json.loads(different[number])
-            for different, number in zip(self.results, self.forms[key(text)], strict=True)
+            json.loads(self.results(number)[place])
+            for number, place in enumerate(self.forms[key(text)])
         ]
 
 
@@ -94,24 +101,19 @@ def key(text: str) -> str:
 
 
 def file_of(exercise_id: str) -> Path:
-    return FOLDER / f"{exercise_id}.json.gz"
+    return FOLDER / f"{exercise_id}.zip"
 
 
-def read(
-    exercise_id: str, file: Path, scope: dict[str, Any], is_built: bool = False
-) -> Records:
-    """The records in the exercise's file. None of them count if it has changed since."""
+def read(exercise_id: str, made_with: str) -> Records:
+    """The records in the exercise's file, if they were made with this (see `harness`)."""
     try:
-        text = gzip.decompress(file_of(exercise_id).read_bytes()).decode()
-        head, forms, *lines = text.split("\n")
-        data = json.loads(head)
-        if data["made_with"] == harness(file, scope, is_built):
-            waiting = iter(lines)
-            different = [list(itertools.islice(waiting, size)) for size in data["sizes"]]
-            return Records(different, forms, *(data[name] for name in _PARTS))
-    except (OSError, EOFError, ValueError, KeyError):
+        # from memory: the file may be written anew
+        found = Records(zipfile.ZipFile(io.BytesIO(file_of(exercise_id).read_bytes())))
+        if found.made_with == made_with:
+            return found
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         pass  # there is no such file, or it is not whole
-    return Records([])
+    return Records()
 
 
 def write(
@@ -120,11 +122,13 @@ def write(
     source: str,
     recorded: dict[str, list],
     named: list[tuple[str, int, str]],
+    messages: dict[str, str],
 ):
     """Writes the file of an exercise.
 
     recorded: for each text, its encoded result on each case.
     named: (slug, number of the form, its text), in the order in which they are looked through.
+    messages: of all mistakes.
     """
     num_cases = len(next(iter(recorded.values())))
     places: list[dict[str, int]] = [{} for _ in range(num_cases)]
@@ -143,14 +147,18 @@ def write(
         "made_with": made_with,
         "source": source,
         "named": [*rows.values()],
+        "messages": messages,
         "versions": versions(),
-        "sizes": [*map(len, places)],
     }
-    # All forms, and each result, have a line of their own, which is read when it is needed.
-    parts = [json.dumps(data), json.dumps(forms)]
-    lines = [*parts, *(text for different in places for text in different)]
+    members = {"head": json.dumps(data), "forms": json.dumps(forms)}
+    members |= {str(number): "\n".join(different) for number, different in enumerate(places)}
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, text in members.items():
+            # ZipInfo's own date, so that the same records are the same file
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED, 9)
     FOLDER.mkdir(exist_ok=True)
-    file_of(exercise_id).write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    file_of(exercise_id).write_bytes(written.getvalue())
 
 
 def coarse(encoded):

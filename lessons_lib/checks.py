@@ -21,7 +21,7 @@ from typing import Any
 
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
-from lessons_processes import isolation
+from lessons_processes import isolation, one_call
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -411,7 +411,7 @@ def _examine(
     subject = exercise.prepare(answer)
 
     def report_printed(about: tuple[int, Failure | None]):
-        isolation.keep_printed(about[1] is None)
+        one_call.keep_printed(about[1] is None)
         report(about, waits=about[1] is not None)  # a failure gives it more time
 
     verdict = compare(

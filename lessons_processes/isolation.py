@@ -5,13 +5,11 @@ of milliseconds. (A plain fork hangs once the parent has used PyTorch. A fresh p
 seconds to import it.)
 """
 
-import ctypes
+import atexit
 import functools
 import math
 import multiprocessing
 import os
-import pickle
-import resource
 import signal
 import sys
 import threading
@@ -25,16 +23,15 @@ from typing import Any
 
 import cloudpickle
 
-from lessons_processes import process_family
+from lessons_processes import one_call, process_family
+from lessons_processes.one_call import BUSY, FORGET, Call, describe_error
 from lessons_processes.own_time import Stopwatch, observe_session
 
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 START_LIMIT = 180.0  # seconds for a process to start; the first waits for PyTorch
-BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 START_ATTEMPTS = 20
 ENDING_LIMIT = 1.0  # seconds for a run that has returned to end by itself
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
-MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
 MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more and more
 # Modules that the forkserver imports, so that no run has to.
 _PRELOAD = [
@@ -100,7 +97,7 @@ def run_isolated(
     Raises TypeError if the function or an argument cannot be sent to another process.
     """
     try:
-        call = cloudpickle.dumps((function, args))
+        data = cloudpickle.dumps((function, args))
     except BaseException as error:  # pickling an answer may even exit
         words = describe_error(error)
         words = (
@@ -110,10 +107,11 @@ def run_isolated(
         )
         raise TypeError(f"This cannot be sent to another process: {words}") from None
 
+    call = Call(data, time_limit, report, on_report is not None)
     attempt = 1
     while True:
         try:
-            return _run(call, time_limit, report, on_report, output_limit)
+            return _run(call, on_report, output_limit)
         except (EOFError, ConnectionError) as error:  # the forkserver was killed
             if attempt == START_ATTEMPTS:
                 raise RuntimeError(
@@ -124,127 +122,97 @@ def run_isolated(
             attempt += 1
 
 
-def _run(
-    call: bytes, time_limit: float, report: bool, on_report, output_limit: float
-) -> Outcome:
-    results, send_results = _context.Pipe(duplex=on_report is not None)
-    output, write_output = _context.Pipe(duplex=False)
-    process = _context.Process(
-        target=_run_in_child,
-        args=(call, time_limit, report, send_results, write_output),
-        daemon=True,
-    )
+def _run(call: Call, on_report, output_limit: float) -> Outcome:
+    child = _take_waiting() or _Child()
     try:
-        with without_main_module():
-            process.start()
-        send_results.close()
-        write_output.close()
-        outcome = _follow(process, results, output, time_limit, on_report, output_limit)
+        child.results.send(call)
+        outcome = _follow(child, call.time_limit, on_report, output_limit)
+        _start_waiting()
         if outcome.ending == "returned":
-            process.join(ENDING_LIMIT)  # to clean up from there is quicker than from here
+            child.process.join(ENDING_LIMIT)  # it cleans up quicker than we would
         return outcome
     finally:
-        _end(process)
-        for end in (results, send_results, output, write_output):
-            end.close()
+        child.end()
 
 
-def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, write_output):
-    """Splits into two processes: one makes the call, this one cleans up after it.
+class _Child:
+    """A process that waits for a call."""
 
-    This one waits for the call to end and then ends every process that is left of it.
-    """
-    os.setsid()
-    process_family.adopt_orphans()
-    if caller := os.fork():
-        send_results.close()
-        write_output.close()
-        process_family.see_out(caller)
-    _call(call, time_limit, report, send_results, write_output)
-
-
-def _call(call: bytes, time_limit: float, report: bool, send_results, write_output):
-    _end_by_itself(time_limit)
-    _limit_memory()
-    os.dup2(write_output.fileno(), 1)
-    os.dup2(write_output.fileno(), 2)
-    write_output.close()
-    sys.stdout = open(1, "w", buffering=1, closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
-    send_results.send(("started", None))
-
-    def send_report(value, waits: bool = True):
-        waits = waits and send_results.readable
-        send_results.send(("report", (value, waits)))
-        # The parent answers when it has the report, perhaps with a new limit.
-        if waits and (seconds := send_results.recv()) is not None:
-            _end_by_itself(seconds)
-
-    try:
-        function, args = pickle.loads(call)
-        keywords = {"report": send_report} if report else {}
-        message = ("returned", function(*args, **keywords))
-    except SystemExit as stop:
-        message = ("exited", f"exit({stop.code!r:.80})")
-    except BaseException as error:
-        message = ("raised", error)
-    with suppress(Exception):
-        sys.stdout.flush()
-        ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
-    send_results.send_bytes(_pickle_message(message))
-    os._exit(0)  # at once, even if the answer left threads running
-
-
-def _end_by_itself(time_limit: float):
-    """Ends this process some time after its limit, in case the notebook's kernel is gone."""
-    signal.alarm(math.ceil(BUSY * time_limit) + 5)
-
-
-def _pickle_message(message) -> bytes:
-    try:
-        data = cloudpickle.dumps(message)
-        pickle.loads(data)  # some exceptions can be pickled but not read back
-        return data
-    except BaseException:
-        kind, value = message
-        if kind == "raised":
-            return pickle.dumps((kind, RuntimeError(describe_error(value))))
-        return pickle.dumps(
-            (
-                "raised",
-                TypeError(
-                    f"The result cannot be sent back: it is of type {type(value).__name__}"
-                ),
-            )
+    def __init__(self):
+        self.place = _place()
+        self.results, results = _context.Pipe()
+        self.output, write_output = _context.Pipe(duplex=False)
+        self.process = _context.Process(
+            target=one_call.serve, args=(results, write_output), daemon=True
         )
+        try:
+            with without_main_module():
+                self.process.start()
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            results.close()
+            write_output.close()
+
+    def end(self):
+        """Ends the process, and everything that the call has started."""
+        if self.process.pid is not None:
+            for _ in range(MOST_ROUNDS):
+                if not process_family.kill(self.process.pid):
+                    break
+            self.process.kill()
+            self.process.join()
+        self.results.close()
+        self.output.close()
 
 
-def describe_error(error: BaseException) -> str:
-    """An exception in words, even if its own `__str__` fails."""
+_waiting: list[_Child] = []  # one, or none
+_starting = threading.Lock()
+
+
+def _take_waiting() -> _Child | None:
+    """The process that waits, if a new one would be like it."""
     try:
-        text = str(error)
-    except BaseException:
-        text = "(its text cannot be shown)"
-    return f"{type(error).__name__}: {text}".rstrip(": ")
+        child = _waiting.pop()
+    except IndexError:
+        return None
+    if child.place == _place() and child.process.is_alive():
+        return child
+    if child.place[0] == os.getpid():  # else it is our parent's
+        child.end()
+    return None
 
 
-def _limit_memory():
-    """Limits the process's data, so that an endlessly growing list ends in a MemoryError.
-
-    Its address space has no limit, because CUDA reserves a lot of it without using it.
-    """
-    with suppress(OSError, ValueError):
-        data_pages = int(open("/proc/self/statm").read().split()[5])
-        limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+def _start_waiting():
+    """Starts one while the last run ends, so that the next run need not wait."""
+    if not _waiting and _starting.acquire(blocking=False):
+        with suppress(EOFError, OSError):  # else the next run starts one
+            _waiting.append(_Child())
+        _starting.release()
 
 
-def _follow(process, results, output, time_limit, on_report, output_limit) -> Outcome:
+def _place() -> tuple:
+    """What a new process takes over from this one."""
+    with suppress(OSError):
+        return os.getpid(), os.getcwd(), *sys.path
+    return os.getpid(), None, *sys.path
+
+
+@atexit.register  # multiprocessing would wait for it
+def _end_waiting():
+    if child := _take_waiting():
+        child.end()
+
+
+def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
     """Reads reports and output until the run ends in one way or another."""
+    process, results, output = child.process, child.results, child.output
+    assert process.pid is not None  # it has been started
     time_of_run = _TimeOfRun(process.pid)
     printed = _Printed()
     last_report = None
-    sources = {results, output, process.sentinel}
+    sources: set[Any] = {results, output, process.sentinel}
     while not time_of_run.is_over():
         ready = wait(list(sources), LOOK_EVERY)
         if output in ready and not printed.read(output):
@@ -343,33 +311,6 @@ def _how_it_died(process) -> tuple[str, str]:
     return "exited", f"exit code {code}"
 
 
-def _end(process):
-    """Ends the run and everything that it started."""
-    if process.pid is None:
-        return
-    for _ in range(MOST_ROUNDS):
-        if not process_family.kill(process.pid):
-            break
-    process.kill()
-    process.join()
-
-
-_FORGET = b"\x1e"  # in a run's output: what came before it is not kept
-
-
-def keep_printed(begins: bool):
-    """In a run: forgets what it has printed. If not `begins`, keeps that and no more."""
-    sys.stdout.flush()
-    ctypes.CDLL(None).fflush(None)
-    if begins:
-        os.write(1, _FORGET)
-    else:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-
-
 class _Printed:
     """Keeps the first part of a run's output and throws the rest away."""
 
@@ -379,7 +320,7 @@ class _Printed:
     def read(self, output) -> bool:
         chunk = os.read(output.fileno(), 1 << 16)
         self.length += len(chunk)
-        *before, last = chunk.rsplit(_FORGET, 1)
+        *before, last = chunk.rsplit(FORGET, 1)
         self.data = (b"" if before else self.data) + last
         self.is_cut = (self.is_cut and not before) or len(self.data) > PRINTED_LIMIT
         self.data = self.data[:PRINTED_LIMIT]

@@ -3,13 +3,14 @@ file that cannot be read says where.
 """
 
 import functools
-import gzip
+import io
 import os
 import random
 import shutil
 import subprocess
 import sys
 import textwrap
+import zipfile
 from unittest import mock
 
 import pytest
@@ -351,23 +352,25 @@ def test_a_teachers_mistake_names_an_answer_without_a_record(tmp_path, monkeypat
 
 def test_a_record_counts_only_for_the_exercise_that_it_was_made_with(tmp_path):
     bank = checks.find("3.3").mistakes
-    assert records.read("3.3", bank.file, bank.scope).forms
-    assert not records.read("0.1", bank.file, bank.scope).forms
+    assert records.read("3.3", bank.made_with).forms
+    assert not records.read("0.1", bank.made_with).forms
     changed = tmp_path / "copy.py"
     changed.write_text(bank.file.read_text() + "\n")  # white space does not count
     assert records.harness(changed, {}) == records.harness(bank.file, {})
     changed.write_text(bank.file.read_text() + "pass\n")
     assert records.harness(changed, {}) != records.harness(bank.file, {})
-    assert not records.read("3.3", changed, bank.scope).forms
+    assert not records.read("3.3", records.harness(changed, bank.scope)).forms
 
 
 def test_records_that_are_not_whole_are_none(tmp_path, monkeypatch):
     bank = checks.find("3.3").mistakes
     whole = records.file_of("3.3").read_bytes()
     monkeypatch.setattr(records, "FOLDER", tmp_path)
-    for data in (b"", whole[:100], gzip.compress(b"{}"), gzip.compress(b"no")):
+    empty = io.BytesIO()
+    zipfile.ZipFile(empty, "w").close()
+    for data in (b"", whole[:100], whole[:-1], empty.getvalue(), b"no"):
         records.file_of("3.3").write_bytes(data)
-        assert not records.read("3.3", bank.file, bank.scope).forms
+        assert not records.read("3.3", bank.made_with).forms
 
 
 @pytest.mark.parametrize(

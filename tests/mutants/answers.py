@@ -14,7 +14,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lessons_exercises import records
 from lessons_exercises.edits import our_answers
 from lessons_exercises.mistakes import Form
 from lessons_lib import checks
@@ -114,9 +113,8 @@ class Results:
             file.write(json.dumps([key, outcome]) + "\n")
 
     def _key(self, exercise: Exercise, mutant: Mutant) -> str:
-        bank = exercise.mistakes
-        check = records.harness(bank.file, bank.scope, bank.prepare is not None)
-        return hashlib.sha256(f"{check} {mutant.key}".encode()).hexdigest()[:16]
+        about = f"{exercise.mistakes.made_with} {mutant.key}"
+        return hashlib.sha256(about.encode()).hexdigest()[:16]
 
 
 def try_all(exercise: Exercise, mutants: list[Mutant], explained: Explained, results: Results):
