@@ -9,12 +9,15 @@
                           all of them.
         old =>            the lines below, indented once more, are the new text.
             new
-        or                another form of the same mistake
+        or old => new     another form of the same mistake
+           old => new     its second edit
+        maybe old => new  an edit that makes two forms of one: with it, and without it
 
-The lines up to `or`, which is indented as they are, are one form. All its edits are made, from
-top to bottom. `old` is one line here: write several lines of our answer one after the other.
-White space in `old` does not matter. New lines are indented like the line in which `old`
-begins: to take a line out of a loop, quote from the loop's first line on. A form may also be
+The lines up to the next `or` are one form. All its edits are made, from top to bottom. `old`
+is one line here: write several lines of our answer one after the other. White space in `old`
+does not matter. An `or` at the beginning of a line is never a part of `old`. New lines are
+indented like the line in which `old` begins: to take a line out of a loop, quote from the
+loop's first line on. A form may also be
 
         returns: result + 1        what the mistake returns. `result` is what ours returns; the
                                    arguments have their names.
@@ -43,7 +46,7 @@ OUR_ANSWERS = Path(__file__).with_name("our_answers.json")
 _INDENT = "    "
 # up to a comma or the end of the line, with two levels of brackets
 _ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
-_EDIT = re.compile(r"(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
+_EDIT = re.compile(r"(?P<maybe>maybe )?(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
 
 
 @functools.cache
@@ -57,6 +60,7 @@ class Edit:
     old: str
     new: str
     everywhere: bool
+    is_optional: bool
     place: str
 
     def texts(self, text: str) -> list[str]:
@@ -89,17 +93,18 @@ class Form:
         """What this form makes of a spelling. It has to fit the first, which is our answer."""
         if self.whole:
             return [self.whole]
-        texts = self.texts_of(spelling)
+        texts = self.texts_of(spelling, is_ours=spelling == spellings[0])
         if not texts and spelling == spellings[0]:
             raise self._does_not_fit(spelling)
         return [text for text in texts if text not in spellings]
 
-    def texts_of(self, text: str) -> list[str]:
+    def texts_of(self, text: str, is_ours: bool = False) -> list[str]:
         if self.returns:
             return [_returning(text, self.returns, self.place)]
         texts = [text]
         for edit in self.edits:
-            texts = [new for text in texts for new in edit.texts(text)]
+            edited = [new for text in texts for new in edit.texts(text)]
+            texts = texts + edited if edit.is_optional and (edited or not is_ours) else edited
         return [text for text in texts if not self.is_python or _is_python(text)]
 
     def _does_not_fit(self, answer: str) -> MistakesError:
@@ -158,7 +163,7 @@ class Section:
             for place, line in self.lines
             if not line or line.startswith(_INDENT)
         ]
-        return tuple(_forms(code, self.is_python))
+        return tuple(_forms(_with_or_alone(code), self.is_python))
 
 
 def sections(file: Path, is_python: bool = True) -> Iterator[Section]:
@@ -182,6 +187,17 @@ def sections(file: Path, is_python: bool = True) -> Iterator[Section]:
     for start, end in itertools.pairwise([*starts, len(lines)]):
         place, title = lines[start]
         yield Section(title[3:].strip(), place, lines[start + 1 : end], is_python)
+
+
+def _with_or_alone(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The lines of forms, aligned below each other, with `or` in lines between them."""
+    found = []
+    for place, line in lines:
+        if line.startswith("or "):
+            found.append((place, "or"))
+        # what follows in the same form may be aligned with what is after `or`
+        found.append((place, line[3:] if re.match(r"or | {3}\S", line) else line))
+    return found
 
 
 def _forms(lines: list[tuple[str, str]], is_python: bool) -> Iterator[Form]:
@@ -227,6 +243,7 @@ def _edits(lines: list[tuple[str, str]]) -> Iterator[Edit]:
             edit["old"].strip(),
             "\n".join([*([edit["new"]] if edit["new"] else []), *below]).rstrip(),
             bool(edit["all"]),
+            bool(edit["maybe"]),
             place,
         )
 

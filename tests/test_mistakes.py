@@ -128,6 +128,7 @@ def bank(tmp_path, monkeypatch):
 
     def read(text: str) -> Bank:
         file = tmp_path / "e0_1_f.py"
+        file.touch()
         file.with_suffix(".mistakes").write_text(textwrap.dedent(text))
         read = Bank("0.1", "f", str(file), {})
         read.answer = OURS
@@ -212,6 +213,31 @@ def test_all_places_or_each_place(bank):
     first, second = "    total = x", "        total = x"
     each = [changed(text).split("\n") for text in texts(found, "each")]
     assert each == [[first], [second], [first, second]]
+
+
+def test_or_begins_another_form_and_its_further_edits_may_be_aligned(bank):
+    written = [
+        "total > 9 => x\n    or total > 9 => y\n       total = 9 => z",
+        "total > 9 => x\n    or total > 9 => y\n    total = 9 => z",
+        "total > 9 => x\n    or\n    total > 9 => y\n    total = 9 => z",
+    ]
+    found = [
+        [changed(text) for text in texts(bank(f"## a\nA.\n    {forms}\n"), "a")]
+        for forms in written
+    ]
+    assert found == 3 * [["    if x:", "    if y:\n        z"]]
+
+
+def test_a_form_with_maybe_is_made_with_that_edit_and_without(bank):
+    form = "total > 9 => x\n    maybe total = 9 => z"
+    found = texts(bank(f"## a\nA.\n    {form}\n"), "a")
+    assert [changed(text) for text in found] == ["    if x:", "    if x:\n        z"]
+    with pytest.raises(MistakesError, match="4: `missing` is not in our answer"):
+        bank("## a\nA.\n    total > 9 => x\n    maybe missing => z\n").own
+    # another spelling need not have what may be edited
+    spelt = "## spellings\n    total = 9 => return 9\n"
+    found = texts(bank(f"{spelt}## a\nA.\n    {form}\n"), "a")
+    assert [changed(text) for text in found][2:] == ["    if x:\n        return 9"]
 
 
 def test_an_open_place_keeps_what_is_there(bank):
