@@ -3,9 +3,8 @@
 With it, a check can see which tensors an answer leaves on the CPU.
 
 Its tensors lie in the CPU's memory like all others, and carry a mark. Within `SecondDevice()`
-PyTorch's functions look at
-it: what is made there or moved there has the mark, and what is computed from marked tensors
-    has it too.
+PyTorch's functions look at it: what is made there or moved there has the mark, and what is
+computed from marked tensors has it too.
 """
 
 import torch
@@ -30,27 +29,22 @@ class SecondDevice(TorchFunctionMode):
         if function == Tensor.device.__get__:
             return SECOND if is_there(args[0]) else function(*args)
         given = list(tensors_in([args, kwargs]))
-        if (
-            name in OF_ONE_DEVICE
-            and len({is_there(tensor) for tensor in given if tensor.dim()}) == 2
-        ):
+        sides = {is_there(tensor) for tensor in given if tensor.dim()}
+        if name in OF_ONE_DEVICE and len(sides) == 2:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, "
                 f"but found at least two devices, {SECOND} and cpu!"
             )
         there = any(map(is_there, given)) and name not in BACK
         args = list(args)
-        places = [(kwargs, "device")] * ("device" in kwargs) + [
-            (args, i) for i in range(1, len(args))
-        ] * (name == "to")
+        places = [(kwargs, "device")] if "device" in kwargs else []
+        places += [(args, i) for i in range(1, len(args)) if name == "to"]
         for holder, key in places:
             device = as_device(holder[key])
             if device is not None:
                 there, holder[key] = device == SECOND, "cpu" if device == SECOND else device
         result = function(*args, **kwargs)
-        if isinstance(result, Tensor) and any(
-            result is tensor and is_there(tensor) != there for tensor in given
-        ):
+        if any(result is tensor and is_there(tensor) != there for tensor in given):
             result = result.clone()
         for tensor in tensors_in(result):
             tensor.on_the_second_device = there

@@ -4,8 +4,9 @@ import itertools
 import random
 import re
 
-from lessons_exercises.lesson_01.native import free_list_class
+from lessons_exercises.lesson_01.native import free_list_class, without_comments
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 
 
@@ -34,15 +35,12 @@ def cases():
             for calls in itertools.product(["pop", *range(num_blocks)], repeat=length):
                 if _valid(num_blocks, calls):
                     yield num_blocks, calls
-    yield 1000, tuple(["pop"] * 1000)
-    yield 100, tuple(["pop"] * 60 + list(range(0, 60, 2)) + ["pop"] * 30)
+    yield 1000, ("pop",) * 1000
+    yield 100, ("pop",) * 60 + tuple(range(0, 60, 2)) + ("pop",) * 30
 
 
 def hidden(seed):
-    """Longer runs on longer lists.
-
-    The last call of each is a pop(). Its result shows the order.
-    """
+    """Longer runs on longer lists. The last call of each is a pop(): it shows the order."""
     chance = random.Random(seed)
     for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
         num_blocks, calls = chance.randint(4, 12), []
@@ -57,24 +55,19 @@ def hidden(seed):
 
 def _valid(num_blocks, calls):
     """pop() only while something is there; push(id) only for an id that was popped."""
-    free_list = FreeList(num_blocks)
+    block_ids = FreeList(num_blocks).block_ids
     for call in calls:
-        if call == "pop":
-            if not free_list.size():
-                return False
-            free_list.pop()
-        elif call in free_list.block_ids:
+        if call == "pop" and block_ids:
+            block_ids.pop()
+        elif call == "pop" or call in block_ids:
             return False
         else:
-            free_list.push(call)
+            block_ids.append(call)
     return True
 
 
 def observe(free_list_type, case):
-    """What the last call gives, and the size after it.
-
-    Each shorter sequence is another case.
-    """
+    """What the last call gives, and the size after it. Each shorter sequence is a case too."""
     num_blocks, calls = case
     free_list, result = free_list_type(num_blocks), None
     for call in calls:
@@ -99,13 +92,11 @@ def _without_words(result):
 
 def describe(case):
     num_blocks, calls = case
-    shown = [
-        f"FreeList({num_blocks})",
-        *("pop()" if call == "pop" else f"push({call})" for call in calls),
-    ]
-    return ", ".join(
-        shown if len(shown) < 12 else [*shown[:3], f"… {len(shown) - 5} more …", *shown[-2:]]
-    )
+    shown = ["pop()" if call == "pop" else f"push({call})" for call in calls]
+    shown.insert(0, f"FreeList({num_blocks})")
+    if len(shown) >= 12:
+        shown[3:-2] = [f"… {len(shown) - 5} more …"]
+    return ", ".join(shown)
 
 
 UNSIGNED = r"(?:std::)?(?:size_t|uint\d+_t)|unsigned(?:\s+(?:int|long|short|char))*"
@@ -113,9 +104,8 @@ UNSIGNED = r"(?:std::)?(?:size_t|uint\d+_t)|unsigned(?:\s+(?:int|long|short|char
 
 def name_from_text(source: str) -> str | None:
     """A loop that goes on while an unsigned number is 0 or more."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     loop = rf"\bfor\s*\(\s*(?:{UNSIGNED})\s+(\w+)[^;]*;\s*(?:\1\s*>=\s*0|0\s*<=\s*\1)\s*;"
-    return "constructor-never-ends" if re.search(loop, text) else None
+    return "constructor-never-ends" if re.search(loop, without_comments(source)) else None
 
 
 EXERCISE = Exercise(
@@ -133,15 +123,13 @@ EXERCISE = Exercise(
     same=same,
     name_from_text=name_from_text,
     mistakes=Bank("1.1", "free_list", __file__, globals(), free_list_class),
-    hints=(
-        (
-            "`std::vector` is a stack already: "
-            "push_back() puts on top, back() looks at the top, pop_back() removes it."
-        ),
-        (
-            "The last id that the constructor pushes is the first one popped. "
-            "So push the ids from the highest to the lowest."
-        ),
-        "pop() needs three steps: read the top, remove it, return what you read.",
-    ),
+    hints=paragraphs("""
+        `std::vector` is a stack already: push_back() puts on top, back() looks at the top,
+        pop_back() removes it.
+
+        The last id that the constructor pushes is the first one popped. So push the ids from
+        the highest to the lowest.
+
+        pop() needs three steps: read the top, remove it, return what you read.
+    """),
 )

@@ -4,10 +4,17 @@ import itertools
 import random
 import re
 
-from lessons_exercises.lesson_01.native import block_manager_class
+from lessons_exercises.lesson_01.native import (
+    OUR_ERRORS,
+    block_manager_class,
+    without_comments,
+)
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.block_manager import PythonBlockManager
+
+TAKE_AN_ID = "free", "increase_ref_count", "get_ref_count"
 
 
 def cases():
@@ -21,11 +28,10 @@ def cases():
     for length in range(5):
         for num_blocks in (1, 2):
             ids = range(-1, num_blocks + 1) if length <= 2 else range(num_blocks)
-            yield from (
-                (num_blocks, calls) for calls in itertools.product(_calls(ids), repeat=length)
-            )
+            for calls in itertools.product(_calls(ids), repeat=length):
+                yield num_blocks, calls
     for wrong in (2**31 - 1, -(2**31)):
-        for name in ("free", "increase_ref_count", "get_ref_count"):
+        for name in TAKE_AN_ID:
             yield 2, ((name, wrong),)
     yield 1, (("allocate",), *[("increase_ref_count", 0)] * 300)
     yield 1000, (("allocate",),) * 1000
@@ -41,12 +47,10 @@ def hidden(seed):
     for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
         num_blocks = chance.randint(2, 4)
         yield num_blocks, (("allocate",), *_run(chance, range(num_blocks), length))
-    for name in ("free", "increase_ref_count", "get_ref_count"):
+    for name in TAKE_AN_ID:
         num_blocks = chance.randint(3, 40)
-        yield from (
-            (num_blocks, (("allocate",), (name, wrong)))
-            for wrong in (num_blocks, -chance.randint(1, num_blocks))
-        )
+        for wrong in (num_blocks, -chance.randint(1, num_blocks)):
+            yield num_blocks, (("allocate",), (name, wrong))
     yield chance.randint(3, 40), (("allocate",), *_run(chance, range(-1, 4), 30))
     yield -chance.randint(2, 100), ()
 
@@ -66,10 +70,7 @@ def _calls(block_ids):
 
 
 def observe(manager_type, case):
-    """What the last call does, and the state after it.
-
-    Each shorter sequence is another case.
-    """
+    """What the last call does, and the state after it. Each shorter sequence is a case too."""
     num_blocks, calls = case
     manager = manager_type(num_blocks)
     for call in calls[:-1]:
@@ -100,28 +101,17 @@ def size(case):
 def describe(case):
     num_blocks, calls = case
     shown = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in calls]
-    return ", ".join(
-        [
-            f"BlockManager({num_blocks})",
-            *(shown if len(shown) < 12 else [f"{len(shown)} calls"]),
-        ]
-    )
+    if len(shown) >= 12:
+        shown = [f"{len(shown)} calls"]
+    return ", ".join([f"BlockManager({num_blocks})", *shown])
 
 
-ERRORS = (
-    "PoolSizeError|OutOfBlocksError|BlockIndexError|DoubleFreeError|BlockNotAllocatedError"
-)
-
-
-def without_comments(source: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-
-
+NAMES = "|".join(error.__name__ for error in OUR_ERRORS)
 # an error that is thrown as a pointer, and one that is made and dropped
 ERRORS_NOT_THROWN = {
     "throws-a-pointer": r"\bthrow\s+new\b",
     "error-made-not-thrown": (
-        rf"(?:[;{{}})]|\belse\b)\s*(?:{ERRORS})\s*(?:\([^;]*\)|\{{[^;]*\}})\s*;"
+        rf"(?:[;{{}})]|\belse\b)\s*(?:{NAMES})\s*(?:\([^;]*\)|\{{[^;]*\}})\s*;"
     ),
 }
 # an id that has to be both negative and too large, and an `if` that assigns a number
@@ -152,18 +142,14 @@ EXERCISE = Exercise(
     name_from_text=lambda source: name_from_text(source, ERRORS_NOT_THROWN | CONDITIONS),
     points=2,
     mistakes=Bank("1.2", "block_manager", __file__, globals(), block_manager_class),
-    hints=(
-        (
-            "Write check_index() first. Every method that takes a block_id calls it before "
-            "anything else."
-        ),
-        (
-            "The order is the same in each method. Look for what can be wrong, and throw. "
-            "Only then change something."
-        ),
-        (
-            "free() takes one user away. The block returns to the free list exactly when "
-            "that was the last user, that is, when the count becomes 0."
-        ),
-    ),
+    hints=paragraphs("""
+        Write check_index() first. Every method that takes a block_id calls it before anything
+        else.
+
+        The order is the same in each method. Look for what can be wrong, and throw. Only then
+        change something.
+
+        free() takes one user away. The block returns to the free list exactly when that was
+        the last user, that is, when the count becomes 0.
+    """),
 )

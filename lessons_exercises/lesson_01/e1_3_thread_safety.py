@@ -11,31 +11,43 @@ import random
 import re
 
 from lessons_exercises.lesson_01 import e1_2_reference_counts as reference_counts
-from lessons_exercises.lesson_01.native import METHODS, watched_block_manager_class
-from lessons_exercises.lesson_01.thread_models import TAKES_ID, ThreadSafeBlockManager
+from lessons_exercises.lesson_01.native import METHODS, without_comments
+from lessons_exercises.lesson_01.native import watched_block_manager_class as build
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
-from lessons_lib.compiler_errors import CompileError
+from paged_attention.block_manager import PythonBlockManager
+
+
+class ThreadSafeBlockManager(PythonBlockManager):
+    """What the watch says where each method holds one lock from first line to last."""
+
+    has_mutex = True
+
+    def is_locked(self):
+        return False
+
+    def record(self):
+        pass
+
+    def uses(self):
+        return dict.fromkeys(METHODS, "")
+
+    def meet(self, gap, first, second):
+        return None  # there is no gap
 
 
 def cases():
     yield "alone", (1, ())
     yield "gives back", 2
-    for calls in (
-        (("allocate",),),
-        (("allocate",), ("increase_ref_count", 0)),
-        (("allocate",), ("free", 0)),
-    ):
-        yield "alone", (1, calls)
+    for then in ((), (("increase_ref_count", 0),), (("free", 0),)):
+        yield "alone", (1, (("allocate",), *then))
     for case in reference_counts.cases():
         if len(case[1]) <= 2 or len(case[1]) == 400:
             yield "alone", case
     yield "after an error", 1
     yield "data", 3
-    for users in (1, 2):
-        for num_blocks in (1, 2, 3):
-            yield "meet", (num_blocks, users)
+    yield from (("meet", (num_blocks, users)) for users in (1, 2) for num_blocks in (1, 2, 3))
 
 
 def hidden(seed):
@@ -49,32 +61,17 @@ def hidden(seed):
 
 
 def observe(manager_type, case):
-    """A case: its kind, and the size of the pool.
-
-    For "meet" also how many users block 0 has.
-    """
+    """A case: its kind, and the size of the pool; for "meet" also the users of block 0."""
     kind, detail = case
-    return {
-        "alone": reference_counts.observe,
-        "gives back": _gives_back,
-        "after an error": _after_an_error,
-        "data": _data,
-        "meet": _meet,
-    }[kind](manager_type, detail)
+    return KINDS[kind][0](manager_type, detail)
 
 
 def _gives_back(manager_type, num_blocks):
-    """Whether the mutex is free when a method has returned.
-
-    Each is the last call that its manager gets.
-    """
+    """Whether the mutex is free when a method has returned, which its manager called last."""
     for name in METHODS:
         manager = manager_type(num_blocks)
-        arguments = (0,) if name == "get_ref_count" else ()
-        if name in ("free", "increase_ref_count"):
-            arguments = (manager.allocate(),)
-        result = reference_counts.perform(manager, (name, *arguments))
-        if result.startswith(NEVER):
+        block_id = manager.allocate() if name in ("free", "increase_ref_count") else 0
+        if _perform(manager, name, block_id).startswith(NEVER):
             return Text(f"{name}() never returns")
         if manager.is_locked():
             return Text(f"{name}() has returned, but mutex_ is still locked")
@@ -85,47 +82,28 @@ def _after_an_error(manager_type, num_blocks):
     """Each method that can fail fails; then the manager still answers."""
     manager, none = manager_type(num_blocks), num_blocks + 4
     calls = [
-        ("free", none),
-        ("free", 0),
-        ("increase_ref_count", none),
-        ("increase_ref_count", 0),
-        ("get_ref_count", none),
-        *[("allocate",)] * (num_blocks + 1),
+        (name, block_id) for name in ("free", "increase_ref_count") for block_id in (none, 0)
     ]
-    for call in calls:
-        if reference_counts.perform(manager, call).startswith(NEVER):
-            return Text(f"{call[0]}() never returns after an earlier call raised its error")
-    return Text(
-        "the manager answers after each error"
-        if not manager.is_locked()
-        else "mutex_ is still locked after an error"
-    )
+    calls += [("get_ref_count", none)] + [("allocate", 0)] * (num_blocks + 1)
+    for name, block_id in calls:
+        if _perform(manager, name, block_id).startswith(NEVER):
+            return Text(f"{name}() never returns after an earlier call raised its error")
+    if manager.is_locked():
+        return Text("mutex_ is still locked after an error")
+    return Text("the manager answers after each error")
 
 
 def _data(manager_type, num_blocks):
-    """Which lock each method holds while it touches what another one changes.
-
-    On every path through it.
-    """
+    """Which lock each method holds while it touches what others change, on each path."""
     manager, none = manager_type(num_blocks), num_blocks + 4
     manager.record()
-    for call in 2 * (
-        *[("allocate",)] * (num_blocks + 1),
-        ("increase_ref_count", 0),
-        ("free", 0),
-        ("get_ref_count", 0),
-        ("get_ref_count", none),
-        ("get_num_free_blocks",),
-        ("free", 0),
-        ("free", 0),
-        ("get_ref_count", 0),
-        ("increase_ref_count", 0),
-        ("increase_ref_count", none),
-        ("free", none),
-        ("get_num_free_blocks",),
-        *(("free", block_id) for block_id in range(1, num_blocks)),
-    ):
-        reference_counts.perform(manager, call)
+    add, free, get, num_free = METHODS[1:]
+    calls = [("allocate", 0)] * (num_blocks + 1)
+    calls += [(add, 0), (free, 0), (get, 0), (get, none), (num_free, 0), (free, 0), (free, 0)]
+    calls += [(get, 0), (add, 0), (add, none), (free, none), (num_free, 0)]
+    calls += [(free, block_id) for block_id in range(1, num_blocks)]
+    for call in 2 * calls:
+        _perform(manager, *call)
     wrong = [f"{name}() {use}" for name, use in manager.uses().items() if use]
     if len(wrong) == len(METHODS) and not manager.has_mutex:
         wrong.insert(0, "there is no member mutex_")
@@ -134,7 +112,7 @@ def _data(manager_type, num_blocks):
 
 def _meet(manager_type, detail):
     """Every pair of methods. The second one comes in wherever the first holds no lock."""
-    for first, second in itertools.product(CALLS, repeat=2):
+    for first, second in itertools.product([(name, 0) for name in METHODS], repeat=2):
         one_by_one = _in_turn(manager_type, detail, first, second)
         other_way = _in_turn(manager_type, detail, second, first)
         in_turn = (one_by_one, (*other_way[1::-1], other_way[2]))
@@ -143,12 +121,9 @@ def _meet(manager_type, detail):
             results = manager.meet(gap, first, second)
             if results is None:
                 break
-            outcome = (*results, _state(manager, detail))
-            if outcome not in in_turn:
-                return Text(
-                    f"{first[0]}(): {outcome[0]}; {second[0]}() in between: {outcome[1]}; "
-                    f"{outcome[2]}"
-                )
+            (one, other), state = results, reference_counts.state(manager, detail[0])
+            if (one, other, state) not in in_turn:
+                return Text(f"{first[0]}(): {one}; {second[0]}() in between: {other}; {state}")
     return Text("as if one had come after the other")
 
 
@@ -165,60 +140,55 @@ def _manager(manager_type, detail):
 
 def _in_turn(manager_type, detail, *calls):
     manager = _manager(manager_type, detail)
-    results = [
-        reference_counts.perform(manager, call[: 1 + TAKES_ID[call[0]]]) for call in calls
-    ]
-    return (*results, _state(manager, detail))
+    results = [_perform(manager, *call) for call in calls]
+    return (*results, reference_counts.state(manager, detail[0]))
 
 
-def _state(manager, detail):
-    return reference_counts.state(manager, detail[0])
+def _perform(manager, name, block_id):
+    """What a method does, with the block's id if it takes one."""
+    call = (name, block_id) if name in reference_counts.TAKE_AN_ID else (name,)
+    return reference_counts.perform(manager, call)
 
 
 NEVER = "NeverComesBack"
 ALL_COVERED = "each method holds one lock while it touches what others change"
-CALLS = [(name, 0) for name in METHODS]
-
-
-# one after the other; in "gives back" each call has its own manager
-CALLS_OF = {"gives back": 0, "after an error": 7, "data": 36}
+LOCKS = "all methods, and which lock they hold while they touch what others change"
+# Each kind of cases: how an answer is tried on them; how many calls that is one after the
+# other, where the case does not say it; and that in words.
+KINDS = {
+    "alone": (reference_counts.observe, None, None),
+    "gives back": (_gives_back, 0, "each method is called, and then a look at mutex_"),
+    "after an error": (_after_an_error, 7, "one call after another that raises"),
+    "data": (_data, 36, LOCKS),
+    "meet": (_meet, None, "two threads, each with one call"),
+}
 
 
 def size(case):
     """Calls one after the other, and blocks."""
     kind, detail = case
-    return reference_counts.size(detail) if kind == "alone" else (CALLS_OF[kind], detail)
+    return reference_counts.size(detail) if kind == "alone" else (KINDS[kind][1], detail)
 
 
 def describe(case):
     kind, detail = case
     if kind == "alone":
         return reference_counts.describe(detail)
+    pool = f"BlockManager({detail})"
     if kind == "meet":
-        return (
-            f"BlockManager({detail[0]}), block 0 has {counted(detail[1], 'user')}: "
-            "two threads, each with one call"
-        )
-    words = {
-        "gives back": "each method is called, and then a look at mutex_",
-        "after an error": "one call after another that raises",
-        "data": "all methods, and which lock they hold while they touch what others change",
-    }[kind]
-    return f"BlockManager({detail}): {words}"
+        pool = f"BlockManager({detail[0]}), block 0 has {counted(detail[1], 'user')}"
+    return f"{pool}: {KINDS[kind][2]}"
 
 
-NAMELESS = re.compile(
-    r"[;{}]\s*(?:std\s*::\s*)?(?:lock_guard|unique_lock|scoped_lock|shared_lock)\s*(?:<[^;>]*>)?\s*[({]"
-)
+GUARDS = "(?:lock_guard|unique_lock|scoped_lock|shared_lock)"
+NAMELESS = re.compile(rf"[;{{}}]\s*(?:std\s*::\s*)?{GUARDS}\s*(?:<[^;>]*>)?\s*[({{]")
 
 
 def name_from_text(source: str) -> str | None:
-    """A guard without a name.
-
-    In round brackets it is a new variable called mutex_, and running shows no lock at all.
-    """
-    nameless = NAMELESS.search(reference_counts.without_comments(source))
-    return "guard-dies-at-once" if nameless else reference_counts.name_from_text(source)
+    """A guard without a name. In round brackets it is a new variable called mutex_."""
+    if NAMELESS.search(without_comments(source)):
+        return "guard-dies-at-once"
+    return reference_counts.name_from_text(source)
 
 
 # comments, and texts, which may hold brackets
@@ -261,17 +231,14 @@ def _parts(text: str) -> list[tuple[str, str]]:
             opened = found.start()
         elif depth == 0:
             end = opened if found[0] == "}" else found.start()
-            body = text[end + 1 : found.start()]
-            parts.append((text[begin:end].strip(), body))
+            parts.append((text[begin:end].strip(), text[end + 1 : found.start()]))
             begin = found.end()
     return parts
 
 
 def _locks(body: str, name: str) -> bool:
     """Whether a method locks the mutex of this name, and does nothing else with the name."""
-    guard = (
-        r"\bstd\s*::\s*(?:lock_guard|unique_lock|scoped_lock|shared_lock)\b\s*(?:<[^;(){}]*>)?"
-    )
+    guard = rf"\bstd\s*::\s*{GUARDS}\b\s*(?:<[^;(){{}}]*>)?"
     mutex = rf"(?<![\w.>:])(?:this\s*->\s*)?{name}\b"
     locked = (
         rf"(?:=|\breturn)\s*{guard}\s*[({{]\s*{mutex}"
@@ -288,7 +255,7 @@ EXERCISE = Exercise(
     answer_name="safe_block_manager",
     language="c++",
     reference=ThreadSafeBlockManager,
-    prepare=watched_block_manager_class,
+    prepare=build,
     cases=cases,
     size=size,
     hidden=hidden,
@@ -300,18 +267,14 @@ EXERCISE = Exercise(
     name_from_text=name_from_text,
     points=2,
     time_limit=30.0,
-    mistakes=Bank(
-        "1.3", "safe_block_manager", __file__, globals(), watched_block_manager_class
-    ),
-    hints=(
-        (
-            "The class needs one `mutable std::mutex mutex_;`. "
-            "It is mutable because the const methods lock it too."
-        ),
-        (
-            "`std::lock_guard<std::mutex> guard(mutex_);` locks at that line. "
-            "It unlocks at the end of the method, even after an error."
-        ),
-        "It is the first line of every public method, before any look at the data.",
-    ),
+    mistakes=Bank("1.3", "safe_block_manager", __file__, globals(), build),
+    hints=paragraphs("""
+        The class needs one `mutable std::mutex mutex_;`. It is mutable because the const
+        methods lock it too.
+
+        `std::lock_guard<std::mutex> guard(mutex_);` locks at that line. It unlocks at the end
+        of the method, even after an error.
+
+        It is the first line of every public method, before any look at the data.
+    """),
 )

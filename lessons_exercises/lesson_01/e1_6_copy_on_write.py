@@ -5,10 +5,10 @@ import re
 
 import torch
 
-from lessons_exercises.lesson_01.e1_5_fork import BlockManager
+from lessons_exercises.lesson_01.e1_5_fork import counts_of, manager_of
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import SLIPS
-from lessons_lib.checks import Exercise, Raised, Text, raised
+from lessons_exercises.words import SLIPS, paragraphs
+from lessons_lib.checks import Exercise, Text, raised
 from paged_attention.block_manager import OutOfBlocksError
 
 
@@ -47,21 +47,16 @@ CASES = [
 
 
 def hidden(seed):
-    """By turns with a block to spare and without.
-
-    Of each four writes three go to a shared block.
-    """
+    """By turns with a block to spare and without. Three of four go to a shared block."""
     chance = random.Random(seed)
     for number in range(16):
         length, block_size = chance.randint(1, 4), chance.randint(1, 6)
         num_blocks = length + number % 2
         blocks = chance.sample(range(num_blocks), length)
         position = chance.randrange(length * block_size)
-        further_users = (
-            chance.choices(blocks, k=chance.randint(0, 3))
-            + blocks[position // block_size :][: number % 4]
-        )
-        yield num_blocks, block_size, blocks, further_users, position, chance.randint(100, 999)
+        users = chance.choices(blocks, k=chance.randint(0, 3))
+        users += blocks[position // block_size :][: number % 4]
+        yield num_blocks, block_size, blocks, users, position, chance.randint(100, 999)
 
 
 def rows(num_blocks, block_size):
@@ -70,14 +65,8 @@ def rows(num_blocks, block_size):
 
 def observe(answer, case):
     num_blocks, block_size, parent, further_users, position, value = case
-    manager, blocks = BlockManager(num_blocks), list(parent)
-    for _ in range(num_blocks):
-        manager.allocate()
-    for block_id in sorted(set(range(num_blocks)) - set(parent), reverse=True):
-        manager.free(block_id)
-    for block_id in further_users:
-        manager.increase_ref_count(block_id)
-    pool = rows(num_blocks, block_size)
+    manager = manager_of(num_blocks, parent, further_users, last_first=True)
+    pool, blocks = rows(num_blocks, block_size), list(parent)
     try:
         answer(manager, pool, blocks, position, value)
         ending = Text("no error")
@@ -85,12 +74,10 @@ def observe(answer, case):
         raise
     except Exception as error:
         ending = raised(error)
-    counts = [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
-    seen = type(ending)(
-        f"{ending}; blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
-    )
-    if isinstance(ending, Raised):
-        seen.where = ending.where
+    counts = counts_of(manager, num_blocks)
+    left = f"blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
+    seen = type(ending)(f"{ending}; {left}")
+    vars(seen).update(vars(ending))  # where it raised
     return seen
 
 
@@ -103,30 +90,19 @@ def same(expected, actual):
 
 
 def _without_words(result):
-    return re.sub(
-        rf"^(?!{'|'.join(SLIPS)})(\w+): (?!unsupported operation).*?; blocks",
-        r"\1; blocks",
-        str(result),
-        flags=re.DOTALL,
-    )
+    error = rf"^(?!{'|'.join(SLIPS)})(\w+): (?!unsupported operation).*?; blocks"
+    return re.sub(error, r"\1; blocks", result, flags=re.DOTALL)
 
 
 def describe(case):
     num_blocks, block_size, parent, further_users, position, value = case
-    counts = [
-        parent.count(block_id) + further_users.count(block_id)
-        for block_id in range(num_blocks)
-    ]
-    numbers = rows(num_blocks, block_size)
-    pool = (
-        f"{numbers.tolist()}"
-        if numbers.numel() <= 12
-        else f"of shape {tuple(numbers.shape)} with the numbers 1 to {numbers.numel()}"
-    )
-    return (
-        f"pool {pool}, reference counts {counts}; "
-        f"write(manager, pool, blocks={parent}, position={position}, value={value})"
-    )
+    users = parent + further_users
+    counts = [users.count(block_id) for block_id in range(num_blocks)]
+    pool, last = f"{rows(num_blocks, block_size).tolist()}", num_blocks * block_size
+    if last > 12:
+        pool = f"of shape {num_blocks, block_size} with the numbers 1 to {last}"
+    call = f"write(manager, pool, blocks={parent}, position={position}, value={value})"
+    return f"pool {pool}, reference counts {counts}; {call}"
 
 
 EXERCISE = Exercise(
@@ -142,16 +118,13 @@ EXERCISE = Exercise(
     same=same,
     points=2,
     mistakes=Bank("1.6", "write", __file__, globals()),
-    hints=(
-        (
-            "`divmod(position, block_size)` gives both: which block of the list, "
-            "and which slot in it."
-        ),
-        (
-            "Only a block with a reference count above 1 is copied. "
-            "The copy takes four steps: "
-            "allocate, copy the contents, free the old one, put the new id into the list."
-        ),
-        "Of those four steps one can fail. It comes first, so that nothing is half done.",
-    ),
+    hints=paragraphs("""
+        `divmod(position, block_size)` gives both: which block of the list, and which slot in
+        it.
+
+        Only a block with a reference count above 1 is copied. The copy takes four steps:
+        allocate, copy the contents, free the old one, put the new id into the list.
+
+        Of those four steps one can fail. It comes first, so that nothing is half done.
+    """),
 )

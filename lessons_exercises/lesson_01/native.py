@@ -4,6 +4,7 @@ They are built as a plain library and called through ctypes.
 """
 
 import ctypes
+import re
 import sys
 from pathlib import Path
 
@@ -26,18 +27,15 @@ CHECKED = (
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-# In the order of the numbers in block_manager_abi.cpp.
-ERRORS = (
-    None,
+OUR_ERRORS = (
     errors.PoolSizeError,
     errors.OutOfBlocksError,
     errors.BlockIndexError,
     errors.DoubleFreeError,
     errors.BlockNotAllocatedError,
-    StandardOutOfRange,
-    RuntimeError,
-    NeverComesBack,
 )
+# In the order of the numbers in block_manager_abi.cpp.
+ERRORS = (None, *OUR_ERRORS, StandardOutOfRange, RuntimeError, NeverComesBack)
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
 NAMES = ("block_errors.h", "FreeList", "your code", "the check")
 # For watched.h, so that its hooks and its operator new are called.
@@ -57,13 +55,8 @@ USES = (
 
 def free_list_class(source: str) -> type:
     """A Python class over the C++ class `FreeList` in `source`."""
-    library = build_library(
-        source,
-        _read("free_list_abi.cpp"),
-        names=("your code", "the check"),
-        name="check",
-        flags=CHECKED,
-    )
+    texts, names = (source, _read("free_list_abi.cpp")), ("your code", "the check")
+    library = build_library(*texts, names=names, name="check", flags=CHECKED)
     library.free_list_new.restype = ctypes.c_void_p
     library.free_list_delete.argtypes = [ctypes.c_void_p]
 
@@ -78,10 +71,9 @@ def free_list_class(source: str) -> type:
             library.free_list_delete(self.pointer)
 
         def pop(self):
-            return (
-                self._call(library.free_list_pop, ctypes.byref(result := ctypes.c_int()))
-                or result.value
-            )
+            result = ctypes.c_int()
+            self._call(library.free_list_pop, ctypes.byref(result))
+            return result.value
 
         def push(self, block_id):
             self._call(library.free_list_push, block_id)
@@ -107,24 +99,22 @@ def block_manager_class(source: str) -> type:
 
 
 def watched_block_manager_class(source: str) -> type:
-    """The same, and it can tell what its methods do with locks and data: see watched.h.
+    """The same, and it tells what its methods do with locks and data: see watched.h."""
+    texts = _read("watched.h"), *_manager_texts(source), _read("watched_abi.cpp")
+    names = "the watch", *NAMES, "the watch's calls"
+    library = build_library(*texts, name="check", names=names, flags=WATCHED, link=LINK)
+    base = _class_over(library, library.watched_new, library.watched_manager_call)
 
-    One thread is enough for that.
-    """
-    library = build_library(
-        _read("watched.h"),
-        *_manager_texts(source),
-        _read("watched_abi.cpp"),
-        name="check",
-        names=("the watch", *NAMES, "the watch's calls"),
-        flags=WATCHED,
-        link=LINK,
-    )
-    outcome = _outcome_type()
+    class Outcome(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_int) for name in ("code", "result")]
+        _fields_ += [("message", ctypes.c_char * 256)]
 
-    class WatchedBlockManager(
-        _class_over(library, library.watched_new, library.watched_manager_call)
-    ):
+        def words(self) -> str:
+            if self.code:
+                return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
+            return "no error" if self.result == NO_RESULT else f"returns {self.result}"
+
+    class WatchedBlockManager(base):
         def __init__(self, num_blocks):
             super().__init__(num_blocks)
             self.has_mutex = library.has_mutex(self.pointer) == 1
@@ -140,10 +130,7 @@ def watched_block_manager_class(source: str) -> type:
 
         @staticmethod
         def uses() -> dict[str, str]:
-            """For each method, in the calls since record(): how it used the lock, one of USES.
-
-            "" if all is well.
-            """
+            """For each method: how it used the lock since record(). "" if all is well."""
             numbers = (ctypes.c_int * len(METHODS))()
             library.uses_of_locks(numbers)
             return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
@@ -151,10 +138,9 @@ def watched_block_manager_class(source: str) -> type:
         def meet(self, gap, *calls):
             """Two calls. The second one comes in a gap of the first, where that holds no lock.
 
-            Each is (method, block id). Returns their results, or None if there is no such
-            gap.
+            Each is (method, block id). Returns their results, or None if there is no such gap.
             """
-            outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
+            outcomes = (Outcome * 2)(Outcome(0, NO_RESULT), Outcome(0, NO_RESULT))
             methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
             ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
             came = library.meet(self.pointer, gap, methods, ids, outcomes)
@@ -164,12 +150,8 @@ def watched_block_manager_class(source: str) -> type:
 
 
 def _manager_texts(source):
-    return (
-        read_kernel("block_errors.h"),
-        _read("free_list.h"),
-        source,
-        _read("block_manager_abi.cpp"),
-    )
+    errors_and_list = read_kernel("block_errors.h"), _read("free_list.h")
+    return (*errors_and_list, source, _read("block_manager_abi.cpp"))
 
 
 def _class_over(library, new, call) -> type:
@@ -190,34 +172,11 @@ def _class_over(library, new, call) -> type:
     return NativeBlockManager
 
 
-def _outcome_type() -> type:
-    """Made at each use, because such a class cannot be sent to another process.
-
-    The grader sends this module's functions.
-    """
-
-    class Outcome(ctypes.Structure):
-        _fields_ = [
-            ("code", ctypes.c_int),
-            ("result", ctypes.c_int),
-            ("message", ctypes.c_char * 256),
-        ]
-
-        def words(self) -> str:
-            if self.code:
-                return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
-            return "no error" if self.result == NO_RESULT else f"returns {self.result}"
-
-    return Outcome
-
-
 def _method(function, number):
     def call(self, block_id=0):
-        result = ctypes.c_int(NO_RESULT)
-        message = ctypes.create_string_buffer(256)
-        _raise(
-            function(self.pointer, number, block_id, ctypes.byref(result), message), message
-        )
+        result, message = ctypes.c_int(NO_RESULT), ctypes.create_string_buffer(256)
+        code = function(self.pointer, number, block_id, ctypes.byref(result), message)
+        _raise(code, message)
         return None if result.value == NO_RESULT else result.value
 
     return call
@@ -231,6 +190,10 @@ def _raise(code: int, message):
         raise NeverComesBack("it waits forever")
     if code:
         raise ERRORS[code](message.value.decode(errors="replace"))
+
+
+def without_comments(source: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
 
 
 def _read(file_name: str) -> str:

@@ -5,7 +5,9 @@ import random
 
 import torch
 
+from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 
 
@@ -65,26 +67,13 @@ def hidden(seed):
     Of each but the first all, a range, one, or every second, though not of three, whose last
     one would lie beside the first one of the next row.
     """
-    chance = random.Random(seed)
+    chance, all_of_it = random.Random(seed), slice(None)
     for number in range(20):
-        sizes = chance.choices((1, 1, 2, 3, 4, 6), k=2 + number // 5)
-        parts = [
-            chance.choice(
-                (
-                    slice(None),
-                    slice(None),
-                    slice(0, chance.randint(1, size)),
-                    size - 1,
-                    slice(None, None, 1 + (size != 3)),
-                )
-            )
-            for size in sizes[1:]
-        ]
-        yield (
-            tuple(sizes),
-            (slice(None), *parts),
-            chance.choice(("float16", "float32", "float64")),
-        )
+        sizes, index = chance.choices((1, 1, 2, 3, 4, 6), k=2 + number // 5), [all_of_it]
+        for size in sizes[1:]:
+            first, some = slice(0, chance.randint(1, size)), slice(None, None, 1 + (size != 3))
+            index.append(chance.choice((all_of_it, all_of_it, first, size - 1, some)))
+        yield tuple(sizes), tuple(index), chance.choice(("float16", "float32", "float64"))
     yield (chance.randint(2, 6),) * 2, (), "float32"
 
 
@@ -98,14 +87,7 @@ def observe(answer, case):
     if not isinstance(result, tuple | list):
         return Text(repr(result))
     # 3.0 and tensor(3) equal 3 in Python; the docstring asks for ints.
-    return tuple(
-        (
-            int(number)
-            if hasattr(number, "__index__") and not isinstance(number, torch.Tensor)
-            else Text(repr(number))
-        )
-        for number in result
-    )
+    return tuple(map(tensors.integer, result))
 
 
 def describe(case):
@@ -124,18 +106,14 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     mistakes=Bank("2.1", "count_pieces", __file__, globals()),
-    hints=(
-        (
-            "Go through the dimensions from the last to the first, "
-            "and keep how many numbers lie side by side so far."
-        ),
-        (
-            "A dimension continues the piece when its stride equals the length of the piece "
-            "so far. (Of size 1, it has only one entry, and its stride is never used.)"
-        ),
-        (
-            "The first dimension that breaks the piece ends the search. "
-            "The number of pieces is that of all numbers divided by the length of one."
-        ),
-    ),
+    hints=paragraphs("""
+        Go through the dimensions from the last to the first, and keep how many numbers lie
+        side by side so far.
+
+        A dimension continues the piece when its stride equals the length of the piece so far.
+        (Of size 1, it has only one entry, and its stride is never used.)
+
+        The first dimension that breaks the piece ends the search. The number of pieces is that
+        of all numbers divided by the length of one.
+    """),
 )

@@ -6,6 +6,7 @@ import torch
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise
 from paged_attention.slots import slot_mapping
 
@@ -15,11 +16,8 @@ def observe(answer, case):
     block_ids = torch.tensor(blocks + [-1] * spare, dtype=torch.int32)
     positions = torch.tensor(positions, dtype=torch.int64)
     result = tensors.values(answer(block_ids, positions, block_size))
-    return (
-        result,
-        tensors.Values(block_ids, "block_ids afterwards"),
-        tensors.Values(positions, "positions afterwards"),
-    )
+    names = "block_ids afterwards", "positions afterwards"
+    return result, *tensors.values((block_ids, positions), *names)
 
 
 def describe(case):
@@ -53,19 +51,11 @@ def hidden(seed):
         block_size, length = chance.randint(1, 20), chance.randint(1, 6)
         blocks = chance.sample(range(2 * length), length)
         num_tokens = block_size * length
-        yield (
-            block_size,
-            blocks,
-            chance.sample(range(num_tokens), chance.randint(1, min(num_tokens, 9))),
-            number % 3,
-        )
+        positions = chance.sample(range(num_tokens), chance.randint(1, min(num_tokens, 9)))
+        yield block_size, blocks, positions, number % 3
     yield chance.randint(2, 20), chance.sample(range(9), 3), [], 2
-    yield (
-        16,
-        [chance.randrange(2**28, 2**31) for _ in range(3)],
-        [chance.randrange(16), chance.randrange(16, 48)],
-        1,
-    )
+    far = [chance.randrange(2**28, 2**31) for _ in range(3)]
+    yield 16, far, [chance.randrange(16), chance.randrange(16, 48)], 1
 
 
 EXERCISE = Exercise(
@@ -81,15 +71,13 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     mistakes=Bank("2.2", "slot_mapping", __file__, globals()),
-    hints=(
-        (
-            "Which entry of the block table belongs to position 5 "
-            "when a block holds 4 tokens? And to positions 3 and 4?"
-        ),
-        (
-            "A tensor can be indexed by a tensor: "
-            "`block_ids[positions // block_size]` looks up all blocks at once."
-        ),
-        "The table is int32, slots are int64: `.long()` changes the type.",
-    ),
+    hints=paragraphs("""
+        Which entry of the block table belongs to position 5 when a block holds 4 tokens? And
+        to positions 3 and 4?
+
+        A tensor can be indexed by a tensor: `block_ids[positions // block_size]` looks up all
+        blocks at once.
+
+        The table is int32, slots are int64: `.long()` changes the type.
+    """),
 )

@@ -7,6 +7,7 @@ import torch
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.slots import write_kv
 from paged_attention.validate import check_write
@@ -44,23 +45,21 @@ def hidden(seed):
         yield 4, 3, 2, chance.randint(2, 8), chance.sample(range(12), 2), flaw
 
 
+def is_refused(case):
+    return len(case) > 5
+
+
 def observe(answer, case):
-    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
-    pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
-    k_cache, v_cache = pool.view(2, num_blocks, block_size, num_kv_heads, head_size)
-    k = -1.0 - torch.arange(float(len(slots) * num_kv_heads * head_size)).view(
-        len(slots), num_kv_heads, head_size
-    )
+    *sizes, slots = case[:5]
+    k_cache, v_cache = torch.arange(2.0 * math.prod(sizes)).view(2, *sizes)
+    shape = len(slots), *sizes[2:]
+    k = -1.0 - torch.arange(float(math.prod(shape))).view(shape)
     slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
-    if flaw:
-        return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[flaw[0]](slots, k, v))
-    given = {"slots afterwards": slots, "k afterwards": k, "v afterwards": v}
+    if is_refused(case):
+        return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[case[5]](slots, k, v))
     answer(k_cache, v_cache, slots, k, v)
-    return (
-        tensors.Values(k_cache.clone(), "k_cache"),
-        tensors.Values(v_cache.clone(), "v_cache"),
-        *(tensors.Values(tensor.clone(), name) for name, tensor in given.items()),
-    )
+    names = "k_cache", "v_cache", *(f"{name} afterwards" for name in ("slots", "k", "v"))
+    return tensors.values((k_cache, v_cache, slots, k, v), *names)
 
 
 def _refusal(answer, k_cache, v_cache, slots, k, v):
@@ -80,14 +79,10 @@ def _refusal(answer, k_cache, v_cache, slots, k, v):
 
 
 def describe(case):
-    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
-    if flaw:
-        return (
-            f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}; "
-            f"wrong arguments: {flaw[0]}"
-        )
+    if is_refused(case):
+        return f"k_cache {case[:4]}; wrong arguments: {case[5]}"
     return (
-        f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; "
+        f"k_cache {case[:4]}, slots {case[4]}; "
         "the pool holds 0, 1, 2, …, the new keys are -1, -2, …, the new values -1001, -1002, …"
     )
 
@@ -105,13 +100,12 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     # whether the arguments are checked has nothing to do with what is written
-    chancy=lambda case: len(case) > 5,
+    chancy=is_refused,
     mistakes=Bank("2.3", "write_kv", __file__, globals()),
-    hints=(
-        (
-            "In which shape does the cache have one row for each slot? "
-            "No number moves for that: `view` is enough."
-        ),
-        "`tensor[indices] = rows` writes row i to place indices[i].",
-    ),
+    hints=paragraphs("""
+        In which shape does the cache have one row for each slot? No number moves for that:
+        `view` is enough.
+
+        `tensor[indices] = rows` writes row i to place indices[i].
+    """),
 )

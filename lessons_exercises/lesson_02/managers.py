@@ -1,59 +1,76 @@
-"""How the exercises on `PagedAttentionManager` look at a method.
+"""How the exercises on `PagedAttentionManager` look at all that a method left."""
 
-They look at all that it left, part by part.
-"""
-
+import functools
 import random
 
 import torch
 
-from lessons_exercises.words import SLIPS
-from lessons_lib.checks import Raised, Text, raised
+from lessons_exercises import tensors
+from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import SLIPS, paragraphs
+from lessons_lib.checks import Exercise, Raised, Text, raised
 from lessons_processes.isolation import describe_error
+from paged_attention import kv_cache
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.kv_cache import PagedAttentionManager
 
-# Cases: (sizes of the manager, steps done with our methods, calls of the learner's method).
-SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
-
-
 LONGEST_ERROR = 180  # characters of an error's text in a message
+ADD, APPEND, FORK, FREE = "add_sequence", "append_token", "fork_sequence", "free_sequence"
+
+
+def sizes_of(num_blocks, block_size, max_num_seqs, max_blocks_per_seq) -> dict[str, int]:
+    return locals()
+
+
+# Cases: (sizes of the manager, steps done with our methods, calls of the learner's method).
+SMALL, ROOMY = sizes_of(4, 2, 3, 3), sizes_of(12, 3, 4, 6)
+
+
+def exercise(file: str, id: str, title: str, name: str, cases: list, hints: str, points=1):
+    """The exercise on a method. Its mistakes may use the names in kv_cache.py and in here."""
+    return Exercise(
+        id=id,
+        title=title,
+        answer_name=name,
+        reference=getattr(PagedAttentionManager, name),
+        cases=lambda: cases,
+        size=functools.partial(size, name),
+        hidden=functools.partial(hidden, name),
+        arrange=arrange,
+        observe=functools.partial(drive, name),
+        describe=functools.partial(describe, name),
+        same=same,
+        show=show,
+        points=points,
+        mistakes=Bank(id, name, file, vars(kv_cache) | globals()),
+        hints=paragraphs(hints),
+    )
+
 
 # Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
 # goes well is another matter.
 DRAWN = {
-    "add_sequence": lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
-    "append_token": lambda chance, one: (one,),
-    "fork_sequence": lambda chance, one: (one, chance.randrange(6)),
-    "free_sequence": lambda chance, one: (one,),
+    ADD: lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
+    APPEND: lambda chance, one: (one,),
+    FORK: lambda chance, one: (one, chance.randrange(6)),
+    FREE: lambda chance, one: (one,),
 }
 
 
 def hidden(name: str, seed: int):
-    """For `Exercise.hidden`: managers of any size with any past.
-
-    Then come calls of the learner's method `name`.
-    """
+    """For `Exercise.hidden`: managers of any size with any past, and calls of the method."""
     chance = random.Random(seed)
     for number in range(20):
-        sizes = {
-            "num_blocks": chance.randint(2, 7),
-            "block_size": chance.randint(2, 4) if number != 9 else 1,
-            "max_num_seqs": chance.randint(3, 5),
-            "max_blocks_per_seq": chance.randint(2, 5),
-        }
+        num_blocks, block_size = (
+            chance.randint(2, 7),
+            chance.randint(2, 4) if number != 9 else 1,
+        )
+        sizes = sizes_of(num_blocks, block_size, chance.randint(3, 5), chance.randint(2, 5))
         manager = PagedAttentionManager(num_kv_heads=1, head_size=1, **sizes)
-        steps = [
-            ("add_sequence", chance.randrange(5), chance.randint(0, 2 * sizes["block_size"]))
-        ]
-        getattr(manager, steps[0][0])(*steps[0][1:])
+        steps = [(ADD, chance.randrange(5), chance.randint(0, 2 * block_size))]
+        manager.add_sequence(*steps[0][1:])
         for _ in range(number % 10):
-            _try(
-                manager,
-                chance.choice([*DRAWN, "fork_sequence", "append_token"]),
-                chance,
-                steps,
-            )
+            _try(manager, chance.choice([*DRAWN, FORK, APPEND]), chance, steps)
         calls = []
         while len(calls) < 2 + number // 3:
             _try(manager, name, chance, calls, raising=True)
@@ -65,9 +82,8 @@ def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
 
     Or, `raising`, where it can fail in one way only.
     """
-    args = DRAWN[step](
-        chance, chance.choice([*manager.sequences, *manager.sequences, chance.randrange(6)])
-    )
+    known = [*manager.sequences]
+    args = DRAWN[step](chance, chance.choice([*known, *known, chance.randrange(6)]))
     if _num_faults(manager, step, *args) > raising:
         return
     done.append((step, *args))
@@ -78,66 +94,44 @@ def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
 
 
 def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
-    """For how many reasons a step may fail.
-
-    Where there are two, an answer may raise either error.
-    """
-    known, full = seq_id in manager.sequences, not manager.table.free_rows
-    length = {
-        "add_sequence": more,
-        "append_token": manager.sequences[seq_id].length + 1 if known else 0,
-    }.get(step, 0)
+    """For how many reasons a step may fail. Where there are two, either error is right."""
+    known, length = seq_id in manager.sequences, more if step == ADD else 0
+    if step == APPEND and known:
+        length = manager.sequences[seq_id].length + 1
+    new_id = {ADD: seq_id, FORK: more}.get(step)
     num_blocks = -(-length // manager.block_size)
     num_free = manager.block_manager.get_num_free_blocks()
     faults = {
-        "unknown": step != "add_sequence" and not known,
-        "duplicate": (
-            step == "add_sequence"
-            and known
-            or step == "fork_sequence"
-            and more in manager.sequences
-        ),
-        "out of rows": step in ("add_sequence", "fork_sequence") and full,
+        "unknown": step != ADD and not known,
+        "duplicate": new_id in manager.sequences,
+        "out of rows": new_id is not None and not manager.table.free_rows,
         "negative": length < 0,
         "too long": num_blocks > manager.max_blocks_per_seq,
-        "out of blocks": (
-            step == "add_sequence" and num_blocks > num_free or length and not num_free
-        ),
+        "out of blocks": step == ADD and num_blocks > num_free or length and not num_free,
     }
     return sum(map(bool, faults.values()))
 
 
-class OutOfBlocksError(MemoryError):
-    """The error as a module built from C++ has it.
-
-    It is another class than `paged_attention.block_manager.OutOfBlocksError`.
-    """
-
-
 class BlockManager(PythonBlockManager):
-    """The block manager that the lesson's `small_manager()` uses is the C++ one.
+    """As the C++ one of the lesson's `small_manager()`: with an exception class of its own."""
 
-    It has exception classes of its own.
-    """
+    class OutOfBlocksError(MemoryError):
+        pass
 
     def allocate(self) -> int:
         if not self.get_num_free_blocks():
-            raise OutOfBlocksError("no block is free")
+            raise self.OutOfBlocksError("no block is free")
         return super().allocate()
 
 
 def arrange(case) -> tuple[PagedAttentionManager, list]:
-    """What a case begins with: our manager after its steps, and the calls.
-
-    In the pool, every number is another.
-    """
+    """Our manager after a case's steps, with other numbers in each slot, and the calls."""
     sizes, steps, calls = case
     manager = PagedAttentionManager(
         num_kv_heads=1, head_size=2, num_layers=2, block_manager=BlockManager, **sizes
     )
-    manager.kv_cache.copy_(
-        torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache)
-    )
+    pool = manager.kv_cache
+    pool.copy_(torch.arange(1.0, pool.numel() + 1).view_as(pool))
     for step, *args in steps:
         getattr(manager, step)(*args)
     return manager, calls
@@ -146,28 +140,21 @@ def arrange(case) -> tuple[PagedAttentionManager, list]:
 def drive(name: str, method, case) -> list | Text:
     """What each call of the learner's method gave, and the manager's parts after it.
 
-    In words, if the method has left a manager that cannot be read.
-
     `case`: one of ours, or arranged.
     """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
     # What was there must stay where callers hold it; what a new slot holds is nobody's
     # business yet.
-    watched = (
-        manager.kv_cache,
-        manager.block_table,
-        {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()},
-    )
+    lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
+    watched = manager.kv_cache, manager.block_table, lengths
     seen = []
     for args in calls:
         try:
             result = getattr(manager, name)(*args)
-            ending = (
-                {"returned": _slot(result)}
-                if name == "append_token"
-                else {"ended": Text("without an error")}
-            )
+            ending = {"ended": Text("without an error")}
+            if name == APPEND:
+                ending = {"returned": tensors.integer(result)}
         except NotImplementedError:
             raise
         except Exception as error:
@@ -175,75 +162,47 @@ def drive(name: str, method, case) -> list | Text:
         try:
             seen.append(ending | parts(manager, *watched))
         except Exception as error:
-            return Text(
-                f"after call {len(seen) + 1} the manager cannot be read: "
-                f"{describe_error(error)}"
-            )
+            ours = f"after call {len(seen) + 1} the manager cannot be read"
+            return Text(f"{ours}: {describe_error(error)}")
     return seen
 
 
-def _slot(result):
-    return (
-        int(result)
-        if hasattr(result, "__index__") and not isinstance(result, torch.Tensor)
-        else Text(repr(result))
-    )
-
-
-def parts(
-    manager: PagedAttentionManager,
-    pool: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: dict,
-) -> dict:
+def parts(manager, pool: torch.Tensor, block_table: torch.Tensor, lengths: dict) -> dict:
     """All that a sequence of calls can leave behind, by name.
 
     `lengths`: how many tokens of each sequence are written.
     """
-    sequences = sorted(manager.sequences.items())
-    rows = {sequence.row for _, sequence in sequences}
-    return {
-        "the sequences' lengths": {seq_id: sequence.length for seq_id, sequence in sequences},
-        "the sequences' blocks": {
-            seq_id: manager.table.cpu[sequence.row].tolist() for seq_id, sequence in sequences
-        },
+    sequences, cpu = dict(sorted(manager.sequences.items())), manager.table.cpu
+    rows = {seq_id: sequence.row for seq_id, sequence in sequences.items()}
+    blocks, users = {id: cpu[row].tolist() for id, row in rows.items()}, manager.block_manager
+    found = {
+        "the sequences' lengths": {id: sequence.length for id, sequence in sequences.items()},
+        "the sequences' blocks": blocks,
         "the rows that no sequence has": [
-            row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows
+            row.tolist() for index, row in enumerate(cpu) if index not in rows.values()
         ],
-        "the users of each block": [
-            manager.block_manager.get_ref_count(block_id) for block_id in range(pool.shape[2])
-        ],
+        "the users of each block": [*map(users.get_ref_count, range(pool.shape[2]))],
         "the number of free rows": len(set(manager.table.free_rows)),
-        "all rows, in use or free": sorted(
-            [sequence.row for _, sequence in sequences] + manager.table.free_rows
-        ),
-        "the table on the device": (
-            Text("equal to the CPU's")
-            if torch.equal(manager.table.cpu, block_table)
-            else block_table.tolist()
-        ),
-    } | {
-        f"the {half} in layer {layer}, a number for each token": {
-            seq_id: _numbers(pool[layer, index], manager, seq_id, lengths.get(seq_id, 0))
-            for seq_id, _ in sequences
-        }
-        for layer in range(len(pool))
-        for index, half in enumerate(("keys", "values"))
+        "all rows, in use or free": sorted([*rows.values(), *manager.table.free_rows]),
+        "the table on the device": block_table.tolist(),
     }
+    if torch.equal(cpu, block_table):
+        found["the table on the device"] = Text("equal to the CPU's")
+    for layer, halves in enumerate(pool):
+        for half, cache in zip(("keys", "values"), halves, strict=True):
+            found[f"the {half} in layer {layer}, a number for each token"] = {
+                seq_id: _numbers(cache, row, lengths.get(seq_id, 0))
+                for seq_id, row in blocks.items()
+            }
+    return found
 
 
-def _numbers(
-    cache: torch.Tensor, manager: PagedAttentionManager, seq_id: int, length: int
-) -> list[float]:
+def _numbers(cache: torch.Tensor, row: list[int], length: int) -> list[float]:
     """The first number of each of a sequence's first tokens, found through its row."""
-    row = manager.table.cpu[manager.sequences[seq_id].row].tolist()
-    places = [
-        (row[position // manager.block_size], position % manager.block_size)
-        for position in range(length)
-    ]
+    places = [divmod(position, cache.shape[1]) for position in range(length)]
     return [
-        cache[block_id, offset, 0, 0].item() if block_id >= 0 else float("-inf")
-        for block_id, offset in places
+        cache[row[index], offset, 0, 0].item() if row[index] >= 0 else float("-inf")
+        for index, offset in places
     ]
 
 
@@ -257,10 +216,7 @@ def _without_messages(seen):
     if not isinstance(seen, list) or not all(isinstance(part, dict) for part in seen):
         return seen
     return [
-        part | {"raised": _kind(part["raised"])}
-        if isinstance(part.get("raised"), Raised)
-        else part
-        for part in seen
+        part | {"raised": _kind(part["raised"])} if "raised" in part else part for part in seen
     ]
 
 
@@ -271,11 +227,8 @@ def _kind(error: Raised) -> str:
 
 def show(expected, actual) -> tuple[str, str]:
     """The first thing in which two results differ."""
-    if not (
-        isinstance(expected, list)
-        and isinstance(actual, list)
-        and len(expected) == len(actual)
-    ):
+    are_lists = isinstance(expected, list) and isinstance(actual, list)
+    if not are_lists or len(expected) != len(actual):
         return "a manager whose rows and lengths can be read", repr(actual)
     for number, (ours, theirs) in enumerate(zip(expected, actual, strict=True), 1):
         after = f"after call {number}, " if len(expected) > 1 else ""
@@ -304,11 +257,8 @@ def size(name: str, case) -> tuple[int, ...]:
     """Of a case: how many calls, the new sequences' tokens, the slots of the pool."""
     sizes, steps, calls = case
     made = [*steps, *((name, *args) for args in calls)]
-    return (
-        len(made),
-        sum(abs(step[2]) for step in made if step[0] == "add_sequence"),
-        sizes["num_blocks"] * sizes["block_size"],
-    )
+    num_tokens = sum(abs(step[2]) for step in made if step[0] == ADD)
+    return len(made), num_tokens, sizes["num_blocks"] * sizes["block_size"]
 
 
 def describe(name: str, case) -> str:
@@ -316,7 +266,6 @@ def describe(name: str, case) -> str:
     sizes, steps, calls = case
     done = "".join(f"{step}({', '.join(map(str, args))}), " for step, *args in steps)
     call = ", ".join(f"{name}({', '.join(map(str, args))})" for args in calls)
-    return (
-        f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens, "
-        f"{sizes['max_blocks_per_seq']} entries in a row; {done}{'then ' * bool(done)}{call}"
-    )
+    num_blocks, block_size, _, in_a_row = sizes.values()
+    pool = f"a pool of {num_blocks} blocks of {block_size} tokens, {in_a_row} entries in a row"
+    return f"{pool}; {done}{'then ' * bool(done)}{call}"

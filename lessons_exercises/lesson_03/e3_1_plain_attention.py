@@ -7,6 +7,7 @@ import torch
 from lessons_exercises import tensors
 from lessons_exercises.lesson_03 import requests
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise
 from paged_attention import attention
 from paged_attention.attention import share_heads
@@ -16,7 +17,7 @@ EXERCISE = Exercise(
     id="3.1",
     title="attention over one request's blocks",
     answer_name="plain_attention",
-    reference=requests.in_double(attention.plain_attention),
+    reference=tensors.in_double(attention.plain_attention),
     cases=lambda: requests.CASES,
     size=requests.size,
     hidden=requests.hidden,
@@ -26,20 +27,14 @@ EXERCISE = Exercise(
     show=tensors.show,
     chancy=requests.tells_little,
     mistakes=Bank("3.1", "plain_attention", __file__, globals()),
-    hints=(
-        (
-            "Which slots of the blocks are tokens? `flatten(0, 1)` makes one row "
-            "of the blocks, and a slice keeps the first `length` of it. "
-            "From then on there is no block and no tail."
-        ),
-        (
-            "A matrix product works on the last two dimensions. For one product per head, "
-            "the head has to be the first dimension: (num_q_heads, length, head_size)."
-        ),
-        (
-            "The order of the steps: "
-            "scores, divide, hide, softmax, multiply with the values, "
-            "put the heads back after the tokens, write them into zeros of q's shape."
-        ),
-    ),
+    hints=paragraphs("""
+        Which slots of the blocks are tokens? `flatten(0, 1)` makes one row of the blocks, and
+        a slice keeps the first `length` of it. From then on there is no block and no tail.
+
+        A matrix product works on the last two dimensions. For one product per head, the head
+        has to be the first dimension: (num_q_heads, length, head_size).
+
+        The order of the steps: scores, divide, hide, softmax, multiply with the values, put
+        the heads back after the tokens, write them into zeros of q's shape.
+    """),
 )

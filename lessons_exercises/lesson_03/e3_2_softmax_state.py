@@ -9,7 +9,7 @@ import torch
 from lessons_exercises import tensors
 from lessons_exercises.lesson_03.requests import FEW, InputsChanged, in_digits, simple, tens
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed
+from lessons_exercises.words import counted, listed, paragraphs
 from lessons_lib.checks import Exercise, Raised, Text
 from paged_attention import softmax_state
 from paged_attention.softmax_state import NO_KEY, finite
@@ -60,75 +60,36 @@ def hidden(seed):
     chance = random.Random(seed)
     for number in range(12):
         rows = chance.choice(((1,), (3,), (4,), (2, 3), (5, 2)))
-        sizes = chance.choices(range(1, 7), k=1 + number // 3)
+        sizes = tuple(chance.choices(range(1, 7), k=1 + number // 3))
         masked = {
             part: chance.choice((None, *range(rows[-1])))
             for part in range(len(sizes))
             if chance.random() < 0.4
         }
-        yield (
-            rows,
-            tuple(sizes),
-            chance.randint(1, 8),
-            chance.choice((0.0, 0.0, -300.0, 250.0)),
-            chance.choice((1.0, 3.0, 20.0)),
-            tuple(masked.items()),
-            chance.random() < 0.5,
-            chance.randrange(2**31),
-            FLOAT,
-        )
-    yield (
-        (chance.randint(2, 6), 3),
-        (),
-        chance.randint(2, 8),
-        0.0,
-        1.0,
-        (),
-        False,
-        chance.randrange(2**31),
-        FLOAT,
-    )
+        head_size, centre = chance.randint(1, 8), chance.choice((0.0, 0.0, -300.0, 250.0))
+        about = head_size, centre, chance.choice((1.0, 3.0, 20.0)), tuple(masked.items())
+        yield rows, sizes, *about, chance.random() < 0.5, chance.randrange(2**31), FLOAT
+    rows, about = (chance.randint(2, 6), 3), (chance.randint(2, 8), 0.0, 1.0, (), False)
+    yield rows, (), *about, chance.randrange(2**31), FLOAT
     yield (chance.randint(2, 6),), (), 3, 0.0, 1.0, (), False, chance.randrange(2**31), DOUBLE
-    yield (
-        (1,),
-        (chance.randint(2, 5), 3),
-        2,
-        1e6,
-        3.0,
-        (),
-        False,
-        chance.randrange(2**31),
-        DOUBLE,
-    )
-    yield (
-        (2,),
-        (2, 2 * chance.randint(1, 3)),
-        5,
-        0.0,
-        0.0,
-        (),
-        True,
-        chance.randrange(2**31),
-        DOUBLE,
-    )
+    sizes, about = (chance.randint(2, 5), 3), (2, 1e6, 3.0, (), False)
+    yield (1,), sizes, *about, chance.randrange(2**31), DOUBLE
+    sizes, about = (2, 2 * chance.randint(1, 3)), (5, 0.0, 0.0, (), True)
+    yield (2,), sizes, *about, chance.randrange(2**31), DOUBLE
 
 
 def parts(case):
-    """The scores and values of each part.
-
-    Rows of two dimensions share the values along the second.
-    """
+    """The scores and values of each part. Rows share the values along a second dimension."""
     rows, sizes, head_size, centre, spread, masked, _, seed, dtype = case
     generator = torch.Generator().manual_seed(seed)
     shared = (*rows[:-1], 1) if len(rows) > 1 else rows
     for part, size in enumerate(sizes):
-        shapes = (*rows, size), (*shared, size, head_size)
+        shape, of_values = (*rows, size), (*shared, size, head_size)
         if is_small(case):
-            scores, values = simple(shapes[0], generator), tens(shapes[1], sum(sizes[:part]))
+            scores, values = simple(shape, generator), tens(of_values, sum(sizes[:part]))
         else:
-            scores, values = (
-                torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes
-            )
+            scores = torch.randn(shape, generator=generator, dtype=dtype)
+            values = torch.randn(of_values, generator=generator, dtype=dtype)
         scores = centre + spread * scores
         for masked_part, row in masked:
             if masked_part == part:
@@ -163,12 +124,11 @@ def observe(answer, case):
 
 
 def before_the_first_part(state, dtype):
-    result = tensors.values(
-        state.finish(), *(f"{name} before the first part" for name in "oml")
-    )
+    names = [f"{name} before the first part" for name in "oml"]
+    result = tensors.values(state.finish(), *names)
     if dtype == FLOAT or isinstance(result, Text):
         return result
-    kinds = [str(part.tensor.dtype).removeprefix("torch.") for part in result]
+    kinds = [tensors.name_of(part.tensor.dtype) for part in result]
     if len(set(kinds)) == 1:
         return *result, Text("o, m and l have one dtype before the first part")
     words = (f"{name} is {kind}" for name, kind in zip("oml", kinds, strict=True))
@@ -176,58 +136,48 @@ def before_the_first_part(state, dtype):
 
 
 def same(expected, actual):
-    """Python's words name the learner's class where its constructor takes no such argument.
-
-    That makes no difference.
-    """
+    """The name of the learner's class makes no difference in Python's words on arguments."""
     return tensors.same(_without_class(expected), _without_class(actual))
 
 
 def _without_class(result):
-    return (
-        Raised(re.sub(r"^TypeError: \S+\.__init__\(\)", "TypeError:", result))
-        if isinstance(result, Raised)
-        else result
-    )
+    if not isinstance(result, Raised):
+        return result
+    return Raised(re.sub(r"^TypeError: \S+\.__init__\(\)", "TypeError:", result))
 
 
 def tells_little(case):
-    """For `Exercise.chancy`: mistakes keep their names in these cases.
-
-    It makes no difference what the answer does before the first part or in float64.
-    """
+    """For `Exercise.chancy`: mistakes keep their names before the first part, in float64."""
     return not case[1] or case[-1] == DOUBLE
+
+
+def size(case):
+    rows, sizes, head_size, _, _, masked, *_ = case
+    return math.prod(rows) * sum(sizes) * head_size, len(sizes), len(masked)
 
 
 def describe(case):
     rows, sizes, head_size, centre, spread, masked, often, _, dtype = case
     row_words = "one row" if rows == (1,) else f"rows {rows}"
-    words = f"{row_words}, {{}}, head_size {head_size}, {str(dtype).removeprefix('torch.')}"
+    words = f"{row_words}, {{}}, head_size {head_size}, {tensors.name_of(dtype)}"
     if not sizes:
         return words.format("no part yet")
     when = f"finish() {'after each part' if often else 'at the end'}"
     if is_small(case):
-        shown = "; ".join(
-            f"{f'part {number}: ' if len(sizes) > 1 else ''}scores {in_digits(scores)}, "
-            f"values {in_digits(values)}"
-            for number, (scores, values) in enumerate(parts(case), 1)
-        )
-        of = f"{counted(len(sizes), 'part')}" if len(sizes) > 1 else "one part"
-        return f"{words.format(of)}; {shown}; {when}"
-    hidden = ", ".join(
-        f"{'all' if row is None else f'row {row}'} of part {part + 1}" for part, row in masked
-    )
-    part_words = (
-        f"one part of {counted(sizes[0], 'key')}"
-        if len(sizes) == 1
-        else f"parts of {listed(sizes)} keys"
-    )
-    values = f", values around {HIGH:g} and {-HIGH:g} by turns" if spread == 0 else ""
-    return (
-        f"{words.format(part_words)}, scores {'around' if spread else 'all'} "
-        f"{centre:g}{values}{f' (-inf in {hidden})' if hidden else ''}; "
-        f"{when}"
-    )
+        of = f"{len(sizes)} parts" if len(sizes) > 1 else "one part"
+        for number, (scores, values) in enumerate(parts(case), 1):
+            words += f"; part {number}: " if len(sizes) > 1 else "; "
+            words += f"scores {in_digits(scores)}, values {in_digits(values)}"
+        return f"{words.format(of)}; {when}"
+    of = f"parts of {listed(sizes)} keys"
+    if len(sizes) == 1:
+        of = f"one part of {counted(sizes[0], 'key')}"
+    words = f"{words.format(of)}, scores {'around' if spread else 'all'} {centre:g}"
+    if spread == 0:
+        words += f", values around {HIGH:g} and {-HIGH:g} by turns"
+    rows_of = [("all" if row is None else f"row {row}", part + 1) for part, row in masked]
+    hidden = ", ".join(f"{row} of part {part}" for row, part in rows_of)
+    return f"{words} (-inf in {hidden}); {when}" if hidden else f"{words}; {when}"
 
 
 EXERCISE = Exercise(
@@ -236,11 +186,7 @@ EXERCISE = Exercise(
     answer_name="SoftmaxState",
     reference=InDouble,
     cases=lambda: CASES,
-    size=lambda case: (
-        math.prod(case[0]) * sum(case[1]) * case[2],
-        len(case[1]),
-        len(case[5]),
-    ),
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,
@@ -249,23 +195,18 @@ EXERCISE = Exercise(
     chancy=tells_little,
     points=2,
     mistakes=Bank("3.2", "SoftmaxState", __file__, globals()),
-    hints=(
-        (
-            "Three numbers for each row. Before the first key: "
-            "which maximum loses against every score, and what do two empty sums hold?"
-        ),
-        (
-            "In update(): first the new maximum, then the factor exp(old maximum - new "
-            "maximum), then the new exponentials. Only then may `self.m` change."
-        ),
-        (
-            "Wherever you subtract the new maximum, subtract `finite(...)` of it. "
-            "Then a row without keys gets exp(-inf) = 0 and not NaN."
-        ),
-        (
-            "Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). "
-            "`m[..., None]` fits a row's number to its keys. "
-            "(p[..., None] * values).sum(-2) is a weighted sum."
-        ),
-    ),
+    hints=paragraphs("""
+        Three numbers for each row. Before the first key: which maximum loses against every
+        score, and what do two empty sums hold?
+
+        In update(): first the new maximum, then the factor exp(old maximum - new maximum),
+        then the new exponentials. Only then may `self.m` change.
+
+        Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row without
+        keys gets exp(-inf) = 0 and not NaN.
+
+        Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[...,
+        None]` fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted
+        sum.
+    """),
 )

@@ -8,7 +8,7 @@ import torch
 from lessons_exercises import tensors
 from lessons_exercises.lesson_03.requests import FEW, in_digits, simple, tens
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
 from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
 
@@ -45,28 +45,15 @@ CASES = [
 
 def hidden(seed):
     chance = random.Random(seed)
-    for number, rows in enumerate(
-        ((1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3))
-    ):
+    shapes = (1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3)
+    for number, rows in enumerate(shapes):
         keys = chance.randint(1, 6), chance.randint(1, 6)
-        num_keys, num_others = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
-        yield (
-            rows,
-            num_keys,
-            num_others,
-            chance.randint(1, 9),
-            chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0)),
-            chance.randrange(2**31),
-        )
-    yield (
-        (chance.randint(1, 5),),
-        0,
-        chance.randint(1, 6),
-        chance.randint(1, 9),
-        0.0,
-        chance.randrange(2**31),
-        TWICE,
-    )
+        keys = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
+        head_size = chance.randint(1, 9)
+        centre = chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0))
+        yield rows, *keys, head_size, centre, chance.randrange(2**31)
+    rows, num_others = (chance.randint(1, 5),), chance.randint(1, 6)
+    yield rows, 0, num_others, chance.randint(1, 9), 0.0, chance.randrange(2**31), TWICE
 
 
 def two_states(case):
@@ -111,36 +98,25 @@ def observe(answer, case):
 
 def describe(case):
     rows, num_keys, num_others, head_size, centre, _ = case[:6]
-    words = "one row"
-    if rows != (1,):
-        words = f"rows {rows}"
+    words = "one row" if rows == (1,) else f"rows {rows}"
     if rows[-1] > 2:
         words += " (one of each state has seen no key)"
     if is_small(case):
-        names = ["self", "other"]
-        states = [*two_states(case)]
+        states = dict(zip(("self", "other"), two_states(case), strict=True))
         if case[6:] == (TWICE,):
-            names.append("then a third state is merged into self")
-            states.append(next(two_states(third(case))))
-        for name, state in zip(names, states, strict=True):
-            numbers = ", ".join(
-                f"{part} {in_digits(getattr(state, part))}" for part in NUMBERS
-            )
-            words += f"; {name}: {numbers}"
+            states["then a third state is merged into self"] = next(two_states(third(case)))
+        for name, state in states.items():
+            numbers = [f"{part} {in_digits(getattr(state, part))}" for part in NUMBERS]
+            words += f"; {name}: {', '.join(numbers)}"
         return words
     self_words, other_words = (
         f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
         for size, middle in ((num_keys, 0.0), (num_others, centre))
     )
-    after = (
-        f"; then a third state with {counted(num_others, 'key')} is merged into self"
-        if case[6:] == (TWICE,)
-        else ""
-    )
-    return (
-        f"{words}; self has seen {self_words}, other {other_words}; "
-        f"head_size {head_size}{after}"
-    )
+    words += f"; self has seen {self_words}, other {other_words}; head_size {head_size}"
+    if case[6:] == (TWICE,):
+        words += f"; then a third state with {counted(num_others, 'key')} is merged into self"
+    return words
 
 
 EXERCISE = Exercise(
@@ -156,15 +132,13 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     mistakes=Bank("3.3", "merge", __file__, globals()),
-    hints=(
-        (
-            "An update rescales one side, because the other is counted "
-            "from the new maximum already. Here both sides may need it."
-        ),
-        (
-            "Each side has its own factor, exp(its maximum - the new maximum), "
-            "and one of the two is 1. `l` and `acc` of a side take the same factor."
-        ),
-        "Assign to `self.m` last, and use `finite()` where you subtract the new maximum.",
-    ),
+    hints=paragraphs("""
+        An update rescales one side, because the other is counted from the new maximum already.
+        Here both sides may need it.
+
+        Each side has its own factor, exp(its maximum - the new maximum), and one of the two is
+        1. `l` and `acc` of a side take the same factor.
+
+        Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
+    """),
 )

@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_leaves
 from lessons_exercises import tensors
 from lessons_exercises.lesson_03 import requests
 from lessons_exercises.mistakes import Bank
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import Alike, paragraphs
+from lessons_lib.checks import Exercise
 from paged_attention import attention
 from paged_attention.attention import share_heads
 from paged_attention.softmax_state import NO_KEY, SoftmaxState
@@ -31,22 +32,12 @@ def hidden(seed):
     yield chance.choice((94, 95, 96)), *LONG[1:5], chance.randrange(2**31), requests.POISON
 
 
-class TooManyScores(Text):
-    """The result of an answer that is right, with too many scores at once.
-
-    They are the scores of more than a pair of blocks. It equals any other such result.
-    """
-
-    def __eq__(self, other):
-        return isinstance(other, TooManyScores)
-
-    __hash__ = Text.__hash__
+class TooManyScores(Alike):
+    """The result of an answer that is right, with the scores of many blocks at once."""
 
 
 class LargestScores(TorchFunctionMode):
-    """While it is active, it notes the largest tensor that is made from `given`.
-
-    The size is in numbers, and only floating-point tensors count.
+    """It notes the size of the largest tensor of floats that is made from `given`, in numbers.
 
     Masks are not made from them, and may have any size. A fused attention makes its scores
     inside: they are counted. (A TorchDispatchMode would see more, and it needs 2 seconds to be
@@ -82,21 +73,18 @@ def place(x):
 def observe(answer, case):
     if not is_long(case):
         return requests.observe(answer, case)
-    sizes = []
+    largest, of_a_pair = None, case[1] ** 2
 
     def measured(*arguments):
+        nonlocal largest
         with LargestScores(arguments[:3]) as largest:
-            result = answer(*arguments)
-        sizes.append(largest.size)
-        return result
+            return answer(*arguments)
 
-    result, block_size = requests.observe(measured, case), case[1]
-    if sizes[0] < 2 * block_size**2:
+    result = requests.observe(measured, case)
+    if largest.size < 2 * of_a_pair:
         return result
-    return TooManyScores(
-        f"a tensor of {sizes[0]} scores of one head on the way, "
-        f"where a pair of blocks has {block_size**2}"
-    )
+    on_the_way = f"a tensor of {largest.size} scores of one head on the way"
+    return TooManyScores(f"{on_the_way}, where a pair of blocks has {of_a_pair}")
 
 
 def tells_little(case):
@@ -104,16 +92,15 @@ def tells_little(case):
 
 
 def describe(case):
-    return requests.describe(case) + (
-        ", and how large the tensors on the way are" if is_long(case) else ""
-    )
+    more = ", and how large the tensors on the way are" if is_long(case) else ""
+    return requests.describe(case) + more
 
 
 EXERCISE = Exercise(
     id="3.4",
     title="attention block by block",
     answer_name="tiled_attention",
-    reference=requests.in_double(attention.tiled_attention),
+    reference=tensors.in_double(attention.tiled_attention),
     cases=lambda: [LONG, *requests.CASES],  # before the other chancy ones
     size=requests.size,
     hidden=hidden,
@@ -124,26 +111,20 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("3.4", "tiled_attention", __file__, globals()),
-    hints=(
-        (
-            "Two loops: over the blocks of queries, "
-            "and inside over the blocks of keys that come before or are the same. "
-            "One state for each block of queries, one update for each block of keys."
-        ),
-        (
-            "The state's rows are (num_q_heads, block_size), "
-            "so the scores of two blocks are (num_q_heads, block_size, block_size). "
-            "For the values the size in the middle may be 1: `v_block[:, None]`."
-        ),
-        (
-            "Slot s of block i has position i * block_size + s. "
-            "One comparison of positions hides the future in every pair of blocks, "
-            "and another one hides what comes after the last token."
-        ),
-        (
-            "A hidden key has the weight 0, and 0 times NaN is NaN. "
-            "What comes after the last token may be NaN: cut the values there off, "
-            "or set them to 0 in a tensor of your own."
-        ),
-    ),
+    hints=paragraphs("""
+        Two loops: over the blocks of queries, and inside over the blocks of keys that come
+        before or are the same. One state for each block of queries, one update for each block
+        of keys.
+
+        The state's rows are (num_q_heads, block_size), so the scores of two blocks are
+        (num_q_heads, block_size, block_size). For the values the size in the middle may be 1:
+        `v_block[:, None]`.
+
+        Slot s of block i has position i * block_size + s. One comparison of positions hides
+        the future in every pair of blocks, and another one hides what comes after the last
+        token.
+
+        A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token
+        may be NaN: cut the values there off, or set them to 0 in a tensor of your own.
+    """),
 )

@@ -1,6 +1,5 @@
 """Exercise 3.5: several requests through one layer, their keys and values into the pool."""
 
-import copy
 import math
 import random
 
@@ -9,7 +8,7 @@ import torch
 from lessons_exercises import tensors
 from lessons_exercises.lesson_03.requests import FEW, in_digits, inputs_changed, simple
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed
+from lessons_exercises.words import Alike, counted, listed, paragraphs
 from lessons_lib.checks import Exercise, Text, raised
 from paged_attention import attention
 from paged_attention.attention import plain_attention, share_heads
@@ -22,27 +21,8 @@ POISON = 100.0  # after each request's last token in x
 OLD = 1e4  # in every slot of the pool
 
 
-def in_double(layer, x, request_num_blocks, seq_ids, manager, attend):
-    """Ours, in float64; the pool is as it was made, in float32."""
-    pool = manager.kv_cache
-    manager.kv_cache = pool.double()
-    y = attention.forward_prefill(
-        copy.deepcopy(layer).double(), x.double(), request_num_blocks, seq_ids, manager, attend
-    )
-    manager.kv_cache = pool.copy_(manager.kv_cache)
-    return y
-
-
-class ManagerChanged(Text):
-    """The result of an answer after which the manager's sequences are not as they were.
-
-    Equal to any other such result.
-    """
-
-    def __eq__(self, other):
-        return isinstance(other, ManagerChanged)
-
-    __hash__ = Text.__hash__
+class ManagerChanged(Alike):
+    """The result of an answer after which the manager's sequences are not as they were."""
 
 
 # (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of
@@ -82,26 +62,16 @@ def hidden(seed):
     chance = random.Random(seed)
     for number in range(12):
         block_size, busy = chance.randint(2, 5), number % 3 == 2
-        num_blocks = (
-            [chance.randint(2, 3)] * 3
-            if busy
-            else chance.choices(range(4), k=chance.randint(2, 4))
-        )
-        lengths = tuple(
-            max(0, block_size * count - chance.randrange(block_size)) for count in num_blocks
-        )
+        if busy:
+            num_blocks = [chance.randint(2, 3)] * 3
+        else:
+            num_blocks = chance.choices(range(4), k=chance.randint(2, 4))
+        full = [block_size * count for count in num_blocks]
+        lengths = tuple(max(0, slots - chance.randrange(block_size)) for slots in full)
         head_size = chance.choice((2, 4, 6))
-        yield (
-            lengths,
-            block_size,
-            chance.randint(1, 3),
-            chance.randint(1, 3),
-            head_size,
-            chance.randint(3, 9),
-            number % 2,
-            chance.randrange(2**31),
-            busy,
-        )
+        heads = chance.randint(1, 3), chance.randint(1, 3)
+        sizes = block_size, *heads, head_size, chance.randint(3, 9)
+        yield lengths, *sizes, number % 2, chance.randrange(2**31), busy
     for disagreement in (BLOCK_TOO_MANY, NAMED_TWICE):
         lengths = (chance.randint(1, 9),) * 2
         sizes = chance.randint(2, 5), 1, 1, 2, chance.randint(3, 9), 0
@@ -113,26 +83,14 @@ def is_bad(case):
 
 
 def given(case):
-    """The layer, x, request_num_blocks, seq_ids and a manager.
-
-    The manager's free blocks are shuffled.
-    """
+    """The layer, x, request_num_blocks, seq_ids and a manager, its free blocks shuffled."""
     lengths, block_size, num_kv_heads, group, head_size, dim, index, *rest = case
     seed, busy, *disagreement = rest
-    shuffle = random.Random(seed)
-    layer = AttentionLayer(
-        dim, group * num_kv_heads, num_kv_heads, head_size, index=index, seed=seed
-    )
+    shuffle, heads = random.Random(seed), (group * num_kv_heads, num_kv_heads)
+    layer = AttentionLayer(dim, *heads, head_size, index=index, seed=seed)
     num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 4
-    manager = PagedAttentionManager(
-        num_blocks,
-        block_size,
-        num_kv_heads,
-        head_size,
-        max_num_seqs=8,
-        max_blocks_per_seq=num_blocks,
-        num_layers=2,
-    )
+    sizes = {"max_num_seqs": 8, "max_blocks_per_seq": num_blocks, "num_layers": 2}
+    manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, **sizes)
     manager.kv_cache.fill_(OLD)
     for _ in range(num_blocks):
         manager.block_manager.allocate()
@@ -147,25 +105,17 @@ def given(case):
         manager.add_sequence(other, 2 * block_size)
         manager.add_sequence(seq_ids[1], lengths[1])
         manager.free_sequence(ended)
-        manager.add_sequence(seq_ids[2], lengths[2])
-        manager.add_sequence(seq_ids[0], lengths[0])
-    else:
-        for seq_id, length in zip(seq_ids, lengths, strict=True):
-            manager.add_sequence(seq_id, length)
+    for i in (2, 0) if busy else range(len(lengths)):
+        manager.add_sequence(seq_ids[i], lengths[i])
     request_num_blocks = [manager.blocks_for(length) for length in lengths]
     request_num_blocks[0] += BLOCK_TOO_MANY in disagreement
     if NAMED_TWICE in disagreement:
         seq_ids[1] = seq_ids[0]
-    shape, generator = (sum(request_num_blocks), block_size, dim), torch.Generator()
-    generator.manual_seed(seed)
+    shape = sum(request_num_blocks), block_size, dim
+    generator = torch.Generator().manual_seed(seed)
     if is_small(case):
-        x = simple(shape, generator)
-        for projection, factor in (
-            (layer.wq, 1),
-            (layer.wk, 2),
-            (layer.wv, 10),
-            (layer.wo, 1),
-        ):
+        x, projections = simple(shape, generator), (layer.wq, layer.wk, layer.wv, layer.wo)
+        for projection, factor in zip(projections, (1, 2, 10, 1), strict=True):
             projection.copy_(factor * torch.eye(dim))
     else:
         x = torch.randn(shape, generator=generator)
@@ -190,9 +140,7 @@ def lengths_of(manager):
 
 def observe(answer, case):
     layer, x, request_num_blocks, seq_ids, manager = given(case)
-    x_before = x.clone()
-    lengths_before = lengths_of(manager)
-    calls = []
+    x_before, lengths_before, calls = x.clone(), lengths_of(manager), []
 
     def attend(q, k, v, length):
         calls.append(length)
@@ -206,56 +154,41 @@ def observe(answer, case):
         except Exception as error:
             return raised(error)
         return Text("no error")
-    result = tensors.values(
-        answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend)
-    )
+    y = answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend)
+    result = tensors.values(y)
     if changed := inputs_changed([("x", x, x_before)]):
         return changed
-    if lengths_of(manager) != lengths_before:
-        return ManagerChanged(
-            f"the manager's sequences and their lengths are {lengths_of(manager)}, "
-            f"and were {lengths_before}"
-        )
+    if (lengths := lengths_of(manager)) != lengths_before:
+        now = f"the manager's sequences and their lengths are {lengths}"
+        return ManagerChanged(f"{now}, and were {lengths_before}")
     if sum(case[0]) and not calls:
         return Text("`attend` was never called")
     if isinstance(result, tensors.Values):
         result = tensors.Values(result.tensor, "y")
-    return result, *tensors.values(
-        tuple(manager.kv_cache.transpose(0, 1)), "all layers' k_cache", "all layers' v_cache"
-    )
+    names = "all layers' k_cache", "all layers' v_cache"
+    return result, *tensors.values(tuple(manager.kv_cache.transpose(0, 1)), *names)
 
 
 def describe(case):
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, _, busy, *disagreement = (
-        case
-    )
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, _, busy = case[:9]
     _, x, request_num_blocks, seq_ids, manager = given(case)
-    tables = ", ".join(
-        f"sequence {seq_id} in {manager.blocks_of(seq_id)}" for seq_id in seq_ids
-    )
-    what = (
-        f"a request of {counted(lengths[0], 'token')}"
-        if len(lengths) == 1
-        else f"{len(lengths)} requests of the lengths {listed(lengths)}"
-    )
-    shown = (
-        f"; x = {in_digits(x)}, and the layer gives q = x, k = 2x, v = 10x and y = o"
-        if is_small(case)
-        else ""
-    )
+    tables = [f"sequence {seq_id} in {manager.blocks_of(seq_id)}" for seq_id in seq_ids]
+    requests = f"{len(lengths)} requests of the lengths {listed(lengths)}"
+    if len(lengths) == 1:
+        requests = f"a request of {counted(lengths[0], 'token')}"
+    shown = f"; x = {in_digits(x)}, and the layer gives q = x, k = 2x, v = 10x and y = o"
     order = (
         f" (they were added in the order {listed(manager.sequences)}, "
         "after one that has ended; sequence 9 is not in the batch)"
-        if busy
-        else ""
     )
     return (
-        f"{what}, {counted(block_size, 'slot')} in a block, "
-        f"request_num_blocks {request_num_blocks}, seq_ids {seq_ids}{order}; "
-        f"blocks of the pool: {tables}; {counted(group * num_kv_heads, 'query head')}, "
+        f"{requests}, {counted(block_size, 'slot')} in a block, "
+        f"request_num_blocks {request_num_blocks}, seq_ids {seq_ids}{order if busy else ''}; "
+        f"blocks of the pool: {', '.join(tables)}; "
+        f"{counted(group * num_kv_heads, 'query head')}, "
         f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}, dim {dim}; "
         f"layer.index {index}; x holds {POISON:.0f} after each last token, and the whole pool "
-        f"{OLD:.0f}{shown}{''.join(f'; {what_is_wrong}' for what_is_wrong in disagreement)}"
+        f"{OLD:.0f}{shown if is_small(case) else ''}{'; '.join(('', *case[9:]))}"
     )
 
 
@@ -263,7 +196,7 @@ EXERCISE = Exercise(
     id="3.5",
     title="prefill, request by request",
     answer_name="forward_prefill",
-    reference=in_double,
+    reference=tensors.in_double(attention.forward_prefill),
     cases=lambda: CASES + BAD_INPUT,
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[2:5])),
     hidden=hidden,
@@ -274,19 +207,15 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("3.5", "forward_prefill", __file__, globals()),
-    hints=(
-        (
-            "Project all of x at once, and make a tensor of zeros for the outputs. Then go "
-            "through the requests, with a counter for where the next one's blocks start in x."
-        ),
-        (
-            "For each request: its slice of q, k and v into `attend`, with its length; "
-            "the result into the same slice of the outputs."
-        ),
-        (
-            "Its slots come from lesson 02's `slot_mapping`, "
-            "with its row of the block table and the positions 0 to length - 1. "
-            "`write_kv` takes the first `length` tokens of its k and v, in one row."
-        ),
-    ),
+    hints=paragraphs("""
+        Project all of x at once, and make a tensor of zeros for the outputs. Then go through
+        the requests, with a counter for where the next one's blocks start in x.
+
+        For each request: its slice of q, k and v into `attend`, with its length; the result
+        into the same slice of the outputs.
+
+        Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
+        positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v,
+        in one row.
+    """),
 )

@@ -6,8 +6,7 @@ import random
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.words import counted, listed
-from lessons_lib.checks import Raised, Text, raised
+from lessons_exercises.words import Alike, counted, listed, named_where
 
 POISON = 1e4  # after each request's last token: large, so that reading it shows
 FEW = 12  # a request of at most this many numbers has simple ones, and a message shows them
@@ -17,28 +16,23 @@ FEW = 12  # a request of at most this many numbers has simple ones, and a messag
 # if its value is set to 0, so is its output. Then NaN, so that a mistake with finite numbers
 # is told by finite numbers; and no token at all.
 CASES = [
-    *(
-        (*sizes, POISON)
-        for sizes in (
-            (1, 1, 1, 1, 2, 1),
-            (2, 2, 1, 1, 1, 2),
-            (1, 1, 4, 2, 1, 3),
-            (2, 2, 1, 1, 2, 4),
-            (2, 1, 1, 1, 2, 5),
-            (2, 2, 2, 2, 1, 6),
-            (3, 4, 1, 1, 1, 7),
-            (2, 2, 2, 2, 4, 4),
-            (3, 4, 1, 1, 4, 5),
-            (4, 2, 2, 1, 4, 7),
-            (4, 4, 3, 1, 4, 8),
-            (5, 4, 3, 3, 4, 9),
-            (7, 3, 6, 2, 4, 10),
-            (12, 4, 7, 1, 2, 11),
-            (13, 4, 4, 4, 3, 12),
-            (17, 16, 6, 2, 2, 13),
-            (33, 8, 6, 3, 2, 14),
-        )
-    ),
+    (1, 1, 1, 1, 2, 1, POISON),
+    (2, 2, 1, 1, 1, 2, POISON),
+    (1, 1, 4, 2, 1, 3, POISON),
+    (2, 2, 1, 1, 2, 4, POISON),
+    (2, 1, 1, 1, 2, 5, POISON),
+    (2, 2, 2, 2, 1, 6, POISON),
+    (3, 4, 1, 1, 1, 7, POISON),
+    (2, 2, 2, 2, 4, 4, POISON),
+    (3, 4, 1, 1, 4, 5, POISON),
+    (4, 2, 2, 1, 4, 7, POISON),
+    (4, 4, 3, 1, 4, 8, POISON),
+    (5, 4, 3, 3, 4, 9, POISON),
+    (7, 3, 6, 2, 4, 10, POISON),
+    (12, 4, 7, 1, 2, 11, POISON),
+    (13, 4, 4, 4, 3, 12, POISON),
+    (17, 16, 6, 2, 2, 13, POISON),
+    (33, 8, 6, 3, 2, 14, POISON),
     (6, 4, 2, 1, 4, 18, 0.0),
     (3, 4, 1, 1, 1, 15, math.nan),
     (6, 4, 3, 1, 2, 16, math.nan),
@@ -54,61 +48,29 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(14):
-        block_size = chance.randint(2, 6)
-        num_kv_heads = chance.randint(1, 3)
-        group = chance.choice((1, 2, 3, 5))
-        length = block_size * chance.randint(1 + number // 4, 4) - chance.choice(
-            (0, 1, block_size - 1)
-        )
-        yield (
-            length if number < 13 else 0,
-            block_size,
-            group * num_kv_heads,
-            num_kv_heads,
-            chance.choice((4, 5, 8, 16)),
-            chance.randrange(2**31),
-            {4: 0.0, 8: 0.0, 11: math.nan, 12: math.nan}.get(number, POISON),
-        )
+        block_size, num_kv_heads = chance.randint(2, 6), chance.randint(1, 3)
+        num_q_heads = num_kv_heads * chance.choice((1, 2, 3, 5))
+        length = block_size * chance.randint(1 + number // 4, 4)
+        length = (length - chance.choice((0, 1, block_size - 1))) * (number < 13)
+        sizes = length, block_size, num_q_heads, num_kv_heads, chance.choice((4, 5, 8, 16))
+        after = {4: 0.0, 8: 0.0, 11: math.nan, 12: math.nan}.get(number, POISON)
+        yield *sizes, chance.randrange(2**31), after
 
 
-class InputsChanged(Text):
-    """The result of an answer that changes what it is given.
-
-    Equal to any other such result.
-    """
-
-    def __eq__(self, other):
-        return isinstance(other, InputsChanged)
-
-    __hash__ = Text.__hash__
-
-
-class RaisedWithoutTokens(Raised):
-    """The result of an answer that raises for a request without a token.
-
-    Equal whatever it raises.
-    """
-
-    def __eq__(self, other):
-        return isinstance(other, RaisedWithoutTokens)
-
-    __hash__ = Raised.__hash__
+class InputsChanged(Alike):
+    """The result of an answer that changes what it is given."""
 
 
 def one_request(case):
     """q, k, v in blocks, and the number of tokens."""
     length, block_size, num_q_heads, num_kv_heads, head_size, seed, after = case
-    num_blocks = -(-length // block_size)
-    shapes = [
-        (num_blocks, block_size, heads, head_size)
-        for heads in (num_q_heads, num_kv_heads, num_kv_heads)
-    ]
+    slots = -(-length // block_size), block_size
+    of_q, of_k = (*slots, num_q_heads, head_size), (*slots, num_kv_heads, head_size)
     generator = torch.Generator().manual_seed(seed)
     if num_numbers(case) > FEW:
-        q, k, v = (torch.randn(shape, generator=generator) for shape in shapes)
+        q, k, v = (torch.randn(shape, generator=generator) for shape in (of_q, of_k, of_k))
     else:
-        q, k = (simple(shape, generator) for shape in shapes[:2])
-        v = tens(shapes[2])
+        q, k, v = simple(of_q, generator), simple(of_k, generator), tens(of_k)
     for x in (q, k, v):
         x.view(-1, *x.shape[2:])[length:] = after
     return q, k, v, length
@@ -135,22 +97,15 @@ def tens(shape, keys_before=0):
 
 
 def observe(answer, case):
-    """What an attention function returns for one request.
-
-    Or which of its arguments it changed.
-    """
+    """What an attention function returns for one request, or what arguments it changed."""
     *before, length = one_request(case)
     given = [x.clone() for x in before]
-    try:
-        result = answer(*given, length)
-    except Exception as error:
-        if length > 0 or isinstance(error, NotImplementedError):
-            raise
-        words = raised(error)
-        without_tokens = RaisedWithoutTokens(words)
-        without_tokens.where = words.where
-        return without_tokens
-    return inputs_changed(zip("qkv", given, before, strict=True)) or tensors.values(result)
+
+    def run():
+        result = tensors.values(answer(*given, length))
+        return inputs_changed(zip("qkv", given, before, strict=True)) or result
+
+    return named_where(length == 0, run)
 
 
 def inputs_changed(arguments):
@@ -158,27 +113,14 @@ def inputs_changed(arguments):
 
     `arguments`: (name, after, before) for each.
     """
-    changed = [name for name, after, before in arguments if not same_bits(after, before)]
+    changed = [name for name, *both in arguments if not tensors.same_bits(*both)]
     if not changed:
         return None
     return InputsChanged(f"{listed(changed)} {'has' if len(changed) == 1 else 'have'} changed")
 
 
-def same_bits(one, other):
-    """Equal, with NaN equal to NaN."""
-    return (
-        one.shape == other.shape
-        and one.dtype == other.dtype
-        and torch.equal(one.isnan(), other.isnan())
-        and torch.equal(one.nan_to_num(), other.nan_to_num())
-    )
-
-
 def tells_little(case):
-    """For `Exercise.chancy`: a mistake with finite numbers keeps its name.
-
-    It does so whatever the answer does with NaN or no token.
-    """
+    """For `Exercise.chancy`: mistakes keep their names, whatever NaN or no token gives."""
     return case[0] == 0 or math.isnan(case[-1])
 
 
@@ -194,17 +136,15 @@ def describe(case):
     number = "NaN" if math.isnan(after) else f"{after:.0f}"
     slots = "the slot" if empty == 1 else f"the {empty} slots"
     end = f" ({number} in {slots} after the last token)" if empty else ""
-    *given, _ = one_request(case)
-    shown = (
-        f"; {', '.join(f'{name} = {in_digits(x)}' for name, x in zip('qkv', given))}"
-        if 0 < num_numbers(case) <= FEW
-        else ""
-    )
-    return (
+    words = (
         f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} "
         f"of {counted(block_size, 'slot')}{end}; {counted(num_q_heads, 'query head')}, "
-        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}{shown}"
+        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}"
     )
+    if not 0 < num_numbers(case) <= FEW:
+        return words
+    shown = (f"{name} = {in_digits(x)}" for name, x in zip("qkv", one_request(case)))
+    return f"{words}; {', '.join(shown)}"
 
 
 def in_digits(x):
@@ -214,8 +154,3 @@ def in_digits(x):
     if isinstance(x, list):
         return f"[{', '.join(map(in_digits, x))}]"
     return f"{x:.0f}." if x == round(x, 0) and abs(x) < 1e9 else f"{x:g}"
-
-
-def in_double(attend):
-    """The same attention, accumulated in float64."""
-    return lambda q, k, v, length: attend(q.double(), k.double(), v.double(), length)

@@ -6,8 +6,9 @@ import random
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_04.inputs import call, generator, listed, named_where
+from lessons_exercises.lesson_04.inputs import call, generator, listed
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import named_where, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention import decode
 
@@ -40,25 +41,14 @@ def hidden(seed):
     chance = random.Random(seed)
     for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
         counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
-        yield (
-            tuple(chance.sample(counts, length)),
-            chance.randint(1, 6),
-            chance.randint(2, 12),
-            chance.randrange(2**31),
-        )
-    yield (
-        (0,) * chance.randint(1, 5),
-        chance.randint(1, 6),
-        chance.randint(2, 12),
-        chance.randrange(2**31),
-    )
-    yield (
-        (chance.randint(1, 9), chance.randint(1, 9)),
-        chance.randint(1, 6),
-        chance.randint(2, 12),
-        chance.randrange(2**31),
-        chance.choice(("float16", "float64")),
-    )
+        yield tuple(chance.sample(counts, length)), *about_q(chance)
+    yield (0,) * chance.randint(1, 5), *about_q(chance)
+    counts = chance.randint(1, 9), chance.randint(1, 9)
+    yield counts, *about_q(chance), chance.choice(("float16", "float64"))
+
+
+def about_q(chance):
+    return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
 
 
 def query(case):
@@ -74,7 +64,7 @@ def query(case):
 
 def observe(answer, case):
     def result():
-        rows = call(answer, (), q=query(case), request_num_blocks=torch.tensor(case[0]))
+        rows = call(answer, q=query(case), request_num_blocks=torch.tensor(case[0]))
         if not case[4:] or not isinstance(rows, tensors.Values):
             return rows
         return rows, Text(f"dtype {rows.tensor.dtype}")
@@ -104,15 +94,13 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     mistakes=Bank("4.1", "dispatch", __file__, globals()),
-    hints=(
-        (
-            "Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: "
-            "whose query is in row 0, 1, 2, 3, 4, 5?"
-        ),
-        (
-            "PyTorch has two functions that repeat. One lays the whole tensor down again "
-            "and again, the other repeats each row on the spot."
-        ),
-        "The one you want takes a tensor of counts, and a `dim`.",
-    ),
+    hints=paragraphs("""
+        Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in
+        row 0, 1, 2, 3, 4, 5?
+
+        PyTorch has two functions that repeat. One lays the whole tensor down again and again,
+        the other repeats each row on the spot.
+
+        The one you want takes a tensor of counts, and a `dim`.
+    """),
 )

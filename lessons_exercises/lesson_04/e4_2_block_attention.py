@@ -6,17 +6,9 @@ import random
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_04.inputs import (
-    NAN,
-    POISON,
-    call,
-    generator,
-    in_double,
-    listed,
-    named_where,
-    with_zeros_of_l,
-)
+from lessons_exercises.lesson_04.inputs import NAN, POISON, call_for_parts, generator, listed
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import named_where, paragraphs
 from lessons_lib.checks import Exercise
 from paged_attention import decode
 from paged_attention.attention import share_heads
@@ -51,27 +43,18 @@ LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
 def hidden(seed):
-    """Blocks with any number of tokens, some without.
-
-    NaN after the tokens in the last cases.
-    """
+    """Blocks with any number of tokens, some without; NaN after the tokens at the end."""
     chance = random.Random(seed)
     for number in range(15):
-        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
-        counts = tuple(
-            chance.choice((0, 1, block_size, chance.randint(1, block_size)))
+        size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        counts = [
+            chance.choice((0, 1, size, chance.randint(1, size)))
             for _ in range(1 + number // 3)
-        )
-        yield (
-            counts,
-            block_size,
-            num_kv_heads * chance.randint(1, 5),
-            num_kv_heads,
-            chance.choice((4, 16, 64)),
-            ("usual", "usual", *LEVELS)[number % 4],
-            POISON if number < 13 else NAN,
-            chance.randrange(2**31),
-        )
+        ]
+        heads = num_kv_heads * chance.randint(1, 5), num_kv_heads, chance.choice((4, 16, 64))
+        scores = ("usual", "usual", *LEVELS)[number % 4]
+        after = POISON if number < 13 else NAN
+        yield tuple(counts), size, *heads, scores, after, chance.randrange(2**31)
 
 
 FEW = 24  # numbers of q, k and v that a message shows
@@ -90,8 +73,7 @@ def tensors_of(case):
     if is_small(case):
         q, k, v = ((2 * x).round() + 0.0 for x in (q, k, v))  # no -0
     if level := LEVELS.get(scores):
-        # Whole numbers, so that float32 gives the scores without an error: level + 0, 1, 2 or
-        # 3.
+        # Whole numbers, so that float32 gives the scores without an error: level + 0 to 3.
         q.zero_()[..., 0] = math.sqrt(head_size)
         k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
     after = torch.arange(block_size) >= num_valid[:, None]
@@ -101,17 +83,12 @@ def tensors_of(case):
 
 def observe(answer, case):
     counts = case[0]
-    return named_where(
-        not all(counts) or not counts,
-        lambda: with_zeros_of_l(call(answer, ("o", "m", "l"), **tensors_of(case))),
-    )
+    nothing = not all(counts) or not counts
+    return named_where(nothing, lambda: call_for_parts(answer, **tensors_of(case)))
 
 
 def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details.
-
-    So such a case tells no mistakes apart.
-    """
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details."""
     return math.isnan(case[6])
 
 
@@ -126,25 +103,24 @@ def describe(case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
     if is_small(case):
         return listed(**tensors_of(case))
-    held = "NaN" if math.isnan(poison) else f"{poison:,.0f}"
-    return (
+    words = (
         f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape "
         f"({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), "
         f"num_valid = {list(counts)}"
-        + (f", every score {scores}" if scores in LEVELS else "")
-        + (
-            f"; all slots after the valid ones hold {held}"
-            if any(count < block_size for count in counts)
-            else ""
-        )
     )
+    if scores in LEVELS:
+        words += f", every score {scores}"
+    if any(count < block_size for count in counts):
+        held = "NaN" if math.isnan(poison) else f"{poison:,.0f}"
+        words += f"; all slots after the valid ones hold {held}"
+    return words
 
 
 EXERCISE = Exercise(
     id="4.2",
     title="attention over one block, as (o, m, l)",
     answer_name="block_attention",
-    reference=in_double(decode.block_attention),
+    reference=tensors.in_double(decode.block_attention),
     cases=lambda: CASES,
     size=size,
     hidden=hidden,
@@ -155,23 +131,17 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("4.2", "block_attention", __file__, globals()),
-    hints=(
-        (
-            "Do it for one pair on paper: scores of the block's slots, mask, maximum, "
-            "exponentials, their sum. Which dimension of each tensor counts the pairs?"
-        ),
-        (
-            "`share_heads(k, num_q_heads)` gives each query head its keys. "
-            "After that q and k have the same heads, "
-            "and `torch.einsum` can multiply them pair by pair and head by head."
-        ),
-        (
-            "A slot comes after the tokens when its number is not below num_valid: "
-            "compare `torch.arange(block_size)` with num_valid as a column."
-        ),
-        (
-            "For a block without a token: subtract `finite(m)` instead of m, "
-            "and do not divide by an l of 0."
-        ),
-    ),
+    hints=paragraphs("""
+        Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials,
+        their sum. Which dimension of each tensor counts the pairs?
+
+        `share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have
+        the same heads, and `torch.einsum` can multiply them pair by pair and head by head.
+
+        A slot comes after the tokens when its number is not below num_valid: compare
+        `torch.arange(block_size)` with num_valid as a column.
+
+        For a block without a token: subtract `finite(m)` instead of m, and do not divide by an
+        l of 0.
+    """),
 )

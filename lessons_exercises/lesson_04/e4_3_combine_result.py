@@ -6,17 +6,9 @@ import random
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_04.inputs import (
-    are_few,
-    call,
-    drawn_parts,
-    in_double,
-    listed,
-    names_of_empty,
-    parts,
-    with_zeros_of_l,
-)
+from lessons_exercises.lesson_04 import inputs
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite, widen
@@ -49,66 +41,37 @@ CASES = [
 def hidden(seed):
     chance = random.Random(seed)
     for num_parts in (1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 12, 30):
-        shape = (
-            (num_parts, chance.randint(1, 6))
-            if num_parts % 3
-            else (num_parts, 2, chance.randint(1, 5))
-        )
-        yield shape, *drawn_parts(chance, num_parts)
+        heads = (chance.randint(1, 6),) if num_parts % 3 else (2, chance.randint(1, 5))
+        yield (num_parts, *heads), *inputs.drawn_parts(chance, num_parts)
     num_parts = chance.randint(2, 9)
-    yield (
-        (num_parts, 2),
-        chance.randint(3, 9),
-        0.0,
-        1.0,
-        tuple(range(num_parts)),
-        chance.randrange(2**31),
-    )
-    part_and_head = chance.randrange(num_parts), chance.randrange(3)
-    yield (
-        (num_parts, 3),
-        chance.randint(3, 9),
-        0.0,
-        1.0,
-        (part_and_head,),
-        chance.randrange(2**31),
-    )
+    all_parts, two, three = tuple(range(num_parts)), (num_parts, 2), (num_parts, 3)
+    yield two, chance.randint(3, 9), 0.0, 1.0, all_parts, chance.randrange(2**31)
+    empty = ((chance.randrange(num_parts), chance.randrange(3)),)
+    yield three, chance.randint(3, 9), 0.0, 1.0, empty, chance.randrange(2**31)
     head = chance.randrange(3)
-    yield (
-        (num_parts, 3),
-        chance.randint(3, 9),
-        0.0,
-        1.0,
-        tuple((part, head) for part in range(num_parts)),
-        chance.randrange(2**31),
-    )
+    empty = tuple((part, head) for part in all_parts)
+    yield three, chance.randint(3, 9), 0.0, 1.0, empty, chance.randrange(2**31)
 
 
 def observe(answer, case):
-    o, m, l = parts(*case)
-    return with_zeros_of_l(call(answer, ("o", "m", "l"), o=o, m=m, l=l))
+    o, m, l = inputs.parts(*case)
+    return inputs.call_for_parts(answer, o=o, m=m, l=l)
 
 
 def describe(case):
     shape, head_size, level, spread, empty, _ = case
-    if are_few(shape, head_size):
-        return listed(**dict(zip("oml", parts(*case), strict=True)))
-    words = (
-        f"{shape[0]} part{'s' * (shape[0] > 1)}: "
-        f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
-    )
-    if level or spread > 10:
-        words += f", m near {level:,.0f}" + (
-            f" give or take {spread:,.0f}" if spread > 10 else ""
-        )
-    return words + names_of_empty(empty, "part")
+    if inputs.are_few(shape, head_size):
+        return inputs.listed(**dict(zip("oml", inputs.parts(*case), strict=True)))
+    shapes = f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
+    words = f"{counted(shape[0], 'part')}: {shapes}"
+    return words + inputs.words_on_parts("part", level, spread, empty)
 
 
 EXERCISE = Exercise(
     id="4.3",
     title="combine the parts",
     answer_name="combine_result",
-    reference=in_double(decode.combine_result),
+    reference=tensors.in_double(decode.combine_result),
     cases=lambda: CASES,
     size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
     hidden=hidden,
@@ -118,22 +81,17 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("4.3", "combine_result", __file__, globals()),
-    hints=(
-        (
-            "What would l be if a block had been counted from a larger maximum? "
-            "Lesson 03's `merge` did this for two states."
-        ),
-        (
-            "Three steps: the largest m over the parts; "
-            "the weight of each part, counted from that; the weighted mean of o."
-        ),
-        (
-            "The result's l is the sum of the weights. "
-            "`weight[..., None]` lets a weight multiply all head_size numbers of o."
-        ),
-        (
-            "If no part has seen a key, the largest m is -inf "
-            "and the sum of the weights is 0. Use `finite`, and do not divide."
-        ),
-    ),
+    hints=paragraphs("""
+        What would l be if a block had been counted from a larger maximum? Lesson 03's `merge`
+        did this for two states.
+
+        Three steps: the largest m over the parts; the weight of each part, counted from that;
+        the weighted mean of o.
+
+        The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply
+        all head_size numbers of o.
+
+        If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use
+        `finite`, and do not divide.
+    """),
 )

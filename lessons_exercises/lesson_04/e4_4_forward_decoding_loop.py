@@ -1,39 +1,19 @@
 """Exercise 4.4: one attention layer over one new token of each sequence."""
 
-import copy
 import math
 import random
 
 import torch
 
-from lessons_exercises import tensors
+from lessons_exercises import tensors, words
 from lessons_exercises.lesson_04.inputs import NAN, POISON, generator, listed
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention import decode
-from paged_attention.attention import share_heads
-from paged_attention.decode import (
-    block_attention,
-    combine_result,
-    dispatch,
-    own_token,
-    past_blocks,
-    write_new_tokens,
-)
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.validate import check_decoding
-
-
-def in_double(layer, x, seq_ids, manager):
-    """Our answer, computed in float64; the pool is changed as ours changes it."""
-    exact = copy.copy(manager)
-    exact.kv_cache = manager.kv_cache.double()
-    y = decode.forward_decoding_loop(copy.deepcopy(layer).double(), x.double(), seq_ids, exact)
-    manager.kv_cache.copy_(exact.kv_cache)
-    return y
 
 
 def all_blocks(seq_ids, manager):
@@ -73,28 +53,17 @@ CASES = [(*case, POISON) for case in CASES] + [
 
 
 def hidden(seed):
-    """Up to five sequences of up to three blocks.
-
-    The last case has NaN in the unused slots.
-    """
+    """Up to five sequences of up to three blocks; at the end NaN in the unused slots."""
     chance = random.Random(seed)
     for number in range(11):
-        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
-        past_lens = tuple(
-            block_size * chance.randint(0, 2)
-            + chance.choice((0, 1, block_size - 1, block_size))
+        size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        past_lens = [
+            size * chance.randint(0, 2) + chance.choice((0, 1, size - 1, size))
             for _ in range(1 + number // 2 % 5)
-        )
-        yield (
-            past_lens,
-            block_size,
-            num_kv_heads * chance.randint(1, 4),
-            num_kv_heads,
-            chance.choice((4, 8, 12)),
-            chance.randint(1, 3),
-            chance.randrange(2**31),
-            POISON if number < 10 else NAN,
-        )
+        ]
+        heads = num_kv_heads * chance.randint(1, 4), num_kv_heads, chance.choice((4, 8, 12))
+        more = chance.randint(1, 3), chance.randrange(2**31), POISON if number < 10 else NAN
+        yield tuple(past_lens), size, *heads, *more
 
 
 FEW = 4  # tokens whose numbers a message shows
@@ -116,20 +85,12 @@ def make_simple(layer):
 
 
 def prepare(case):
-    """The layer, the new tokens, the batch's ids and a manager.
-
-    The manager's unused slots are poisoned. Small cases have whole numbers.
-    """
-    past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed, poison = (
-        case
-    )
+    """The layer, the new tokens, the batch's ids and a manager, its unused slots poisoned."""
+    past_lens, block_size, num_q_heads, *kv_heads, num_layers, seed, poison = case
     source, num_seqs = generator(seed), len(past_lens)
-    layer = AttentionLayer(
-        8, num_q_heads, num_kv_heads, head_size, index=num_layers - 1, seed=seed
-    )
-    manager = PagedAttentionManager(
-        BLOCKS, block_size, num_kv_heads, head_size, num_seqs + 1, 16, num_layers
-    )
+    layer = AttentionLayer(8, num_q_heads, *kv_heads, index=num_layers - 1, seed=seed)
+    sizes = BLOCKS, block_size, *kv_heads, num_seqs + 1, 16, num_layers
+    manager = PagedAttentionManager(*sizes)
 
     def drawn(*shape):
         numbers = torch.randn(shape, generator=source)
@@ -150,29 +111,28 @@ def prepare(case):
     for seq_id, past in sorted(zip(seq_ids, past_lens, strict=True), reverse=True):
         manager.add_sequence(seq_id, past)
     for seq_id, past in zip(seq_ids, past_lens, strict=True):
-        slots = slot_mapping(
-            manager.get_block_table_for_seq(seq_id), torch.arange(past), block_size
-        )
-        k, v = drawn(2, past, num_kv_heads, head_size)
-        write_kv(*manager.kv_cache[layer.index], slots, k, v)
+        k, v = drawn(2, past, *kv_heads)
+        write_kv(*manager.kv_cache[layer.index], slots_of(manager, seq_id, past), k, v)
         manager.append_token(seq_id)
     return layer, drawn(num_seqs, 8), seq_ids, manager
 
 
+def slots_of(manager, seq_id, past):
+    row = manager.get_block_table_for_seq(seq_id)
+    return slot_mapping(row, torch.arange(past), manager.block_size)
+
+
 def observe(answer, case):
     layer, x, seq_ids, manager = prepare(case)
-    before, table = x.clone(), manager.block_table.clone()
-    pool = manager.kv_cache.clone()
+    before, table, pool = x.clone(), manager.block_table.clone(), manager.kv_cache.clone()
     lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
     y = tensors.values(answer(layer, x, seq_ids, manager))
     if not torch.equal(x, before):
         return Text("the argument x was changed")
     for seq_id, length in lengths.items():
         if (now := manager.sequences[seq_id].length) != length:
-            return Text(
-                f"sequence {seq_id} had {counted(length, 'token')} before the step, "
-                f"and has {now} after it"
-            )
+            past = f"sequence {seq_id} had {counted(length, 'token')} before the step"
+            return Text(f"{past}, and has {now} after it")
     if not torch.equal(manager.block_table, table):
         return Text("the block table was changed")
     if not isinstance(y, tensors.Values):
@@ -185,17 +145,12 @@ def changed_slots(kv_cache, before):
     now, before = kv_cache.flatten(2, 3).flatten(3), before.flatten(2, 3).flatten(3)
     is_same = (now == before) | (now.isnan() & before.isnan())
     places = (~is_same.all(-1)).nonzero()
-    return (
-        tensors.Values(places, "the slots written, (layer, 0 for k or 1 for v, slot),"),
-        tensors.Values(now[tuple(places.T)], "what is written there,"),
-    )
+    names = "the slots written, (layer, 0 for k or 1 for v, slot),", "what is written there,"
+    return tensors.values((places, now[tuple(places.T)]), *names)
 
 
 def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details.
-
-    So such a case tells no mistakes apart.
-    """
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details."""
     return math.isnan(case[-1])
 
 
@@ -203,40 +158,30 @@ def describe(case):
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, _, poison = case
     layer, x, seq_ids, manager = prepare(case)
     tables = ", ".join(f"{seq_id}: {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
-    *others, last = map(str, past_lens)
-    counts = (
-        (", ".join(others) + " and " if others else "")
-        + last
-        + (" token" if past_lens == (1,) else " tokens")
-    )
-    return (
-        f"{counted(len(past_lens), 'sequence')} with {counts} in the pool, "
+    tokens = f"{words.listed(past_lens)} {'token' if past_lens == (1,) else 'tokens'}"
+    described = (
+        f"{counted(len(past_lens), 'sequence')} with {tokens} in the pool, "
         f"and a new token for {'each' if len(past_lens) > 1 else 'it'}; "
         f"block_size {block_size}, {counted(num_q_heads, 'query head')}, "
         f"{counted(num_kv_heads, 'KV head')} of size {head_size}; layer {layer.index} "
         f"of {num_layers}; blocks of sequence {tables}; unused slots hold "
-        + ("NaN" if holds_nan(case) else f"{poison:,.0f} and more")
-        + (numbers_of(case, layer, x, seq_ids, manager) if is_small(case) else "")
+        f"{'NaN' if holds_nan(case) else f'{poison:,.0f} and more'}"
     )
-
-
-def numbers_of(case, layer, x, seq_ids, manager):
-    """A small case's numbers, in words."""
-    words = f"; {listed(x=x)}, and {SIMPLE}"
-    for seq_id, past in zip(seq_ids, case[0], strict=True):
-        slots = slot_mapping(
-            manager.get_block_table_for_seq(seq_id), torch.arange(past), manager.block_size
-        )
+    if not is_small(case):
+        return described
+    described += f"; {listed(x=x)}, and {SIMPLE}"
+    for seq_id, past in zip(seq_ids, past_lens, strict=True):
+        slots = slots_of(manager, seq_id, past)
         k, v = manager.kv_cache[layer.index].flatten(1, 2)[:, slots, 0]
-        words += f"; in the pool: {listed(keys=k, values=v)}" if past else ""
-    return words
+        described += f"; in the pool: {listed(keys=k, values=v)}" if past else ""
+    return described
 
 
 EXERCISE = Exercise(
     id="4.4",
     title="decode one token of each sequence",
     answer_name="forward_decoding_loop",
-    reference=in_double,
+    reference=tensors.in_double(decode.forward_decoding_loop),
     cases=lambda: CASES,
     size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
     hidden=hidden,
@@ -246,24 +191,18 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     points=3,
-    mistakes=Bank("4.4", "forward_decoding_loop", __file__, globals()),
-    hints=(
-        (
-            "Write the steps as comments first: project; which blocks; a query for each; "
-            "attend; combine request by request; write; project back. "
-            "Each is one line or two, and each has its function."
-        ),
-        (
-            "`k_cache[block_ids]` gives the blocks in the order of `block_ids`, "
-            "wherever they lie."
-        ),
-        (
-            "The parts of all requests are in one tensor. Keep the place "
-            "where the current request's parts start, and move it on by its number of blocks."
-        ),
-        (
-            "For each request, `torch.cat` the past's o, m and l with the new token's own, "
-            "then combine. A request without a past has its own part only."
-        ),
-    ),
+    mistakes=Bank("4.4", "forward_decoding_loop", __file__, vars(decode) | globals()),
+    hints=paragraphs("""
+        Write the steps as comments first: project; which blocks; a query for each; attend;
+        combine request by request; write; project back. Each is one line or two, and each has
+        its function.
+
+        `k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they lie.
+
+        The parts of all requests are in one tensor. Keep the place where the current request's
+        parts start, and move it on by its number of blocks.
+
+        For each request, `torch.cat` the past's o, m and l with the new token's own, then
+        combine. A request without a past has its own part only.
+    """),
 )

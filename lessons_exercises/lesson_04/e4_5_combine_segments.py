@@ -6,18 +6,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_04.inputs import (
-    are_few,
-    call,
-    drawn_parts,
-    in_double,
-    listed,
-    named_where,
-    names_of_empty,
-    parts,
-    with_zeros_of_l,
-)
+from lessons_exercises.lesson_04 import inputs
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import Alike, named_where, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite, widen
@@ -26,16 +17,8 @@ CALLS = "calls"
 MOST_CALLS = 3  # of PyTorch's functions for each of many requests; ours are 20 in all
 
 
-class Looped(Text):
-    """The result of an answer that combines one request after the other.
-
-    Equal to any other such result.
-    """
-
-    def __eq__(self, other):
-        return isinstance(other, Looped)
-
-    __hash__ = Text.__hash__
+class Looped(Alike):
+    """The result of an answer that combines one request after the other."""
 
 
 class Counting(TorchFunctionMode):
@@ -76,58 +59,50 @@ def hidden(seed):
     chance = random.Random(seed)
     for num_requests in (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 9):
         counts = chance.choices((0, 1, 2, 3, 7), k=num_requests)
-        yield tuple(counts), chance.randint(1, 6), *drawn_parts(chance, sum(counts))
+        yield tuple(counts), chance.randint(1, 6), *inputs.drawn_parts(chance, sum(counts))
     many = tuple(chance.choices((1, 2, 3), k=chance.randint(150, 250)))
     yield many, chance.randint(1, 6), 4, 0.0, 1.0, (), chance.randrange(2**31), CALLS
 
 
 def arguments(case):
     counts, num_heads, *about = case[:7]
-    o, m, l = parts((sum(counts), num_heads), *about)
+    o, m, l = inputs.parts((sum(counts), num_heads), *about)
     return {"o": o, "m": m, "l": l, "request_num_blocks": torch.tensor(counts)}
 
 
 def observe(answer, case):
-    if case[7:] == (CALLS,):
-        return calls(answer, case)
-    return named_where(
-        0 in case[0],
-        lambda: with_zeros_of_l(call(answer, ("o", "m", "l"), **arguments(case))),
-    )
-
-
-def calls(answer, case):
-    given = arguments(case).values()
+    given = arguments(case)
+    if not counts_calls(case):
+        return named_where(0 in case[0], lambda: inputs.call_for_parts(answer, **given))
     with Counting() as counting:
-        answer(*given)
+        answer(*given.values())
     if counting.calls <= MOST_CALLS * len(case[0]):
         return Text("few calls of PyTorch's functions, however many requests there are")
     return Looped(f"{counting.calls:,} calls of PyTorch's functions for these requests")
 
 
+def counts_calls(case):
+    """For `Exercise.chancy`: a loop says nothing about other mistakes."""
+    return case[7:] == (CALLS,)
+
+
 def describe(case):
     counts, num_heads, head_size, level, spread, empty, _ = case[:7]
     shape = sum(counts), num_heads
-    if case[7:] == (CALLS,):
+    if counts_calls(case):
         return f"{len(counts)} requests with {sum(counts)} blocks in all"
-    if are_few(shape, head_size):
-        return listed(**arguments(case))
-    words = (
-        f"request_num_blocks = {list(counts)}: o of shape {(*shape, head_size)}, "
-        f"m and l of shape {shape}"
-    )
-    if level or spread > 10:
-        words += f", m near {level:,.0f}" + (
-            f" give or take {spread:,.0f}" if spread > 10 else ""
-        )
-    return words + names_of_empty(empty, "block")
+    if inputs.are_few(shape, head_size):
+        return inputs.listed(**arguments(case))
+    shapes = f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
+    words = f"request_num_blocks = {list(counts)}: {shapes}"
+    return words + inputs.words_on_parts("block", level, spread, empty)
 
 
 EXERCISE = Exercise(
     id="4.5",
     title="combine the parts of all requests at once",
     answer_name="combine_segments",
-    reference=in_double(decode.combine_segments),
+    reference=tensors.in_double(decode.combine_segments),
     cases=lambda: CASES,
     size=lambda case: ((sum(case[0]) or 2) * case[1] * case[2], len(case[0]), len(case[5])),
     hidden=hidden,
@@ -136,24 +111,19 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     points=2,
-    chancy=lambda case: case[7:] == (CALLS,),  # a loop says nothing about other mistakes
+    chancy=counts_calls,
     mistakes=Bank("4.5", "combine_segments", __file__, globals()),
-    hints=(
-        (
-            "The steps are those of `combine_result`. What changes is the maximum "
-            "and the two sums: each runs over the rows of one request."
-        ),
-        (
-            "First make a tensor that says for each row which request it belongs to. "
-            "Exercise 4.1 had something like it."
-        ),
-        (
-            "`index_add` adds rows into the row that an index names, and `scatter_reduce` "
-            'with "amax" takes maxima. What does each of them start from?'
-        ),
-        (
-            "To subtract a request's maximum from each of its rows, "
-            "index the maxima with the same tensor."
-        ),
-    ),
+    hints=paragraphs("""
+        The steps are those of `combine_result`. What changes is the maximum and the two sums:
+        each runs over the rows of one request.
+
+        First make a tensor that says for each row which request it belongs to. Exercise 4.1
+        had something like it.
+
+        `index_add` adds rows into the row that an index names, and `scatter_reduce` with
+        "amax" takes maxima. What does each of them start from?
+
+        To subtract a request's maximum from each of its rows, index the maxima with the same
+        tensor.
+    """),
 )

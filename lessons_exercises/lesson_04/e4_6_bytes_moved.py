@@ -4,8 +4,8 @@ import math
 import operator
 import random
 
-from lessons_exercises.lesson_04.inputs import named_where
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import named_where, paragraphs
 from lessons_lib.checks import Exercise, Text
 
 # marks the case that looks at what kind of numbers an answer returns
@@ -56,8 +56,9 @@ def hidden(seed):
     for number in range(10):
         block_size = chance.randint(2, 20)
         sizes = [chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))]
+        more = 0, 1, block_size - 1
         lengths = [
-            block_size * chance.randint(0, 9) + chance.choice((0, 1, block_size - 1))
+            block_size * chance.randint(0, 9) + chance.choice(more)
             for _ in range(1 + number // 2)
         ]
         yield lengths, block_size, *sizes
@@ -84,26 +85,16 @@ def _kind(number):
 
 
 def same(expected, actual):
-    """Equal; two floats, both of wrong answers, may be rounded differently.
+    """Equal; two floats, both of wrong answers, may be rounded differently."""
+    are_tuples = isinstance(expected, tuple) and isinstance(actual, tuple)
+    if not are_tuples or len(expected) != len(actual):
+        return expected == actual
+    return all(map(_alike, expected, actual))
 
-    Ours are ints and have to be met exactly.
-    """
 
-    def alike(ours, theirs):
-        return (
-            ours == theirs
-            or isinstance(ours, float)
-            and isinstance(theirs, float)
-            and math.isclose(ours, theirs)
-        )
-
-    if (
-        isinstance(expected, tuple)
-        and isinstance(actual, tuple)
-        and len(expected) == len(actual)
-    ):
-        return all(map(alike, expected, actual))
-    return expected == actual
+def _alike(ours, theirs):
+    are_floats = isinstance(ours, float) and isinstance(theirs, float)
+    return math.isclose(ours, theirs) if are_floats else ours == theirs
 
 
 def describe(case):
@@ -128,15 +119,13 @@ EXERCISE = Exercise(
     # a mistake keeps its name where its numbers are floats
     chancy=lambda case: case[5:] == (KINDS,),
     mistakes=Bank("4.6", "bytes_moved", __file__, globals()),
-    hints=(
-        (
-            "Begin with one token: how many numbers does one layer keep for it, "
-            "and how many bytes are they?"
-        ),
-        (
-            "Count three passes for the gather: reading the blocks, writing the copy, "
-            "reading the tokens in the copy. Which of them go by blocks?"
-        ),
-        "For the paged way, only one of the three is left.",
-    ),
+    hints=paragraphs("""
+        Begin with one token: how many numbers does one layer keep for it, and how many bytes
+        are they?
+
+        Count three passes for the gather: reading the blocks, writing the copy, reading the
+        tokens in the copy. Which of them go by blocks?
+
+        For the paged way, only one of the three is left.
+    """),
 )
