@@ -7,19 +7,12 @@ import torch
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.metadata import cumulative_lengths
 
-CASES = [
-    (1,),
-    (3,),
-    (2, 3),
-    (1, 1, 1),
-    (5, 1, 1, 4),
-    (1, 16, 17, 15),
-    (40_000, 1, 40_000),
-    tuple(range(1, 30)),
-]
+SHORT = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15)]
+LONG = [(40_000, 1, 40_000), tuple(range(1, 30))]
 
 
 def hidden(seed):
@@ -32,11 +25,9 @@ def hidden(seed):
 def observe(answer, case):
     query_lens = list(case)
     result = tensors.values(answer(query_lens))
-    return (
-        result
-        if query_lens == list(case)
-        else Text(f"the caller's list is changed to {query_lens}")
-    )
+    if query_lens != list(case):
+        return Text(f"the caller's list is changed to {query_lens}")
+    return result
 
 
 EXERCISE = Exercise(
@@ -44,7 +35,7 @@ EXERCISE = Exercise(
     title="where each sequence's queries begin",
     answer_name="cumulative_lengths",
     reference=cumulative_lengths,
-    cases=lambda: CASES,
+    cases=lambda: SHORT + LONG,
     size=lambda case: (len(case), sum(case)),
     hidden=hidden,
     observe=observe,
@@ -52,15 +43,11 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=tensors.show,
     mistakes=Bank("5.1", "cumulative_lengths", __file__, globals()),
-    hints=(
-        (
-            "For three sequences with 5, 1 and 4 queries: "
-            "in which row does the first one begin, "
-            "in which the second, the third, and in which row would a fourth one begin?"
-        ),
-        (
-            "A running sum gives all the ends. What is missing in front of it? "
-            "And which dtype does your sum have?"
-        ),
-    ),
+    hints=paragraphs("""
+        For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in
+        which the second, the third, and in which row would a fourth one begin?
+
+        A running sum gives all the ends. What is missing in front of it? And which dtype does
+        your sum have?
+        """),
 )

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Raised, Text, raised
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
@@ -14,7 +14,6 @@ from paged_attention.validate import check_scheduled
 UNWRITTEN = -7.0  # what the pool holds before anything is written
 # Errors that an answer raises by accident. The others are compared by their kind alone.
 SLIPS = (NameError, AttributeError, TypeError, LookupError, ArithmeticError)
-LIST_CHANGED = Text("the list of the batch has been changed")
 
 # (blocks in the pool, block size, entries of a row, the past, the batch); the past: ("A", 3)
 # starts sequence A with 3 tokens, or appends them to it; ("A", "B") forks B from A.
@@ -61,67 +60,44 @@ BAD_INPUT = [
 
 
 def hidden(seed):
-    """Any past and any batch, in a pool that is just large enough or one block too small.
-
-    Then bad input.
-    """
+    """Any past and batch, in a pool that is just large enough or not; then bad input."""
     chance = random.Random(seed)
     for number in range(18):
         block_size = chance.randint(1, 5)
-        names = []
-        past = []
-        for name in "ABCD"[: 1 + number // 3]:
-            forked = names and chance.random() < 0.5
-            past.append(
-                (chance.choice(names), name)
-                if forked
-                else (name, chance.randint(0, 2 * block_size))
-            )
-            names.append(name)
+        names, past = "ABCD"[: 1 + number // 3], []
+        for index, name in enumerate(names):
+            if index and chance.random() < 0.5:
+                past.append((chance.choice(names[:index]), name))
+            else:
+                past.append((name, chance.randint(0, 2 * block_size)))
         if number % 3:
             past.append((chance.choice(names), chance.randint(1, block_size)))
-        batch = [
-            (name, chance.randint(1, 2 * block_size))
-            for name in chance.sample(names, chance.randint(1, len(names)))
-        ]
-        manager = make_manager(
-            PagedAttentionManager.append_tokens, (64, block_size, 8, past, batch)
-        )
-        num_before = 64 - manager.block_manager.get_num_free_blocks()
+        chosen = chance.sample(names, chance.randint(1, len(names)))
+        batch = [(name, chance.randint(1, 2 * block_size)) for name in chosen]
+        case = 64, block_size, 8, past, batch
+        manager = make_manager(PagedAttentionManager.append_tokens, case)
+        num_free = manager.block_manager.get_num_free_blocks
+        num_before = 64 - num_free()
         manager.append_tokens(batch)
-        num_blocks = (
-            64 - manager.block_manager.get_num_free_blocks() - chance.choice((0, 0, 1))
-        )
-        yield max(num_blocks, num_before, 1), block_size, 8, past, batch
-    length = chance.randint(5, 9)
-    yield (
-        9,
-        4,
-        chance.randint(3, 4),
-        [("A", 4), ("B", length)],
-        [("A", chance.randint(1, 4)), ("B", 17 - length)],
-    )
-    yield (
-        9,
-        4,
-        4,
-        [("A", 4), ("B", length)],
-        [("A", chance.randint(1, 3)), ("B", -chance.randint(0, 3))],
-    )
+        num_blocks = 64 - num_free() - chance.choice((0, 0, 1))
+        yield max(num_blocks, num_before, 1), *case[1:]
+    length, row = chance.randint(5, 9), chance.randint(3, 4)
+    past = [("A", 4), ("B", length)]
+    yield 9, 4, row, past, [("A", chance.randint(1, 4)), ("B", 17 - length)]
+    yield 9, 4, 4, past, [("A", chance.randint(1, 3)), ("B", -chance.randint(0, 3))]
 
 
 def is_bad(case):
-    names = [name for name, _ in case[4]]
-    numbers = [number for _, number in case[4]]
-    return not names or len(set(names)) < len(names) or min(numbers) < 1
+    """Whether the batch is empty, names a sequence twice, or adds no token to one."""
+    batch = case[4]
+    return len(dict(batch)) < max(1, len(batch)) or min(dict(batch).values()) < 1
 
 
 def make_manager(answer, case):
     """The manager with its past; each token's place holds a number of its own."""
     num_blocks, block_size, row, past, _ = case
-    manager = type(
-        "PagedAttentionManager", (PagedAttentionManager,), {"append_tokens": answer}
-    )(num_blocks, block_size, 1, 1, 8, row)
+    kind = type("PagedAttentionManager", (PagedAttentionManager,), {"append_tokens": answer})
+    manager = kind(num_blocks, block_size, 1, 1, 8, row)
     manager.kv_cache.fill_(UNWRITTEN)
     for name, second in past:
         if isinstance(second, str):
@@ -132,78 +108,75 @@ def make_manager(answer, case):
         length = manager.get(name).length
         for _ in range(second):
             manager.append_token(name)
-        write(manager, name, range(length, length + second))
+        write(manager, name, length)
     return manager
 
 
 def slots(manager, name):
-    """The pool's numbers at each token of a sequence, as views."""
-    blocks = [
-        manager.kv_cache[0, 0, block_id, :, 0, 0] for block_id in manager.blocks_of(name)
-    ]
+    """What the pool holds at each token of a sequence, as views."""
+    block_size, blocks = manager.block_size, manager.blocks_of(name)
     return [
-        blocks[position // manager.block_size][position % manager.block_size]
+        manager.kv_cache[0, 0, blocks[position // block_size], position % block_size, 0]
         for position in range(manager.get(name).length)
     ]
 
 
-def write(manager, name, positions):
-    places = slots(manager, name)
-    for position in positions:
-        places[position].fill_(1_000 * ord(name) + position)
+def write(manager, name, start):
+    """Fills a sequence's places from `start` on, and returns what they hold now."""
+    places = slots(manager, name)[start:]
+    numbers = [1_000.0 * ord(name) + start + index for index in range(len(places))]
+    for place, number in zip(places, numbers, strict=True):
+        place.fill_(number)
+    return numbers
+
+
+def read(manager, name):
+    return [float(place) for place in slots(manager, name)]
+
+
+def users_of(manager, blocks):
+    return [manager.block_manager.get_ref_count(block_id) for block_id in blocks]
 
 
 def books(manager):
     """Everything that must not change when the call fails."""
-    counts = [
-        manager.block_manager.get_ref_count(block_id)
-        for block_id in range(manager.kv_cache.shape[2])
-    ]
-    return {
-        name: (
-            sequence.length,
-            manager.table.cpu[sequence.row].tolist(),
-            manager.block_table[sequence.row].tolist(),
-        )
+    tables = manager.table.cpu, manager.block_table
+    return users_of(manager, range(manager.kv_cache.shape[2])), {
+        name: (sequence.length, *(table[sequence.row].tolist() for table in tables))
         for name, sequence in manager.sequences.items()
-    }, counts
+    }
 
 
 def observe(answer, case):
     manager, scheduled = make_manager(answer, case), list(case[4])
-    pool = manager.kv_cache
-    before = books(manager)
-    texts = {
-        name: [float(place) for place in slots(manager, name)] for name in manager.sequences
-    }
+    pool, before = manager.kv_cache, books(manager)
+    texts = {name: read(manager, name) for name in manager.sequences}
+    error = None
     try:
         manager.append_tokens(scheduled)
     except NotImplementedError:
         raise
-    except Exception as error:
-        if scheduled != case[4]:
-            return LIST_CHANGED
-        if manager.kv_cache is not pool:
-            return Text(
-                f"{type(error).__name__}, and the manager has another pool: kv_cache is a copy"
-            )
-        if isinstance(error, SLIPS) and not isinstance(error, UnknownSequenceError):
-            return raised(error)
-        return Refused(error, "" if books(manager) == before else _state(manager))
+    except Exception as caught:
+        error = caught
     if scheduled != case[4]:
-        return LIST_CHANGED
-    lengths = {name: len(text) for name, text in texts.items()}
-    for name in manager.sequences:
-        write(manager, name, range(lengths[name], manager.get(name).length))
-    for name, text in texts.items():
-        new = [
-            1_000.0 * ord(name) + position
-            for position in range(lengths[name], manager.get(name).length)
-        ]
-        if [float(place) for place in slots(manager, name)] != text + new:
-            return Text(
-                f"no error, and sequence {name} does not read what it wrote: {_state(manager)}"
-            )
+        return Text("the list of the batch has been changed")
+    if error is None:
+        return read_back(manager, texts)
+    if manager.kv_cache is not pool:
+        kind = type(error).__name__
+        return Text(f"{kind}, and the manager has another pool: kv_cache is a copy")
+    if isinstance(error, SLIPS) and not isinstance(error, UnknownSequenceError):
+        return raised(error)
+    return Refused(error, "" if books(manager) == before else _state(manager))
+
+
+def read_back(manager, texts):
+    """Writes all new tokens, and then reads every sequence. texts: what each held before."""
+    expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
+    for name, text in expected.items():
+        if read(manager, name) != text:
+            wrong = f"sequence {name} does not read what it wrote"
+            return Text(f"no error, and {wrong}: {_state(manager)}")
     return Text(f"no error; {_state(manager)}")
 
 
@@ -217,10 +190,9 @@ class Refused(Raised):
         ending = (
             f"this is left behind: {left_behind}" if left_behind else "nothing has changed"
         )
-        refused = super().__new__(cls, f"{type(error).__name__}, and {ending}")
         told = raised(error)
-        refused.shown = f"{told}, and {ending}"
-        refused.where = told.where
+        refused = super().__new__(cls, f"{type(error).__name__}, and {ending}")
+        refused.shown, refused.where = f"{told}, and {ending}", told.where
         return refused
 
     def __repr__(self):
@@ -230,18 +202,11 @@ class Refused(Raised):
 def _state(manager):
     parts = []
     for name, sequence in sorted(manager.sequences.items()):
-        users = [
-            manager.block_manager.get_ref_count(block_id)
-            for block_id in manager.blocks_of(name)
-        ]
-        parts.append(
-            f"{name} has {counted(sequence.length, 'token')} "
-            f"in {counted(len(users), 'block')} with {users} users"
-        )
-    return (
-        f"{'; '.join(parts)}; "
-        f"{counted(manager.block_manager.get_num_free_blocks(), 'block')} free"
-    )
+        users = users_of(manager, manager.blocks_of(name))
+        tokens, blocks = counted(sequence.length, "token"), counted(len(users), "block")
+        parts.append(f"{name} has {tokens} in {blocks} with {users} users")
+    num_free = manager.block_manager.get_num_free_blocks()
+    return "; ".join([*parts, f"{counted(num_free, 'block')} free"])
 
 
 def size(case):
@@ -281,19 +246,15 @@ EXERCISE = Exercise(
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=3,
     mistakes=Bank("5.2", "append_tokens", __file__, globals()),
-    hints=(
-        (
-            "Two passes over the batch: the first only counts and may raise, "
-            "the second changes. What could still fail in the second one?"
-        ),
-        (
-            "A sequence of length n that gets m tokens needs blocks_for(n + m) - "
-            "blocks_for(n) fresh blocks. blocks_for() also raises when the row is too short."
-        ),
-        (
-            "Copies come on top: a sequence whose last block is partly filled writes into "
-            "it. Count these writers for each block, and compare with the block's users. "
-            "The writer that is left alone with a block needs no copy."
-        ),
-    ),
+    hints=paragraphs("""
+        Two passes over the batch: the first only counts and may raise, the second changes.
+        What could still fail in the second one?
+
+        A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh
+        blocks. blocks_for() also raises when the row is too short.
+
+        Copies come on top: a sequence whose last block is partly filled writes into it. Count
+        these writers for each block, and compare with the block's users. The writer that is
+        left alone with a block needs no copy.
+        """),
 )

@@ -8,7 +8,7 @@ import torch
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
 from lessons_exercises.second_device import SECOND, SecondDevice
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import BatchMetadata, build_metadata, cumulative_lengths
@@ -45,55 +45,39 @@ BAD_INPUT = [
 
 
 def hidden(seed):
-    """Any sequences, some of them in the batch.
-
-    Then a batch with a number of tokens that its sequence has not.
-    """
+    """Any sequences, some of them in the batch; then too many or too few tokens for one."""
     chance = random.Random(seed)
     for number in range(14):
         block_size = chance.randint(1, 9)
+        more = 0, 0, 1, block_size - 1
         seq_ids = chance.sample(range(20), 1 + number // 3)
-        by_id = {
-            seq_id: (
-                block_size * chance.randint(1, 3) + chance.choice((0, 0, 1, block_size - 1))
-            )
-            for seq_id in seq_ids
-        }
-        batch = [
-            (seq_id, chance.choice((1, chance.randint(1, by_id[seq_id]), by_id[seq_id])))
-            for seq_id in chance.sample(
-                seq_ids, chance.randint((number + 3) // 6, len(seq_ids)) or 1
-            )
-        ]
+        lengths = [block_size * chance.randint(1, 3) + chance.choice(more) for _ in seq_ids]
+        by_id, batch = dict(zip(seq_ids, lengths, strict=True)), []
+        num_seqs = chance.randint((number + 3) // 6, len(seq_ids)) or 1
+        for seq_id in chance.sample(seq_ids, num_seqs):
+            length = by_id[seq_id]
+            batch.append((seq_id, chance.choice((1, chance.randint(1, length), length))))
         if number >= 12:
-            seq_id = batch[-1][0]
+            seq_id, _ = batch[-1]
             wrong = by_id[seq_id] + chance.randint(1, 9), -chance.randint(0, 9)
             batch[-1] = seq_id, wrong[number - 12]
         yield block_size, by_id, chance.sample(seq_ids, len(seq_ids)), batch
 
 
 def is_bad(case):
-    _, by_id, _, batch, *_ = case
-    return len(dict(batch)) < max(1, len(batch)) or any(
-        not 1 <= num_tokens <= by_id[seq_id] for seq_id, num_tokens in batch
-    )
+    by_id, batch = case[1], case[3]
+    fits = all(1 <= num_tokens <= by_id[seq_id] for seq_id, num_tokens in batch)
+    return len(dict(batch)) < max(1, len(batch)) or not fits
 
 
 def make_manager(case):
     block_size, by_id, order, _, *device = case
-    manager = PagedAttentionManager(
-        num_blocks=24,
-        block_size=block_size,
-        num_kv_heads=1,
-        head_size=1,
-        max_num_seqs=6,
-        max_blocks_per_seq=8,
-        device=device[0] if device else "cpu",
-    )
+    sizes = {"num_kv_heads": 1, "head_size": 1, "max_num_seqs": 6, "max_blocks_per_seq": 8}
+    where = {"device": device[0]} if device else {}
+    manager = PagedAttentionManager(24, block_size, **sizes, **where)
     taken = [manager.block_manager.allocate() for _ in range(24)]
-    for index in torch.randperm(
-        24, generator=torch.Generator().manual_seed(block_size)
-    ).tolist():
+    generator = torch.Generator().manual_seed(block_size)
+    for index in torch.randperm(24, generator=generator).tolist():
         manager.block_manager.free(taken[index])
     manager.add_sequence("first", 2)
     for seq_id in order:
@@ -104,10 +88,7 @@ def make_manager(case):
 
 
 def observe(answer, case):
-    """The four tensors, and whether the table is a copy.
-
-    Or in words what else the call did.
-    """
+    """The four tensors, and whether the table is a copy; or in words what else was done."""
     if case == ON_A_DEVICE:
         return devices(answer, case)
     manager, scheduled = make_manager(case), list(case[3])
@@ -118,15 +99,12 @@ def observe(answer, case):
         if is_bad(case):
             return Text("a ValueError")
         raise
-    changes = [
-        f"{name} changed from {before[name]} to {now}"
-        for name, now in state(manager).items()
-        if now != before[name]
-    ]
     if scheduled != case[3]:
         return Text("the list of the batch has been changed")
-    if changes:
-        return Text(f"the manager has been changed: {changes[0]}")
+    for name, now in state(manager).items():
+        if now != before[name]:
+            change = f"{name} changed from {before[name]} to {now}"
+            return Text(f"the manager has been changed: {change}")
     if not all(hasattr(result, name) for name in NAMES):
         return Text(f"{type(result).__name__} instead of a BatchMetadata")
     parts = tuple(getattr(result, name) for name in NAMES)
@@ -148,16 +126,20 @@ def devices(answer, case):
 
 def state(manager):
     """Everything in the manager that a learner's function could change."""
+    sequences = manager.sequences.items()
     return {
-        "the lengths of its sequences": {
-            seq_id: sequence.length for seq_id, sequence in manager.sequences.items()
-        },
-        "its rows": {seq_id: sequence.row for seq_id, sequence in manager.sequences.items()},
+        "the lengths of its sequences": {name: each.length for name, each in sequences},
+        "its rows": {name: each.row for name, each in sequences},
         "its free blocks": manager.block_manager.get_num_free_blocks(),
         "its table": manager.block_table.tolist(),
         "its table on the CPU": manager.table.cpu.tolist(),
         "the sum of its pool": float(manager.kv_cache.abs().sum()),
     }
+
+
+def size(case):
+    """Tokens, sequences, new tokens."""
+    return sum(case[1].values()), len(case[1]), sum(num_new for _, num_new in case[3])
 
 
 def describe(case):
@@ -178,11 +160,7 @@ EXERCISE = Exercise(
     answer_name="build_metadata",
     reference=build_metadata,
     cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
-    size=lambda case: (
-        sum(case[1].values()),
-        len(case[1]),
-        sum(num_new for _, num_new in case[3]),
-    ),
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,
@@ -192,18 +170,14 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("5.3", "build_metadata", __file__, globals()),
-    hints=(
-        (
-            "What does manager.get(seq_id) know? "
-            "Its row says where the blocks are, its length how many keys there are."
-        ),
-        (
-            "Rows in batch order: index the manager's table with a list of rows. "
-            "The index keeps the dtype."
-        ),
-        (
-            "A sequence with length n that computes its last m tokens has them at the places "
-            "n - m to n - 1. Which function of lesson 02 turns places into slots?"
-        ),
-    ),
+    hints=paragraphs("""
+        What does manager.get(seq_id) know? Its row says where the blocks are, its length how
+        many keys there are.
+
+        Rows in batch order: index the manager's table with a list of rows. The index keeps the
+        dtype.
+
+        A sequence with length n that computes its last m tokens has them at the places n - m
+        to n - 1. Which function of lesson 02 turns places into slots?
+        """),
 )

@@ -2,14 +2,14 @@
 
 import math
 import random
-from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.attention import share_heads
 from paged_attention.block_table import NO_BLOCK
@@ -19,11 +19,29 @@ from paged_attention.metadata import (
     cumulative_lengths,
     visible_keys,
 )
+from paged_attention.slots import slot_mapping
 from paged_attention.softmax_state import NO_KEY
 from paged_attention.validate import check_paged_attention
 
 POISON = 1e4  # in every slot that holds no token
-USUAL, NAN, LARGE, INT64, DOUBLE = "usual", "nan", "large", "int64", "double"  # kinds of cases
+# kinds of cases, as they are described
+USUAL = ""
+NAN = "; NaN in the slots that hold none of their tokens"
+LARGE = "; q has large numbers, so the scores are in the tens of thousands"
+INT64 = "; block_table is int64"
+DOUBLE = "; all in float64"
+
+
+class Case(NamedTuple):
+    """lengths: the queries and the keys of each sequence."""
+
+    seed: int
+    block_size: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_size: int
+    lengths: list
+    kind: str = USUAL
 
 
 def in_double(q, k_cache, v_cache, metadata):
@@ -31,115 +49,87 @@ def in_double(q, k_cache, v_cache, metadata):
     return o.to(q.dtype)
 
 
-# (seed, block size, query heads, KV heads, head size, the sequences: queries and keys of
-# each), then the kind
 CASES = [
-    (*case, USUAL)
-    for case in (
-        (1, 4, 1, 1, 2, [(1, 1)]),
-        (2, 4, 1, 1, 2, [(2, 2)]),
-        (3, 4, 1, 1, 2, [(1, 3)]),
-        (4, 4, 1, 1, 4, [(2, 4)]),
-        (5, 4, 1, 1, 4, [(1, 5)]),
-        (6, 4, 2, 2, 4, [(3, 3)]),
-        (7, 4, 6, 2, 4, [(1, 6)]),
-        (8, 4, 6, 2, 4, [(3, 7)]),
-        (9, 4, 2, 1, 8, [(1, 4), (1, 9)]),
-        (10, 4, 6, 2, 8, [(1, 11), (4, 4), (3, 8)]),
-        (11, 1, 3, 3, 8, [(2, 5), (1, 3)]),
-        (12, 16, 7, 1, 4, [(17, 17), (1, 32), (1, 16), (15, 33)]),
-        (13, 16, 6, 2, 8, [(1, 1), (16, 48), (5, 5)]),
-    )
-] + [
-    (14, 4, 2, 1, 4, [(1, 3), (2, 6)], NAN),
-    (43, 4, 1, 1, 4, [(3, 3), (2, 5)], LARGE),
-    (4, 4, 1, 1, 4, [(2, 4)], INT64),
-    (9, 4, 2, 1, 8, [(1, 4), (1, 9)], DOUBLE),
+    Case(1, 4, 1, 1, 2, [(1, 1)]),
+    Case(2, 4, 1, 1, 2, [(2, 2)]),
+    Case(3, 4, 1, 1, 2, [(1, 3)]),
+    Case(4, 4, 1, 1, 4, [(2, 4)]),
+    Case(5, 4, 1, 1, 4, [(1, 5)]),
+    Case(6, 4, 2, 2, 4, [(3, 3)]),
+    Case(7, 4, 6, 2, 4, [(1, 6)]),
+    Case(8, 4, 6, 2, 4, [(3, 7)]),
+    Case(9, 4, 2, 1, 8, [(1, 4), (1, 9)]),
+    Case(10, 4, 6, 2, 8, [(1, 11), (4, 4), (3, 8)]),
+    Case(11, 1, 3, 3, 8, [(2, 5), (1, 3)]),
+    Case(12, 16, 7, 1, 4, [(17, 17), (1, 32), (1, 16), (15, 33)]),
+    Case(13, 16, 6, 2, 8, [(1, 1), (16, 48), (5, 5)]),
+    Case(14, 4, 2, 1, 4, [(1, 3), (2, 6)], NAN),
+    Case(43, 4, 1, 1, 4, [(3, 3), (2, 5)], LARGE),
+    Case(4, 4, 1, 1, 4, [(2, 4)], INT64),
+    Case(9, 4, 2, 1, 8, [(1, 4), (1, 9)], DOUBLE),
 ]
 
 
 def hidden(seed):
-    """Batches of up to four sequences.
-
-    Usual ones, then two with NaN and one with an int64 table.
-    """
+    """Batches of up to four sequences: usual ones, two with NaN, one with an int64 table."""
     chance = random.Random(seed)
-    for number in range(13):
-        block_size = chance.randint(2, 9)
-        num_kv_heads = chance.randint(1, 3)
-        lengths = []
+    for number, kind in enumerate([USUAL] * 10 + [NAN, NAN, INT64]):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        more, lengths = (1, block_size - 1, block_size), []
         for _ in range(1 + number // 3 % 4):
-            kv_len = block_size * chance.randint(0, 3) + chance.choice(
-                (1, block_size - 1, block_size)
-            )
+            kv_len = block_size * chance.randint(0, 3) + chance.choice(more)
             lengths.append((chance.choice((1, kv_len, chance.randint(1, kv_len))), kv_len))
-        yield (
-            chance.randrange(2**31),
-            block_size,
-            num_kv_heads * chance.randint(1, 5),
-            num_kv_heads,
-            chance.choice((2, 4, 8, 24)),
-            lengths,
-            {10: NAN, 11: NAN, 12: INT64}.get(number, USUAL),
-        )
+        seed, num_q_heads = chance.randrange(2**31), num_kv_heads * chance.randint(1, 5)
+        heads = num_q_heads, num_kv_heads, chance.choice((2, 4, 8, 24))
+        yield Case(seed, block_size, *heads, lengths, kind)
 
 
 def is_printed(case):
     """Whether q, keys and values are few enough to be read in a message, all in one block."""
-    _, block_size, _, _, _, lengths, kind = case
-    fits = len(lengths) == 1 and lengths[0][1] <= block_size
-    return fits and kind == USUAL and size(case)[0] <= 8
+    fits = len(case.lengths) == 1 and case.lengths[0][1] <= case.block_size
+    return fits and case.kind == USUAL and size(case)[0] <= 8
 
 
 def make_batch(case):
-    """q, k_cache, v_cache and the metadata.
-
-    Every sequence's blocks lie scattered, and the last block is nobody's.
-    """
-    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
-    poison = math.nan if kind == NAN else POISON
-    generator = torch.Generator().manual_seed(seed)
-    counts = [-(-kv_len // block_size) for _, kv_len in lengths]
+    """The arguments. Each sequence's blocks lie scattered, and the last block is nobody's."""
+    generator = torch.Generator().manual_seed(case.seed)
+    q_lens, kv_lens = map(list, zip(*case.lengths, strict=True))
+    counts = [-(-kv_len // case.block_size) for kv_len in kv_lens]
     num_blocks = sum(counts) + 2
-    k_cache, v_cache = torch.full((2, num_blocks, block_size, num_kv_heads, head_size), poison)
-    block_table = torch.full((len(lengths), max(counts) + 1), NO_BLOCK, dtype=torch.int32)
+    head = case.num_kv_heads, case.head_size
+    poison = math.nan if case.kind == NAN else POISON
+    caches = torch.full((2, num_blocks, case.block_size, *head), poison)
+    block_table = torch.full((len(counts), max(counts) + 1), NO_BLOCK, dtype=torch.int32)
     unused = torch.randperm(num_blocks - 1, generator=generator).to(torch.int32)
     slots = []
-    for s, ((q_len, kv_len), count) in enumerate(zip(lengths, counts, strict=True)):
-        block_table[s, :count], unused = unused[:count], unused[count:]
-        position = torch.arange(kv_len)
-        mine = (
-            block_table[s, position // block_size].long() * block_size + position % block_size
-        )
-        shape = kv_len, num_kv_heads, head_size
+    for row, count, kv_len in zip(block_table, counts, kv_lens, strict=True):
+        row[:count], unused = unused[:count], unused[count:]
+        slots.append(slot_mapping(row, torch.arange(kv_len), case.block_size))
+        shape = kv_len, *head
         if is_printed(case):
             keys = torch.randint(-1, 3, shape, generator=generator)
-            values = 10 * torch.arange(1, kv_len + 1)[:, None, None] + torch.arange(head_size)
+            tens = 10 * torch.arange(1, kv_len + 1)
+            values = tens[:, None, None] + torch.arange(case.head_size)
         else:
             keys, values = (torch.randn(shape, generator=generator) for _ in range(2))
-        for cache, rows in ((k_cache, keys), (v_cache, values)):
-            cache.view(-1, num_kv_heads, head_size)[mine] = rows.float()
-        slots.append(mine[kv_len - q_len :])
-    shape = sum(q_len for q_len, _ in lengths), num_q_heads, head_size
+        for cache, rows in zip(caches, (keys, values), strict=True):
+            cache.flatten(0, 1)[slots[-1]] = rows.float()
+    shape = sum(q_lens), case.num_q_heads, case.head_size
     if is_printed(case):
         q = torch.randint(1, 3, shape, generator=generator).float()
     else:
         q = 2 * torch.randn(shape, generator=generator)
-    if kind == LARGE:
+    if case.kind == LARGE:
         q *= 5_000
-    if kind == DOUBLE:
-        q = q.double()
-        k_cache = k_cache.double()
-        v_cache = v_cache.double()
+    if case.kind == DOUBLE:
+        q, caches = q.double(), caches.double()
     metadata = BatchMetadata(
-        cumulative_lengths([q_len for q_len, _ in lengths]),
-        torch.tensor([kv_len for _, kv_len in lengths], dtype=torch.int32),
-        block_table,
-        torch.cat(slots),
+        cumulative_lengths(q_lens),
+        torch.tensor(kv_lens, dtype=torch.int32),
+        block_table.long() if case.kind == INT64 else block_table,
+        torch.cat([mine[-q_len:] for mine, q_len in zip(slots, q_lens, strict=True)]),
     )
-    if kind == INT64:
-        metadata = replace(metadata, block_table=block_table.long())
-    return q, k_cache, v_cache, metadata
+    return q, *caches, metadata
 
 
 def arguments(q, k_cache, v_cache, metadata):
@@ -153,59 +143,39 @@ def observe(answer, case):
     try:
         result = answer(*batch)
     except TypeError:
-        if case[-1] == INT64:
+        if case.kind == INT64:
             return Text("TypeError")
         raise
     given, before = arguments(*batch), arguments(*make_batch(case))
-    changed = [
-        name
-        for name, tensor in before.items()
-        if not torch.equal(given[name].nan_to_num(7.0), tensor.nan_to_num(7.0))
-    ]
-    if changed:
-        return Text(f"{changed[0]} has been changed")
-    if (
-        isinstance(result, torch.Tensor)
-        and result.is_floating_point()
-        and result.dtype != batch[0].dtype
-    ):
+    for name, tensor in before.items():
+        if not torch.equal(given[name].nan_to_num(7.0), tensor.nan_to_num(7.0)):
+            return Text(f"{name} has been changed")
+    is_float = isinstance(result, torch.Tensor) and result.is_floating_point()
+    if is_float and result.dtype != batch[0].dtype:
         return Text(f"a result of {result.dtype}, and q is {batch[0].dtype}")
     return tensors.values(result)
 
 
-KINDS = {
-    USUAL: "",
-    NAN: "; NaN in the slots that hold none of their tokens",
-    LARGE: "; q has large numbers, so the scores are in the tens of thousands",
-    INT64: "; block_table is int64",
-    DOUBLE: "; all in float64",
-}
-
-
 def size(case):
     """How many numbers q and the sequences' keys have, and the tokens."""
-    _, _, num_q_heads, num_kv_heads, head_size, lengths, _ = case
-    return sum(
-        q_len * num_q_heads + kv_len * num_kv_heads for q_len, kv_len in lengths
-    ) * head_size, sum(kv_len for _, kv_len in lengths)
+    q_lens, kv_lens = zip(*case.lengths, strict=True)
+    num_vectors = sum(q_lens) * case.num_q_heads + sum(kv_lens) * case.num_kv_heads
+    return num_vectors * case.head_size, sum(kv_lens)
 
 
 def describe(case):
-    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
     q, k_cache, v_cache, metadata = make_batch(case)
-    sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in lengths)
+    sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in case.lengths)
     numbers = ""
     if is_printed(case):
-        block = metadata.block_table[0, 0]
-        keys, values = (
-            cache[block, : lengths[0][1]].int().tolist() for cache in (k_cache, v_cache)
-        )
+        block, kv_len = metadata.block_table[0, 0], case.lengths[0][1]
+        keys, values = (cache[block, :kv_len].int().tolist() for cache in (k_cache, v_cache))
         numbers = f"; q = {q.int().tolist()}, keys = {keys}, values = {values}"
     return (
-        f"new tokens of each sequence: {sequences}; block_size {block_size}, "
+        f"new tokens of each sequence: {sequences}; block_size {case.block_size}, "
         f"block_table {metadata.block_table.tolist()}, "
-        f"{counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, "
-        f"head_size {head_size}{numbers}{KINDS[kind]}"
+        f"{counted(case.num_q_heads, 'query head')}, {counted(case.num_kv_heads, 'KV head')}, "
+        f"head_size {case.head_size}{numbers}{case.kind}"
     )
 
 
@@ -220,25 +190,21 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     # what a mistake makes of NaN or overflow depends on details
-    chancy=lambda case: case[-1] != USUAL,
+    chancy=lambda case: case.kind != USUAL,
     same=tensors.same,
     show=tensors.show,
     points=3,
     mistakes=Bank("5.5", "attn_paged_torch", __file__, globals()),
-    hints=(
-        (
-            "Do it for one sequence first. Which rows of q are its own? "
-            "Which blocks hold its kv_len tokens, and how many blocks are that?"
-        ),
-        (
-            "k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). "
-            "Flatten its first two dimensions, cut the tail off, and it is a plain list "
-            "of keys. From here on it is the attention of lesson 03 with another mask."
-        ),
-        (
-            "Heads to the front for the matrix products: "
-            "(num_q_heads, q_len, head_size) with (num_q_heads, head_size, kv_len). "
-            "And the tokens to the front again before the sequences are put together."
-        ),
-    ),
+    hints=paragraphs("""
+        Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len
+        tokens, and how many blocks are that?
+
+        k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its first
+        two dimensions, cut the tail off, and it is a plain list of keys. From here on it is
+        the attention of lesson 03 with another mask.
+
+        Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with
+        (num_q_heads, head_size, kv_len). And the tokens to the front again before the
+        sequences are put together.
+        """),
 )

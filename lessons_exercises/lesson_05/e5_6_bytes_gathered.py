@@ -4,6 +4,7 @@ import math
 import random
 
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Text
 
 
@@ -37,20 +38,16 @@ CASES = [
 def hidden(seed):
     chance = random.Random(seed)
     for number in range(10):
-        sizes = (
-            chance.randint(2, 99),
-            chance.randint(2, 32),
-            chance.randint(3, 256),
-            chance.choice((1, 2, 4)),
-        )
-        yield chance.randint(2, 10 ** (1 + number // 2)), *sizes
+        num_layers, num_kv_heads = chance.randint(2, 99), chance.randint(2, 32)
+        head_size, num_bytes = chance.randint(3, 256), chance.choice((1, 2, 4))
+        context_len = chance.randint(2, 10 ** (1 + number // 2))
+        yield context_len, num_layers, num_kv_heads, head_size, num_bytes
 
 
 def observe(answer, case):
     result = answer(*case)
-    if isinstance(result, int | float):
-        return result
-    return Text(f"{result!r} instead of an int")
+    is_number = isinstance(result, int | float)
+    return result if is_number else Text(f"{result!r} instead of an int")
 
 
 EXERCISE = Exercise(
@@ -68,8 +65,9 @@ EXERCISE = Exercise(
     ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
     mistakes=Bank("5.6", "bytes_gathered", __file__, globals()),
-    hints=(
-        "Start with one token in one layer: how many numbers are its key and its value?",
-        "Times the bytes of a number, times the tokens, times the layers.",
-    ),
+    hints=paragraphs("""
+        Start with one token in one layer: how many numbers are its key and its value?
+
+        Times the bytes of a number, times the tokens, times the layers.
+        """),
 )

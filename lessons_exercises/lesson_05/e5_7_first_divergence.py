@@ -3,12 +3,13 @@
 import math
 import random
 from numbers import Integral
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 
 
@@ -36,110 +37,103 @@ def first_divergence(
 
 
 ALL = slice(None)  # instead of a number in a row: each of them
+NAN = float("nan")
 
-# (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row,
-# how much), scale)
+
+class Case(NamedTuple):
+    """changes: what is added where, as (layer, position, number in the row, how much)."""
+
+    num_layers: int
+    num_tokens: int
+    dim: int
+    tolerance: float
+    changes: list
+    scale: float = 1
+
+
 CASES = [
-    (*case, 1)
-    for case in (
-        (1, 1, 2, 0.1, []),
-        (1, 1, 2, 0.1, [(0, 0, 0, 1.0)]),
-        (1, 1, 2, 0.1, [(0, 0, 0, -2.0)]),
-        (1, 1, 2, 0.1, [(0, 0, 1, 0.3)]),
-        (1, 3, 2, 0.1, [(0, 0, 0, 1.0), (0, 2, 1, 1.0)]),
-        (1, 2, 2, 0.1, [(0, 1, 0, 1.0)]),
-        (2, 2, 2, 0.1, [(1, 0, 0, 1.0)]),
-        (2, 3, 2, 0.1, [(0, 2, 1, 1.0), (1, 0, 0, 2.0)]),
-        (2, 3, 2, 0.1, [(0, 1, 0, 3.0), (0, 2, 0, 1.0), (1, 1, 0, 1.0)]),
-        (2, 3, 2, 0.1, [(0, 0, 0, 0.01), (1, 2, 0, 1.0)]),
-        (2, 3, 2, 0.1, [(0, 0, 1, 0.01), (1, 2, 1, 0.02)]),
-        (2, 3, 4, 0.1, [(0, 1, 3, -1.0)]),
-        (3, 4, 4, 0.1, [(1, 2, 3, float("nan"))]),
-        (3, 4, 4, 0.1, [(0, 3, 1, float("nan")), (1, 0, 0, 5.0)]),
-        (3, 4, 8, 0.1, [(1, 1, 5, 0.3), (2, 0, 0, 1.0)]),
-        (3, 4, 8, 0.1, [(0, 3, 7, float("inf")), (2, 0, 0, 1.0)]),
-        (4, 9, 16, 1e-3, [(2, 7, 11, -0.05), (2, 8, 0, 4.0), (3, 0, 0, 1.0), (1, 4, 4, 1e-4)]),
-        (1, 2, 2, 0.25, [(0, 1, 0, 0.25)]),
-        (1, 2, 2, 0.25, [(0, 1, 1, -0.25)]),
-        (1, 3, 16, 0.05, [(0, 1, ALL, 0.02)]),
-        (2, 4, 2, 0.1, [(0, 1, 0, 1.0), (0, 2, 0, float("nan")), (1, 0, 0, float("nan"))]),
-        (2, 4, 2, 0.1, [(0, 1, 0, -1.0), (1, 0, 0, float("nan"))]),
-    )
-] + [
-    (2, 3, 2, 0.1, [(1, 1, 0, 0.5)], 100_000),
-    (2, 3, 2, 0.1, [(1, 1, 0, -0.5)], 100_000),
-    (2, 3, 2, 0.1, [(0, 2, 1, 0.01)], 0.001),
+    Case(1, 1, 2, 0.1, []),
+    Case(1, 1, 2, 0.1, [(0, 0, 0, 1.0)]),
+    Case(1, 1, 2, 0.1, [(0, 0, 0, -2.0)]),
+    Case(1, 1, 2, 0.1, [(0, 0, 1, 0.3)]),
+    Case(1, 3, 2, 0.1, [(0, 0, 0, 1.0), (0, 2, 1, 1.0)]),
+    Case(1, 2, 2, 0.1, [(0, 1, 0, 1.0)]),
+    Case(2, 2, 2, 0.1, [(1, 0, 0, 1.0)]),
+    Case(2, 3, 2, 0.1, [(0, 2, 1, 1.0), (1, 0, 0, 2.0)]),
+    Case(2, 3, 2, 0.1, [(0, 1, 0, 3.0), (0, 2, 0, 1.0), (1, 1, 0, 1.0)]),
+    Case(2, 3, 2, 0.1, [(0, 0, 0, 0.01), (1, 2, 0, 1.0)]),
+    Case(2, 3, 2, 0.1, [(0, 0, 1, 0.01), (1, 2, 1, 0.02)]),
+    Case(2, 3, 4, 0.1, [(0, 1, 3, -1.0)]),
+    Case(3, 4, 4, 0.1, [(1, 2, 3, NAN)]),
+    Case(3, 4, 4, 0.1, [(0, 3, 1, NAN), (1, 0, 0, 5.0)]),
+    Case(3, 4, 8, 0.1, [(1, 1, 5, 0.3), (2, 0, 0, 1.0)]),
+    Case(3, 4, 8, 0.1, [(0, 3, 7, float("inf")), (2, 0, 0, 1.0)]),
+    Case(4, 9, 16, 1e-3, [(2, 7, 11, -0.05), (2, 8, 0, 4.0), (3, 0, 0, 1.0), (1, 4, 4, 1e-4)]),
+    Case(1, 2, 2, 0.25, [(0, 1, 0, 0.25)]),
+    Case(1, 2, 2, 0.25, [(0, 1, 1, -0.25)]),
+    Case(1, 3, 16, 0.05, [(0, 1, ALL, 0.02)]),
+    Case(2, 4, 2, 0.1, [(0, 1, 0, 1.0), (0, 2, 0, NAN), (1, 0, 0, NAN)]),
+    Case(2, 4, 2, 0.1, [(0, 1, 0, -1.0), (1, 0, 0, NAN)]),
+    Case(2, 3, 2, 0.1, [(1, 1, 0, 0.5)], scale=100_000),
+    Case(2, 3, 2, 0.1, [(1, 1, 0, -0.5)], scale=100_000),
+    Case(2, 3, 2, 0.1, [(0, 2, 1, 0.01)], scale=0.001),
 ]
 # Where 0 is expected: a NaN that was made 0 looks right there.
-ZEROS = (2, 3, 2, 0.1, [(1, 1, 0, float("nan"))], 0)
+ZEROS = Case(2, 3, 2, 0.1, [(1, 1, 0, NAN)], scale=0)
 # A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep
 # their names.
-KINDS = (3, 4, 2, 0.1, [(1, 2, 0, 1.0)], 1)
+KINDS = Case(3, 4, 2, 0.1, [(1, 2, 0, 1.0)])
 
 
 def is_about_kinds(case):
-    return case[:4] == KINDS[:4] and len(case[4]) == 1
+    return case[:4] == KINDS[:4] and len(case.changes) == 1
 
 
 def hidden(seed):
-    """One difference or several, and some that are within the tolerance.
-
-    Exactly it; large numbers and small ones.
-    """
+    """Differences, some within the tolerance or exactly it; large numbers and small ones."""
     chance = random.Random(seed)
 
-    def place(num_layers, num_tokens, dim):
-        return (
-            chance.randrange(num_layers),
-            chance.randrange(num_tokens),
-            chance.randrange(dim),
-        )
+    def place(*sizes):
+        return tuple(map(chance.randrange, sizes))
 
-    amounts = 0.5, -0.5, 2.0, -3.0, float("inf"), float("nan"), 0.02, -0.02
+    amounts = 0.5, -0.5, 2.0, -3.0, float("inf"), NAN, 0.02, -0.02
     for number in range(12):
         sizes = chance.randint(2, 5), chance.randint(3, 9), chance.randint(3, 16)
         changes = {place(*sizes): chance.choice(amounts) for _ in range(number // 2)}
-        yield *sizes, 0.1, [(*where, amount) for where, amount in changes.items()], 1
-    yield 2, 4, 5, 0.25, [(*place(2, 4, 5), chance.choice((0.25, -0.25)))], 1
-    yield 2, 4, 5, 0.1, [(*place(2, 4, 5), chance.choice((0.5, -0.5)))], 100_000
-    yield 2, 4, 5, 0.1, [(*place(2, 4, 5), chance.choice((0.02, -0.02)))], 0.001
-    yield 2, 4, 16, 0.1, [(*place(2, 4, 5)[:2], ALL, 0.04)], 1
-    yield *KINDS[:4], [(*place(3, 4, 2), 1.0)], 1
+        yield Case(*sizes, 0.1, [(*where, amount) for where, amount in changes.items()])
+    for tolerance, amount, scale in ((0.25, 0.25, 1), (0.1, 0.5, 100_000), (0.1, 0.02, 0.001)):
+        change = *place(2, 4, 5), chance.choice((amount, -amount))
+        yield Case(2, 4, 5, tolerance, [change], scale)
+    yield Case(2, 4, 16, 0.1, [(*place(2, 4, 5)[:2], ALL, 0.04)])
+    yield KINDS._replace(changes=[(*place(3, 4, 2), 1.0)])
 
 
 def is_printed(case):
     """Whether the traces are small enough to be read in a message."""
-    return math.prod(case[:3]) <= 8 and case[5] == 1
+    return math.prod(case[:3]) <= 8 and case.scale == 1
 
 
 def make_traces(case):
-    num_layers, num_tokens, dim, _, changes, scale = case
-    generator = torch.Generator().manual_seed(num_layers)
+    sizes, generator = case[:3], torch.Generator().manual_seed(case.num_layers)
     # whole numbers, or multiples of 1/64: a difference of 0.25 is then exactly 0.25
     if is_printed(case):
-        sizes = num_layers, num_tokens, dim
-        numbers = torch.arange(1.0, 1 + math.prod(sizes)).view(sizes)
-        expected = list(numbers)
+        expected = list(torch.arange(1.0, 1 + math.prod(sizes)).view(sizes))
     else:
-        expected = [
-            (64 * torch.randn(num_tokens, dim, generator=generator)).round() / 64
-            for _ in range(num_layers)
-        ]
-    if scale != 1:
-        expected = [scale * (1 + output.abs()) for output in expected]
+        drawn = [torch.randn(sizes[1:], generator=generator) for _ in range(case.num_layers)]
+        expected = [(64 * output).round() / 64 for output in drawn]
+    if case.scale != 1:
+        expected = [case.scale * (1 + output.abs()) for output in expected]
     actual = [output.clone() for output in expected]
-    for layer, position, index, amount in changes:
+    for layer, position, index, amount in case.changes:
         actual[layer][position, index] += amount
     return expected, actual
 
 
 def observe(answer, case):
-    expected, actual = make_traces(case)
-    given = [list(expected), list(actual)]
-    result = answer(*given, case[3])
-    for name, now, before in zip(
-        ("expected", "actual"), given, make_traces(case), strict=True
-    ):
+    given = make_traces(case)
+    result = answer(*given, case.tolerance)
+    names = "expected", "actual"
+    for name, now, before in zip(names, given, make_traces(case), strict=True):
         if len(now) != len(before) or not all(map(unchanged, now, before)):
             return Text(f"{name} has been changed")
     return kind_of(result) if is_about_kinds(case) else place_in(result)
@@ -149,25 +143,22 @@ def place_in(result):
     """The place, in whatever it comes."""
     if isinstance(result, torch.Tensor) and result.numel() == 1:
         return int(result)
-    if not isinstance(result, tuple | list | torch.Tensor):
-        return result
-    return tuple(
-        (
-            int(part)
-            if isinstance(part, Integral)
-            or isinstance(part, torch.Tensor)
-            and part.numel() == 1
-            else number(part)
-        )
-        for part in result
-    )
+    if isinstance(result, tuple | list | torch.Tensor):
+        return tuple(map(plain, result))
+    return result
+
+
+def plain(part):
+    if isinstance(part, torch.Tensor):
+        return int(part) if part.numel() == 1 else part.tolist()
+    return int(part) if isinstance(part, Integral) else part
 
 
 def kind_of(result):
     if isinstance(result, tuple) and all(isinstance(part, Integral) for part in result):
         return tuple(map(int, result))
     if isinstance(result, tuple):
-        return Text(f"({', '.join(repr(part) for part in result)})")
+        return Text(f"({', '.join(map(repr, result))})")
     return Text(f"a list, {result}" if isinstance(result, list) else repr(result))
 
 
@@ -175,33 +166,29 @@ def unchanged(now, before):
     return torch.equal(now.nan_to_num(7.0), before.nan_to_num(7.0))
 
 
-def number(part):
-    return part.tolist() if isinstance(part, torch.Tensor) else part
+def rounded(trace):
+    return [
+        [[round(number, 4) for number in row] for row in output.tolist()] for output in trace
+    ]
 
 
 def describe(case):
-    num_layers, num_tokens, dim, tolerance, changes, scale = case
+    tolerance = f"tolerance {case.tolerance}"
+    if is_printed(case):
+        ours, theirs = map(rounded, make_traces(case))
+        return f"expected = {ours}, actual = {theirs}, {tolerance}"
     where = "; ".join(
         f"off by {amount} at layer {layer}, position {position}"
         + ", in each number" * (index == ALL)
-        for layer, position, index, amount in changes
+        for layer, position, index, amount in case.changes
     )
-    if is_printed(case):
-        ours, theirs = (
-            [
-                [[round(number, 4) for number in row] for row in output.tolist()]
-                for output in trace
-            ]
-            for trace in make_traces(case)
-        )
-        return f"expected = {ours}, actual = {theirs}, tolerance {tolerance}"
-    if scale > 1:
-        size = f", numbers from {scale:,} on"
-    else:
-        size = {1: "", 0: ", all 0"}.get(scale, ", small numbers")
+    size = {1: "", 0: ", all 0", 0.001: ", small numbers"}.get(
+        case.scale, f", numbers from {case.scale:,} on"
+    )
+    layers, tokens = counted(case.num_layers, "layer"), counted(case.num_tokens, "token")
     return (
-        f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} "
-        f"with dim {dim}{size}, tolerance {tolerance}; {where or 'no difference'}"
+        f"{layers} of {tokens} with dim {case.dim}{size}, {tolerance}; "
+        f"{where or 'no difference'}"
     )
 
 
@@ -211,7 +198,7 @@ EXERCISE = Exercise(
     answer_name="first_divergence",
     reference=first_divergence,
     cases=lambda: [*CASES, ZEROS, KINDS],
-    size=lambda case: (math.prod(case[:3]), len(case[4])),
+    size=lambda case: (math.prod(case[:3]), len(case.changes)),
     hidden=hidden,
     observe=observe,
     describe=describe,
@@ -220,14 +207,10 @@ EXERCISE = Exercise(
         type(expected) is type(actual) and repr(expected) == repr(actual)
     ),
     mistakes=Bank("5.7", "first_divergence", __file__, globals()),
-    hints=(
-        (
-            "Layers on the outside, positions on the inside: "
-            "return at the first place that differs."
-        ),
-        (
-            "A row has dim numbers. It agrees when all of their absolute differences "
-            "are at most the tolerance. Ask it this way round, and a NaN does not agree."
-        ),
-    ),
+    hints=paragraphs("""
+        Layers on the outside, positions on the inside: return at the first place that differs.
+
+        A row has dim numbers. It agrees when all of their absolute differences are at most the
+        tolerance. Ask it this way round, and a NaN does not agree.
+        """),
 )

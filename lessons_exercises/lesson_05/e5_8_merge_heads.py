@@ -2,13 +2,14 @@
 
 import math
 import random
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 
 
@@ -24,26 +25,33 @@ def merge_heads(o: Tensor) -> Tensor:
     # END SOLUTION
 
 
-# (seed, tokens, heads, head size), then the special ones: (…, dtype, are the heads first in
-# memory)
-USUAL = (torch.float32, False)
+class Case(NamedTuple):
+    """heads_first: whether they are that in memory, and o is a transposed view."""
+
+    seed: int
+    num_tokens: int
+    num_heads: int
+    head_size: int
+    dtype: torch.dtype = torch.float32
+    heads_first: bool = False
+
+
+UNUSUAL = [  # dtype, heads_first
+    (torch.float64, False),
+    (torch.float16, False),
+    (torch.float32, True),
+    (torch.bfloat16, False),
+]
 CASES = [
-    (*case, *USUAL)
-    for case in (
-        (1, 1, 1, 2),
-        (2, 1, 2, 2),
-        (3, 2, 1, 3),
-        (4, 2, 2, 2),
-        (5, 2, 3, 2),
-        (6, 3, 2, 4),
-        (7, 5, 7, 16),
-        (8, 17, 6, 8),
-    )
-] + [
-    (9, 3, 2, 4, torch.float64, False),
-    (10, 3, 2, 4, torch.float16, False),
-    (11, 3, 2, 4, torch.float32, True),
-    (12, 3, 2, 4, torch.bfloat16, False),
+    Case(1, 1, 1, 2),
+    Case(2, 1, 2, 2),
+    Case(3, 2, 1, 3),
+    Case(4, 2, 2, 2),
+    Case(5, 2, 3, 2),
+    Case(6, 3, 2, 4),
+    Case(7, 5, 7, 16),
+    Case(8, 17, 6, 8),
+    *(Case(seed, 3, 2, 4, *kind) for seed, kind in enumerate(UNUSUAL, 9)),
 ]
 PRINTED = 12  # as many numbers can be read in a message
 
@@ -51,40 +59,29 @@ PRINTED = 12  # as many numbers can be read in a message
 def hidden(seed):
     """Usual ones, then other types and a transposed view."""
     chance = random.Random(seed)
-    kinds = [USUAL] * 8 + [
-        (torch.float64, False),
-        (torch.float16, False),
-        (torch.float32, True),
-        (torch.bfloat16, False),
-    ]
-    for kind in kinds:
-        yield (
-            chance.randrange(2**31),
-            chance.randint(2, 9),
-            chance.randint(2, 8),
-            chance.randint(2, 16),
-            *kind,
-        )
+    for kind in [()] * 8 + UNUSUAL:
+        seed, num_tokens = chance.randrange(2**31), chance.randint(2, 9)
+        num_heads, head_size = chance.randint(2, 8), chance.randint(2, 16)
+        yield Case(seed, num_tokens, num_heads, head_size, *kind)
+
+
+def is_unusual(case):
+    return case[4:] in UNUSUAL
 
 
 def is_printed(case):
     """Whether each number says where it is: 211 is of token 2, head 1 and place 1."""
-    return math.prod(case[1:4]) <= PRINTED and case[4:] == USUAL
+    return math.prod(case[1:4]) <= PRINTED and not is_unusual(case)
 
 
 def make_heads(case):
-    seed, num_tokens, num_heads, head_size, dtype, heads_first = case
     if is_printed(case):
-        token, head, place = (
-            torch.arange(size) for size in (num_tokens, num_heads, head_size)
-        )
+        token, head, place = map(torch.arange, case[1:4])
         o = 100 * (token[:, None, None] + 1) + 10 * head[:, None] + place
     else:
-        o = torch.randn(
-            num_tokens, num_heads, head_size, generator=torch.Generator().manual_seed(seed)
-        )
-    o = o.to(dtype)
-    return o.transpose(0, 1).contiguous().transpose(0, 1) if heads_first else o
+        o = torch.randn(case[1:4], generator=torch.Generator().manual_seed(case.seed))
+    o = o.to(case.dtype)
+    return o.transpose(0, 1).contiguous().transpose(0, 1) if case.heads_first else o
 
 
 def observe(answer, case):
@@ -98,17 +95,15 @@ def observe(answer, case):
 
 
 def describe(case):
-    _, num_tokens, num_heads, head_size, dtype, heads_first = case
     if is_printed(case):
         return f"o = {make_heads(case).long().tolist()}"
-    special = (
-        f", {dtype}" * (dtype != torch.float32)
-        + ", a transposed view (the heads are first in memory)" * heads_first
-    )
-    return (
-        f"o with {counted(num_tokens, 'token')}, {counted(num_heads, 'head')}, "
-        f"head_size {head_size}{special}"
-    )
+    tokens, heads = counted(case.num_tokens, "token"), counted(case.num_heads, "head")
+    words = f"o with {tokens}, {heads}, head_size {case.head_size}"
+    if case.dtype != torch.float32:
+        words += f", {case.dtype}"
+    if case.heads_first:
+        words += ", a transposed view (the heads are first in memory)"
+    return words
 
 
 EXERCISE = Exercise(
@@ -121,19 +116,15 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=lambda case: case[4:] != USUAL,
+    chancy=is_unusual,
     same=tensors.same,
     show=tensors.show,
     mistakes=Bank("5.8", "merge_heads", __file__, globals()),
-    hints=(
-        (
-            "In which order do the numbers of o lie in memory? "
-            "Which numbers should be in row 0 of the result?"
-        ),
-        (
-            "Read token by token and head by head, "
-            "the numbers are in the right order already. Only two neighbouring dimensions "
-            "have to become one, wherever the numbers lie in memory."
-        ),
-    ),
+    hints=paragraphs("""
+        In which order do the numbers of o lie in memory? Which numbers should be in row 0 of
+        the result?
+
+        Read token by token and head by head, the numbers are in the right order already. Only
+        two neighbouring dimensions have to become one, wherever the numbers lie in memory.
+        """),
 )

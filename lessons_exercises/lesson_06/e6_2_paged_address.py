@@ -1,15 +1,14 @@
 """Exercise 6.2: from a token to its address, through the block table."""
 
 import random
-import re
 from dataclasses import dataclass
 
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import build, result_of, show
+from lessons_exercises.lesson_06.native import build, result_of, show, without_comments
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
@@ -37,85 +36,56 @@ def offsets(table, sizes):
 def prepare(answer):
     library = build(answer, "paged_params.cuh", wrapper="address_check.cu")
 
-    def native(table, sizes):
+    def addresses(table, sizes):
         num_tokens = sizes.max_blocks_per_seq * sizes.block_size
         out = torch.empty(sizes.num_seqs, num_tokens, sizes.num_kv_heads, dtype=torch.int64)
-        pointers = dict.fromkeys(("q", "k_cache", "v_cache", "context_lens", "scores"))
+        fields = dict.fromkeys(("q", "k_cache", "v_cache", "context_lens", "scores"))
+        fields |= {"q_stride": 0, "dtype": 0, "scale": 1.0} | vars(sizes)
+        fields["max_context_len"] = (num_tokens + 1) // 2  # the table may be wider than that
+        del fields["num_blocks"]
         try:
-            library.offsets(
-                out=out,
-                block_table=table,
-                **pointers,
-                q_stride=0,
-                num_seqs=sizes.num_seqs,
-                num_q_heads=sizes.num_q_heads,
-                num_kv_heads=sizes.num_kv_heads,
-                head_size=sizes.head_size,
-                block_size=sizes.block_size,
-                max_blocks_per_seq=sizes.max_blocks_per_seq,
-                max_context_len=(num_tokens + 1) // 2,  # the table may be wider than that
-                dtype=0,
-                scale=1.0,
-            )
+            library.offsets(out=out, block_table=table, **fields)
         except KernelError as error:
-            if "null pointer" in str(error) and "context_lens" in re.sub(
-                r"//.*|/\*[\s\S]*?\*/", "", answer
-            ):
+            if "null pointer" in str(error) and "context_lens" in without_comments(answer):
                 error.kind = "context-lens"
             raise
         return out
 
-    return native
+    return addresses
 
 
-def cases():
-    """(sizes, seed): a block, a row, rows.
-
-    Then other orders of the sizes, and a pool of more than 2^31 numbers.
-    """
-    for seed, sizes in enumerate(
-        (
-            (1, 1, 1, 1, 1, 1, 4),
-            (1, 1, 4, 1, 1, 1, 4),
-            (1, 2, 4, 1, 1, 1, 5),
-            (1, 3, 4, 1, 1, 8, 9),
-            (2, 3, 4, 1, 1, 8, 9),
-            (3, 2, 4, 4, 2, 8, 9),
-            (2, 5, 3, 7, 7, 6, 40),
-            (5, 2, 16, 6, 3, 64, 40),
-            (4, 3, 5, 2, 1, 24, 30),
-            (3, 4, 16, 14, 2, 128, 200),
-            (2, 2, 16, 32, 8, 128, 1_000_000),
-            (1, 2, 16, 8, 8, 256, 2_000_000_000),
-        )
-    ):
-        yield Sizes(*sizes), seed
+# a block, a row, rows; then other orders of the sizes, and a pool of more than 2^31 numbers
+CASES = [
+    Sizes(1, 1, 1, 1, 1, 1, 4),
+    Sizes(1, 1, 4, 1, 1, 1, 4),
+    Sizes(1, 2, 4, 1, 1, 1, 5),
+    Sizes(1, 3, 4, 1, 1, 8, 9),
+    Sizes(2, 3, 4, 1, 1, 8, 9),
+    Sizes(3, 2, 4, 4, 2, 8, 9),
+    Sizes(2, 5, 3, 7, 7, 6, 40),
+    Sizes(5, 2, 16, 6, 3, 64, 40),
+    Sizes(4, 3, 5, 2, 1, 24, 30),
+    Sizes(3, 4, 16, 14, 2, 128, 200),
+    Sizes(2, 2, 16, 32, 8, 128, 1_000_000),
+    Sizes(1, 2, 16, 8, 8, 256, 2_000_000_000),
+]
 
 
 def hidden(seed):
     """Any sizes; then a pool of more than 2^31 numbers."""
     chance = random.Random(seed)
     for number in range(12):
-        num_seqs = chance.randint(1, 4)
-        row = chance.randint(2, 5)
+        num_seqs, row = chance.randint(1, 4), chance.randint(2, 5)
         num_kv_heads = chance.randint(1, 5)
-        num_blocks = (
-            num_seqs * row + chance.randint(0, 20)
-            if number < 10
-            else chance.randint(2_000_000, 9_000_000)
-        )
-        yield (
-            Sizes(
-                num_seqs,
-                row,
-                chance.randint(2, 16),
-                num_kv_heads * chance.randint(1, 4),
-                num_kv_heads,
-                chance.randint(2, 40) if number < 10 else 128,
-                num_blocks,
-            ),
-            chance.randrange(2**31),
-        )
+        if number < 10:
+            num_blocks = num_seqs * row + chance.randint(0, 20)
+        else:
+            num_blocks = chance.randint(2_000_000, 9_000_000)
+        block_size = chance.randint(2, 16)
+        num_q_heads = num_kv_heads * chance.randint(1, 4)
+        head_size = chance.randint(2, 40) if number < 10 else 128
+        heads = num_q_heads, num_kv_heads, head_size
+        yield Sizes(num_seqs, row, block_size, *heads, num_blocks), chance.randrange(2**31)
 
 
 def observe(subject, case):
@@ -132,14 +102,13 @@ def observe(subject, case):
 
 def describe(case):
     sizes, _ = case
+    entries = counted(sizes.max_blocks_per_seq, "entry").replace("entrys", "entries")
     each = " each" if sizes.num_seqs > 1 else ""
     return (
-        f"a block table of {counted(sizes.num_seqs, 'row')} "
-        f"with {counted(sizes.max_blocks_per_seq, 'entry')}{each}, {sizes.num_blocks:,} "
-        f"blocks of {sizes.block_size}, {counted(sizes.num_kv_heads, 'KV head')} "
-        f"of size {sizes.head_size}; the result for each (sequence, token, KV head)".replace(
-            "entrys", "entries"
-        )
+        f"a block table of {counted(sizes.num_seqs, 'row')} with {entries}{each}, "
+        f"{sizes.num_blocks:,} blocks of {sizes.block_size}, "
+        f"{counted(sizes.num_kv_heads, 'KV head')} of size {sizes.head_size}; "
+        "the result for each (sequence, token, KV head)"
     )
 
 
@@ -150,7 +119,7 @@ EXERCISE = Exercise(
     language="cuda",
     reference=offsets,
     prepare=prepare,
-    cases=cases,
+    cases=lambda: [(sizes, seed) for seed, sizes in enumerate(CASES)],
     size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),
     hidden=hidden,
     observe=observe,
@@ -158,18 +127,14 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=show,
     mistakes=Bank("6.2", "paged_address", __file__, globals(), prepare),
-    hints=(
-        (
-            "There are three steps: which block of the sequence, which block of the pool, "
-            "and where in that block. You did this in lesson 02 with tensors, as a slot."
-        ),
-        (
-            "The pointer params.block_table points to the first row. To get to row seq, "
-            "add seq times the length of a row."
-        ),
-        (
-            "In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, "
-            "0] is ((a * B + b) * C + c) * D. Which sizes are they here?"
-        ),
-    ),
+    hints=paragraphs("""
+        There are three steps: which block of the sequence, which block of the pool, and where
+        in that block. You did this in lesson 02 with tensors, as a slot.
+
+        The pointer params.block_table points to the first row. To get to row seq, add seq
+        times the length of a row.
+
+        In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, 0] is
+        ((a * B + b) * C + c) * D. Which sizes are they here?
+        """),
 )

@@ -7,46 +7,38 @@ import re
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import (
-    build,
-    result_of,
-    show,
-    with_misplaced_barriers,
-)
+from lessons_exercises.lesson_06 import native
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 WARP = 32
 
 
-def to_all(reduced, values):
-    """The result of a block for each of its threads. values: (num_blocks, rounds, threads)."""
-    return reduced[..., None].expand_as(values).contiguous()
-
-
 def reduce(values):
-    return to_all(values.amax(-1), values), to_all(values.double().sum(-1).float(), values)
+    """Each thread's maximum and sum, which are its block's.
+
+    values: (num_blocks, rounds, threads).
+    """
+    reduced = values.amax(-1), values.double().sum(-1).float()
+    return tuple(each[..., None].expand_as(values).contiguous() for each in reduced)
 
 
 def name_from_text(answer):
     """Each thread has its own array, and they share none."""
     text = re.sub(r"//.*", "", answer)
-    return (
-        "array-not-shared"
-        if "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M)
-        else None
-    )
+    is_own = "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M)
+    return "array-not-shared" if is_own else None
 
 
 def prepare(answer):
-    library = build(answer, wrapper="reduce_check.cu")
+    library = native.build(answer, wrapper="reduce_check.cu")
 
-    def native(values):
+    def reduce_checked(values):
         out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
         try:
-            with_misplaced_barriers(
+            native.with_misplaced_barriers(
                 lambda: library.reduce(values, out_max, out_sum, *values.shape), answer
             )
         except KernelError as error:
@@ -60,22 +52,16 @@ def prepare(answer):
             raise
         return out_max, out_sum
 
-    return native
+    return reduce_checked
 
 
 def warp_of_another_size(answer):
-    """Whether threads are counted in warps of 16 or 64.
-
-    (blockDim.x / 64 may be half the number of warps.)
-    """
-    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    """Whether warps have 16 or 64 threads. (blockDim.x / 64 may be half their number.)"""
+    text = native.without_comments(answer)
     own = "|".join((r"threadIdx\.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]", text)))
-    return bool(
-        re.search(
-            rf"\b(?:{own})\s*(?:[/%]\s*(?:16|64)|>>\s*[46]|&\s*(?:15|63|0xf|0x3f))\b", text
-        )
-        or re.search(r"\bblockDim\.x\s*(?:/\s*16|>>\s*4)\b", text)
-    )
+    divided = r"\s*(?:[/%]\s*(?:16|64)|>>\s*[46]|&\s*(?:15|63|0xf|0x3f))\b"
+    warps_of_16 = r"\bblockDim\.x\s*(?:/\s*16|>>\s*4)\b"
+    return bool(re.search(rf"\b(?:{own}){divided}|{warps_of_16}", text))
 
 
 def never_written(report, answer, threads):
@@ -85,50 +71,42 @@ def never_written(report, answer, threads):
     """
     read = re.search(r" reads (\w+)\[(\d+)\] before any thread", report)
     size = read and re.search(rf"\b{read[1]}\s*\[\s*(\d+)\s*\]", answer)
-    return bool(size) and int(read[2]) >= (
-        threads // WARP if int(size[1]) <= WARP else threads
-    )
+    if not size:
+        return False
+    return int(read[2]) >= (threads // WARP if int(size[1]) <= WARP else threads)
 
 
-def cases():
-    """(blocks, rounds, threads, shift): shift moves all values below or above 0."""
-    yield from (
-        (1, 1, 32, 5.0),
-        (1, 1, 64, 5.0),
-        (1, 1, 128, 0.0),
-        (1, 1, 32, -5.0),
-        (1, 1, 96, 0.0),
-        (1, 1, 128, -5.0),
-        (1, 2, 32, 0.0),
-        (1, 2, 64, 0.0),
-        (1, 3, 128, 5.0),
-        (2, 2, 96, -5.0),
-        (1, 1, 256, 0.0),
-        (1, 2, 416, 0.0),
-        (1, 2, 1024, -5.0),
-    )
+# (blocks, rounds, threads, shift): shift moves all values below or above 0
+CASES = [
+    (1, 1, 32, 5.0),
+    (1, 1, 64, 5.0),
+    (1, 1, 128, 0.0),
+    (1, 1, 32, -5.0),
+    (1, 1, 96, 0.0),
+    (1, 1, 128, -5.0),
+    (1, 2, 32, 0.0),
+    (1, 2, 64, 0.0),
+    (1, 3, 128, 5.0),
+    (2, 2, 96, -5.0),
+    (1, 1, 256, 0.0),
+    (1, 2, 416, 0.0),
+    (1, 2, 1024, -5.0),
+]
 
 
 def hidden(seed):
-    """The numbers of threads with which the course calls it, and others.
-
-    Some values are below 0, or all, or none.
-    """
+    """The numbers of threads with which the course calls it, and others."""
     chance = random.Random(seed)
     for threads in (128, 256, *chance.sample(range(32, 800, 32), 8)):
-        yield (
-            chance.randint(1, 2),
-            chance.randint(1, 3),
-            threads,
-            chance.choice((-6.0, -4.5, 0.0, 0.5, 4.5, 6.0)),
-        )
+        blocks, rounds = chance.randint(1, 2), chance.randint(1, 3)
+        yield blocks, rounds, threads, chance.choice((-6.0, -4.5, 0.0, 0.5, 4.5, 6.0))
 
 
 def observe(subject, case):
     blocks, rounds, threads, shift = case
     generator = torch.Generator().manual_seed(threads + rounds)
     values = torch.randn(blocks, rounds, threads, generator=generator).clamp(-4, 4) + shift
-    return result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
+    return native.result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
 
 
 def describe(case):
@@ -149,32 +127,28 @@ EXERCISE = Exercise(
     language="cuda",
     reference=reduce,
     prepare=prepare,
-    cases=cases,
+    cases=lambda: CASES,
     size=lambda case: math.prod(case[:3]),
     hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
-    show=show,
+    show=native.show,
     name_from_text=name_from_text,
     points=2,
     mistakes=Bank("6.3", "block_reduce", __file__, globals(), prepare),
-    hints=(
-        (
-            "There are two steps. First the 32 threads of each warp combine their values "
-            "with shuffles. After five shuffles every lane knows the result of its warp. "
-            "Then combine the results of the warps."
-        ),
-        (
-            "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value of another lane: "
-            "its number differs in one bit. With the distances 16, 8, 4, 2 and 1, "
-            "every lane has met all others."
-        ),
-        (
-            "One lane of each warp writes the warp's result to shared memory. "
-            "When all have written, every thread can read all the results, at most 32, "
-            "and combine them itself."
-        ),
-        "Think of the next call: which threads might still be reading what it writes?",
-    ),
+    hints=paragraphs("""
+        There are two steps. First the 32 threads of each warp combine their values with
+        shuffles. After five shuffles every lane knows the result of its warp. Then combine the
+        results of the warps.
+
+        `__shfl_xor_sync(0xffffffff, value, distance)` gives the value of another lane: its
+        number differs in one bit. With the distances 16, 8, 4, 2 and 1, every lane has met all
+        others.
+
+        One lane of each warp writes the warp's result to shared memory. When all have written,
+        every thread can read all the results, at most 32, and combine them itself.
+
+        Think of the next call: which threads might still be reading what it writes?
+        """),
 )

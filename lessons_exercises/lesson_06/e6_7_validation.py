@@ -1,11 +1,12 @@
 """Exercise 6.7: what a block table must be before a kernel may follow it."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Raised, Text, raised
 from paged_attention.validate import check_block_table, check_range, check_tensor
 
@@ -17,11 +18,7 @@ TOO_LONG = ("context_lens", "block_table")
 
 @dataclass(frozen=True)
 class Case:
-    """A table and lengths.
-
-    `blame`: the argument that an error must name, and others that it may name before that one;
-    none where all is well.
-    """
+    """blame: the argument that an error must name, and what it may name first, if any."""
 
     table: tuple[tuple[int, ...], ...]
     context_lens: tuple[int, ...]
@@ -72,52 +69,40 @@ def hidden(seed):
     """Good tables with anything after the blocks in use, and the same with one fault."""
     chance = random.Random(seed)
     for number in range(20):
-        num_rows, width, block_size, num_blocks = (
-            chance.randint(low, 5) for low in (1, 2, 2, 3)
-        )
-        lengths = [chance.randint(number % 6 > 0, block_size * width) for _ in range(num_rows)]
-        table = [
-            [chance.choice((-1, num_blocks, -9)) for _ in range(width)]
-            for _ in range(num_rows)
-        ]
+        fault = number % 6  # 0: none
+        num_rows, width = chance.randint(1, 5), chance.randint(2, 5)
+        block_size, num_blocks = chance.randint(2, 5), chance.randint(3, 5)
+        lengths = [chance.randint(fault > 0, block_size * width) for _ in range(num_rows)]
+        unused = (-1, num_blocks, -9)
+        table = [[chance.choice(unused) for _ in range(width)] for _ in range(num_rows)]
         for row, length in zip(table, lengths, strict=True):
-            row[: -(-length // block_size)] = chance.choices(
-                range(num_blocks), k=-(-length // block_size)
-            )
+            num_used = -(-length // block_size)
+            row[:num_used] = chance.choices(range(num_blocks), k=num_used)
         row, blame = chance.randrange(num_rows), ("block_table",)
-        if number % 6 == 1:
-            table[row][(lengths[row] - 1) // block_size] = chance.choice(
-                (-1, -2, num_blocks + 9)
-            )
-        elif number % 6 == 2:
+        dtype = torch.int32
+        if fault == 1:
+            last = (lengths[row] - 1) // block_size
+            table[row][last] = chance.choice((-1, -2, num_blocks + 9))
+        elif fault == 2:
             table[row][0] = num_blocks
-        elif number % 6 == 3:
+        elif fault == 3:
             lengths[row], blame = -chance.randint(1, 9), ("context_lens",)
-        elif number % 6 == 4:
+        elif fault == 4:
             lengths[row], blame = block_size * width + chance.randint(1, 9), TOO_LONG
             table = [chance.choices(range(num_blocks), k=width) for _ in table]
-        elif number % 6 == 5:
+        elif fault == 5:
             lengths, blame = [*lengths, 1], NAMES
-        made = Case(
-            tuple(map(tuple, table)),
-            tuple(lengths),
-            blame if number % 6 else (),
-            num_blocks,
-            block_size,
-        )
-        yield (
-            replace(made, table_dtype=torch.int64, blame=("block_table",))
-            if number == 12
-            else made
-        )
+        elif number == 12:
+            dtype = torch.int64
+        else:
+            blame = ()
+        rows = tuple(map(tuple, table))
+        yield Case(rows, tuple(lengths), blame, num_blocks, block_size, dtype)
 
 
 def observe(answer, case):
     """Whether it is taken or refused, and which argument an error names."""
-    width = len(case.table[0])
-    block_table = torch.tensor(case.table, dtype=case.table_dtype).reshape(
-        len(case.table), width
-    )
+    block_table = torch.tensor(case.table, dtype=case.table_dtype)
     context_lens = torch.tensor(case.context_lens, dtype=torch.int32)
     before = block_table.clone(), context_lens.clone()
     try:
@@ -129,11 +114,8 @@ def observe(answer, case):
     for name, tensor, copy in zip(NAMES, (block_table, context_lens), before, strict=True):
         if not torch.equal(tensor, copy):
             return Text(f"no error, and {name} has been changed")
-    if (
-        isinstance(result, Exception)
-        or isinstance(result, type)
-        and issubclass(result, Exception)
-    ):
+    kind = result if isinstance(result, type) else type(result)
+    if issubclass(kind, Exception):
         return Text("no error: it returns one, and does not raise it")
     return Text("no error, and returns False" if result is False else "no error")
 
@@ -145,8 +127,8 @@ class Refusal(Raised):
     """
 
     def __new__(cls, error, blame):
-        refusal = super().__new__(cls, _refusal(error, blame))
         told = raised(error)
+        refusal = super().__new__(cls, _words(error, blame))
         refusal.message, refusal.where = str(told), told.where
         return refusal
 
@@ -156,16 +138,21 @@ class Refusal(Raised):
         return f"{self}: {self.message}" if self.endswith("no argument") else str(self)
 
 
-def _refusal(error, blame):
+def _words(error, blame):
     if not isinstance(error, ValueError | TypeError):
         return type(error).__name__
     named = sorted((name for name in NAMES if name in str(error)), key=str(error).index)
     if not named:
         return "an error that names no argument"
-    right = named[0] in blame and blame[0] in named
-    return (
-        f"an error that names {blame[0]}" if right else f"an error that names {named[0]} first"
-    )
+    if named[0] in blame and blame[0] in named:
+        return f"an error that names {blame[0]}"
+    return f"an error that names {named[0]} first"
+
+
+def size(case):
+    """Entries and tokens. Rows without entries come last."""
+    num_entries, num_tokens = sum(map(len, case.table)), sum(map(abs, case.context_lens))
+    return not num_entries, num_entries, num_tokens
 
 
 def describe(case):
@@ -183,30 +170,19 @@ EXERCISE = Exercise(
     answer_name="check_block_table",
     reference=check_block_table,
     cases=lambda: GOOD + BAD,
-    # rows without entries come last
-    size=lambda case: (
-        not case.table[0],
-        sum(map(len, case.table)),
-        sum(map(abs, case.context_lens)),
-    ),
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,
-    points=1,
     mistakes=Bank("6.7", "check_block_table", __file__, globals()),
-    hints=(
-        (
-            "Which entries of a row does the kernel read for a context of n tokens? "
-            "You wrote the expression in exercise 6.2: the last token is n - 1."
-        ),
-        (
-            "Three questions for each sequence: is its length possible, "
-            "is its row long enough, and are the entries that it needs blocks of the pool? "
-            "Raise at the first no."
-        ),
-        (
-            "`context_lens.tolist()` gives Python numbers. "
-            "For a row, a slice has the entries that count; `.tolist()` works there too."
-        ),
-    ),
+    hints=paragraphs("""
+        Which entries of a row does the kernel read for a context of n tokens? You wrote the
+        expression in exercise 6.2: the last token is n - 1.
+
+        Three questions for each sequence: is its length possible, is its row long enough, and
+        are the entries that it needs blocks of the pool? Raise at the first no.
+
+        `context_lens.tolist()` gives Python numbers. For a row, a slice has the entries that
+        count; `.tolist()` works there too.
+        """),
 )

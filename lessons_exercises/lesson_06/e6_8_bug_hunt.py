@@ -5,6 +5,7 @@ not the faults of later cases are still there. So the first case that fails name
 fault that is left.
 """
 
+import functools
 import math
 import random
 import re
@@ -14,21 +15,10 @@ import torch
 
 from lessons_build.source import given_kernel
 from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import (
-    FAR,
-    STREAM,
-    FarCase,
-    asked,
-    check_streams,
-    kind_of,
-    observe_far,
-    reached,
-    result_of,
-    show,
-    with_misplaced_barriers,
-)
+from lessons_exercises.lesson_06 import native
+from lessons_exercises.lesson_06.native import STREAM, FarCase
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed
+from lessons_exercises.words import counted, listed, paragraphs
 from lessons_lib.checks import Exercise, Text
 from lessons_lib.cuda_on_cpu.code_text import mask
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -51,10 +41,7 @@ class LowScores(HuntCase):
 
 @dataclass(frozen=True)
 class HighScore(HuntCase):
-    """One score is 200 above the others: of token 1 in sequence 0, of token 2 in sequence 1, …
-
-    A maximum without it leaves an exp() that is no float32.
-    """
+    """One score is 200 above the others: of token 1 in sequence 0, token 2 in sequence 1, …"""
 
     def tensors(self):
         tensors = super().tensors()
@@ -68,16 +55,12 @@ class HighScore(HuntCase):
 
 @dataclass(frozen=True)
 class SpacedQueries(HuntCase):
-    """Between the queries of two sequences there are other numbers.
-
-    So it is if q is a part of a larger tensor.
-    """
+    """Other numbers between the queries of two sequences: q is a part of a larger tensor."""
 
     def tensors(self):
         tensors = super().tensors()
-        wide = torch.full((len(self.context_lens), self.num_q_heads + 1, self.head_size), 7.0)
-        wide[:, : self.num_q_heads] = tensors["q"]
-        return tensors | {"q": wide[:, : self.num_q_heads]}
+        wide = torch.nn.functional.pad(tensors["q"], (0, 0, 0, 1), value=7.0)
+        return tensors | {"q": wide[:, :-1]}
 
 
 @dataclass(frozen=True)
@@ -97,122 +80,90 @@ HIGH_SCORE = HighScore("two sequences, in each a score 200 above the others", (3
 FAILING = FailingLaunch("a launch that is made to fail", (2,))
 RETURNS_ERROR = Text("an error is returned")
 RETURNS_ZERO = Text("0 is returned, as if all were well")
-CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) + (
-    EMPTY_LARGE_HEAD,
-    LOW_SCORES,
-    SPACED,
-    HIGH_SCORE,
-)
+HUNTED = [LONGER if case is VERY_MANY_TOKENS else case for case in CASES]
+CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, native.FAR]
 
 
 def hunted_attention(source: str):
     """The learner's kernel as a function of tensors."""
     library = build_hunted(source)
+    run = functools.partial(attn_paged_cuda, library=library)
     aliased = len(re.findall(r"\bextern\s+__shared__\b", mask(source))) > 1
 
-    def run(**inputs):
-        return attn_paged_cuda(**inputs, library=library)
-
     def attend(**inputs):
-        stream = stream_for(inputs["q"])
+        # batches of several sequences are launched on the default stream
+        stream = STREAM if len(inputs["q"]) == 1 else 0
         with library.launches(stream=stream) as launches:
             try:
-                out = with_misplaced_barriers(lambda: run(**inputs), source)
+                out = native.with_misplaced_barriers(lambda: run(**inputs), source)
             except KernelError as error:
                 # With one token, only one thread has a score to write over the query.
-                if kind_of(error) == "order" and aliased and inputs["context_lens"].max() > 1:
+                is_alias = aliased and inputs["context_lens"].max() > 1
+                if native.kind_of(error) == "order" and is_alias:
                     error.kind = "shared-alias"
                 raise
-        check_streams(launches, stream)
+        native.check_streams(launches, stream)
         return out
 
     def failing(case):
-        return (
-            RETURNS_ERROR
-            if asked(library, lambda: run(**case.tensors())).returned
-            else RETURNS_ZERO
-        )
+        launches = native.asked(library, lambda: run(**case.tensors()))
+        return RETURNS_ERROR if launches.returned else RETURNS_ZERO
 
     def far(batch):  # attn_paged_cuda() would refuse its table
-        return reached(
-            lambda: library.paged_attention(**batch.fields(out=torch.empty(batch.q.shape)))
-        )
+        fields = batch.fields(out=torch.empty(batch.q.shape))
+        return native.reached(lambda: library.paged_attention(**fields))
 
     attend.failing, attend.far = failing, far
     return attend
 
 
-def stream_for(q) -> int:
-    """Batches of several sequences are launched on the default stream."""
-    return STREAM if len(q) == 1 else 0
-
-
 def hidden(seed):
-    """Batches in which several faults would show, each of another shape.
-
-    Then low scores and many tokens.
-    """
+    """Batches in which several faults would show; then low scores and many tokens."""
     chance = random.Random(seed)
 
-    def drawn(made, lengths, **sizes):
-        return made(f"contexts of {listed(lengths)} tokens", lengths, **sizes)
+    def drawn(kind, *lengths, **sizes):
+        return kind(f"contexts of {listed(lengths)} tokens", lengths, **sizes)
 
     for number in range(8):
         block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
-        lengths = chance.choices(
-            (0, 1, block_size, *range(2, 4 * block_size)), k=1 + number // 3
-        )
+        possible = (0, 1, block_size, *range(2, 4 * block_size))
+        lengths = chance.choices(possible, k=1 + number // 3)
         if len(lengths) == 3:
             lengths[1] = 0  # zeros that go to other blocks' rows
         yield drawn(
             HuntCase,
-            tuple(lengths),
+            *lengths,
             num_q_heads=num_kv_heads * chance.randint(1, 4),
             num_kv_heads=num_kv_heads,
             head_size=chance.choice((4, 8, 20)),
             block_size=block_size,
             spare_entries=chance.randint(0, 2),
         )
-    yield drawn(LowScores, (chance.randint(2, 9), 5))
-    yield drawn(HuntCase, (chance.randint(280, 400),), block_size=16)
-    yield drawn(HuntCase, (chance.randint(2, 9),), head_size=chance.randint(140, 250))
-    yield drawn(HuntCase, (chance.randint(11_000, 11_400),), head_size=1, block_size=16)
-    yield drawn(
-        SpacedQueries,
-        (chance.randint(2, 9), chance.randint(2, 9)),
-        num_q_heads=chance.randint(2, 5),
-    )
-    yield drawn(FailingLaunch, (chance.randint(2, 9),))
-    yield FarCase(
-        (chance.randint(2, 9),),
-        1,
-        1,
-        chance.choice((4, 8, 12)),
-        chance.randint(2, 9),
-        seed=chance.randrange(2**31),
-    )
+    yield drawn(LowScores, chance.randint(2, 9), 5)
+    yield drawn(HuntCase, chance.randint(280, 400), block_size=16)
+    yield drawn(HuntCase, chance.randint(2, 9), head_size=chance.randint(140, 250))
+    yield drawn(HuntCase, chance.randint(11_000, 11_400), head_size=1, block_size=16)
+    lengths = chance.randint(2, 9), chance.randint(2, 9)
+    yield drawn(SpacedQueries, *lengths, num_q_heads=chance.randint(2, 5))
+    yield drawn(FailingLaunch, chance.randint(2, 9))
+    yield native.drawn_far(chance)
 
 
 def observe(attend, case):
-    """The output, or what checked mode reports in its place.
-
-    Of a launch that fails, what the launcher returns.
-    """
+    """The output or what was found; of a launch that fails, what the launcher returns."""
     if isinstance(case, FarCase):
-        return observe_far(attend, case)
+        return native.observe_far(attend, case)
     if isinstance(case, FailingLaunch):
         return attend.failing(case) if hasattr(attend, "failing") else RETURNS_ERROR
-    return result_of(lambda: attend(**case.tensors()), names=("context_lens",))
+    return native.result_of(lambda: attend(**case.tensors()), names=("context_lens",))
 
 
 def describe(case):
     if isinstance(case, FarCase):
         return case.describe()
-    where = (
-        f"case {CASES.index(case) + 1} of hunt()"
-        if case in CASES
-        else "a case that hunt() does not run"
-    )
+    where = "a case that hunt() does not run"
+    if case in CASES:
+        where = f"case {CASES.index(case) + 1} of hunt()"
     return (
         f"{where}, {case.title}: {counted(case.num_q_heads, 'query head')} "
         f"and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, "
@@ -222,11 +173,8 @@ def describe(case):
 
 def is_given(answer: str) -> bool:
     """Whether nothing but comments and spaces has been changed."""
-    return _code_of(answer) == _code_of(given_kernel("bug_hunt.cu", "6.8"))
-
-
-def _code_of(text: str) -> str:
-    return "".join(mask(text).split())
+    texts = answer, given_kernel("bug_hunt.cu", "6.8")
+    return len({"".join(mask(text).split()) for text in texts}) == 1
 
 
 EXERCISE = Exercise(
@@ -236,7 +184,7 @@ EXERCISE = Exercise(
     language="cuda",
     reference=expected_output,
     prepare=hunted_attention,
-    cases=lambda: (*CHECKED, FAILING, FAR),
+    cases=lambda: CHECKED,
     size=lambda case: 1,  # they come as in hunt(), which takes one fault after the other
     hidden=hidden,
     observe=observe,
@@ -244,32 +192,26 @@ EXERCISE = Exercise(
     # the first case that fails names the fault; later cases show later faults as well
     chancy=lambda case: True,
     same=tensors.same,
-    show=show,
+    show=native.show,
     is_given=is_given,
     points=3,
     time_limit=30.0,  # the long context takes a second, and more on a busy machine
     mistakes=Bank("6.8", "bug_hunt", __file__, globals(), hunted_attention),
-    hints=(
-        (
-            "One fault at a time: hunt(bug_hunt) runs small cases first and stops at "
-            "the first one that goes wrong. Repair that, run the cell of the kernel again, "
-            "and hunt again. Do not look for the next fault before this one is gone."
-        ),
-        (
-            "If there is a report, begin at the line that it names. "
-            "Ask what that line takes for granted: that memory is there, "
-            "that some thread has written it, that an entry belongs to this sequence."
-        ),
-        (
-            "If the numbers are wrong, hunt() says which rows of the output, "
-            "and which keys were read for the first of them. "
-            "Work out by hand which keys that head should read, "
-            "from the block table that is shown. If they are the right ones, "
-            "the fault is in what is done with them."
-        ),
-        (
-            "The parameters' struct gives the sizes of each tensor. "
-            "Compare each index in the kernel with them, the largest step first."
-        ),
-    ),
+    hints=paragraphs("""
+        One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first one
+        that goes wrong. Repair that, run the cell of the kernel again, and hunt again. Do not
+        look for the next fault before this one is gone.
+
+        If there is a report, begin at the line that it names. Ask what that line takes for
+        granted: that memory is there, that some thread has written it, that an entry belongs
+        to this sequence.
+
+        If the numbers are wrong, hunt() says which rows of the output, and which keys were
+        read for the first of them. Work out by hand which keys that head should read, from the
+        block table that is shown. If they are the right ones, the fault is in what is done
+        with them.
+
+        The parameters' struct gives the sizes of each tensor. Compare each index in the kernel
+        with them, the largest step first.
+        """),
 )

@@ -3,11 +3,11 @@
 They are built for checked mode. What it finds is a result too.
 """
 
-import contextlib
 import math
 import random
 import re
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -23,6 +23,7 @@ from paged_attention.block_table import NO_BLOCK
 from paged_attention.bug_hunt import STEP_LIMIT
 
 POISON = 1e4  # in every slot that holds no token
+NOT_WRITTEN = -7777.0  # what new_scores() holds
 # of outputs in 16 bits, which two right answers may round apart
 ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 # in the order of the numbers of PagedAttentionParams::dtype
@@ -40,13 +41,14 @@ CUT_OFF = Text("something else is looked for, at an offset that was cut off to 3
 def kind_of(error: KernelError) -> str:
     """The kind of a fault, as far as it tells one mistake from another."""
     what = str(error).partition("\n")[0]
-    if error.kind == "race" or error.kind == "missing-syncwarp":
-        return "several-writers" if re.search(r" writes .*, which .* wrote", what) else "order"
+    is_race = error.kind in ("race", "missing-syncwarp")
+    if is_race and re.search(r" writes .*, which .* wrote", what):
+        return "several-writers"
     if error.kind == "absent-lane" and "which does not take part" in what:
         return "lane-outside-the-mask"
-    return (
-        "order" if error.kind in ORDER else "outside" if error.kind in OUTSIDE else error.kind
-    )
+    if error.kind in ORDER:
+        return "order"
+    return "outside" if error.kind in OUTSIDE else error.kind
 
 
 class Finding(Raised):
@@ -55,11 +57,9 @@ class Finding(Raised):
     Two are equal when kind and tensor are; the learner sees the message.
     """
 
-    def __new__(cls, error, names):
-        kind = kind_of(error)
-        finding = super().__new__(
-            cls, f"{kind} {error.name if error.name in names else ''}".strip()
-        )
+    def __new__(cls, error, names=()):
+        name = error.name if error.name in names else ""
+        finding = super().__new__(cls, f"{kind_of(error)} {name}".strip())
         finding.message = str(error)
         return finding
 
@@ -68,9 +68,7 @@ class Finding(Raised):
 
 
 def result_of(call, names: tuple[str, ...] = (), parts: tuple[str, ...] = ()):
-    """What `call()` gives, for comparison.
-
-    It is a tensor, a tuple of tensors named `parts`, or a Finding.
+    """What `call()` gives: a tensor, a tuple of tensors named `parts`, or a Finding.
 
     names: the tensors for which it matters that the fault is about them.
     """
@@ -84,51 +82,48 @@ def same(expected, actual) -> bool:
     """As tensors.same(); outputs in 16 bits may differ by a rounding."""
     if isinstance(expected, tensors.Values) and isinstance(actual, tensors.Values):
         ours, theirs = expected.tensor, actual.tensor
-        if (
-            ours.dtype in ROUNDING
-            and ours.dtype == theirs.dtype
-            and ours.shape == theirs.shape
-        ):
-            tolerance = ROUNDING[ours.dtype]
-            return torch.allclose(
-                theirs.double(), ours.double(), rtol=tolerance, atol=tolerance, equal_nan=True
-            )
+        is_alike = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if is_alike and (most := ROUNDING.get(ours.dtype)):
+            return torch.allclose(theirs.double(), ours.double(), most, most, equal_nan=True)
     return tensors.same(expected, actual)
 
 
-def with_misplaced_barriers(call, answer: str):
-    """`call()`, whose KernelError may have the kind "barrier-in-branch".
+def show(expected, actual) -> tuple[str, str]:
+    """As tensors.show(), but if a fault was found, it shows the report."""
+    if isinstance(actual, Finding):
+        return NO_FAULT, repr(actual)
+    return tensors.show(expected, actual)
 
-    It has that kind if a barrier is there, but not for all threads.
-    """
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//.*|/\*[\s\S]*?\*/", "", text)
+
+
+def with_misplaced_barriers(call, answer: str):
+    """`call()`. If a barrier is not for all threads, a KernelError is "barrier-in-branch"."""
     try:
         return call()
     except KernelError as error:
-        if (
-            error.kind == "divergent-barrier"
-            or kind_of(error) == "order"
-            and barrier_in_branch(answer)
-        ):
+        is_divergent = error.kind == "divergent-barrier"
+        if is_divergent or kind_of(error) == "order" and barrier_in_branch(answer):
             error.kind = "barrier-in-branch"
         raise
 
 
 def barrier_in_branch(text: str) -> bool:
-    """Whether a __syncthreads() is in a place that not all threads of a block reach.
+    """Whether a __syncthreads() is in a branch or loop that not all threads take alike.
 
-    That is in a branch or loop that not all threads take alike, or after a return in one.
-
-    Read from the text: a condition depends on the thread if it names threadIdx, or a variable
-        that was made from it.
+    Or after a return in one. A condition depends on the thread if its text names threadIdx, or
+    a variable that was made from it.
     """
-    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", text)
+    text = without_comments(text)
     own = {"threadIdx"}
+    assigned = [
+        (name, set(re.findall(r"\w+", value)))
+        for name, value in re.findall(r"(\w+)\s*=(?!=)([^;,]*)", text)
+    ]
     for _ in range(3):
-        own |= {
-            name
-            for name, value in re.findall(r"(\w+)\s*=(?!=)([^;,]*)", text)
-            if own & set(re.findall(r"\w+", value))
-        }
+        own |= {name for name, words in assigned if own & words}
     for branch in re.finditer(r"\b(if|for|while)\s*\(", text):
         body = _end(text, branch.end() - 1, ")")
         if not own & set(re.findall(r"\w+", text[branch.end() : body])):
@@ -137,11 +132,8 @@ def barrier_in_branch(text: str) -> bool:
         if otherwise := re.match(r"\s*else\b", text[end:]):
             end = _end(text, end + otherwise.end())
         behind = text[end : end + max(text[end:].find("\n}"), 0)]
-        if (
-            "__syncthreads" in text[body:end]
-            or "return" in text[body:end]
-            and "__syncthreads" in behind
-        ):
+        reached = text[body:end] + behind * ("return" in text[body:end])
+        if "__syncthreads" in reached:
             return True
     return False
 
@@ -156,41 +148,24 @@ def _end(text: str, start: int, closing: str = ";}") -> int:
     return len(text)
 
 
-def show(expected, actual) -> tuple[str, str]:
-    """As tensors.show(), but if a fault was found, it shows the report."""
-    return (
-        (NO_FAULT, repr(actual))
-        if isinstance(actual, Finding)
-        else tensors.show(expected, actual)
-    )
-
-
 def check_streams(launches, stream: int):
-    """Raises KernelError of the kind "stream-ignored" for a launch on another stream.
-
-    Another stream than the launcher was given.
-    """
+    """Raises KernelError of the kind "stream-ignored" for a launch on another stream."""
     for launch in launches:
         if launch.stream != stream:
-            given, used = (
-                f"stream {number:#x}" if number else "the default stream"
-                for number in (stream, launch.stream)
-            )
             raise KernelError(
-                f"The launcher was given {given}, and launched {launch.kernel} on {used}.",
+                f"The launcher was given {_stream(stream)}, "
+                f"and launched {launch.kernel} on {_stream(launch.stream)}.",
                 "stream-ignored",
             )
 
 
-def asked(library, call):
-    """The Launches of `call()`, without what they would do: the first one is made to fail.
+def _stream(number: int) -> str:
+    return f"stream {number:#x}" if number else "the default stream"
 
-    `returned` says what the launcher returned then.
-    """
-    with (
-        library.launches(stream=STREAM, failing=1) as launches,
-        contextlib.suppress(KernelError),
-    ):
+
+def asked(library, call):
+    """The Launches of `call()`, of which the first is made to fail; and what it `returned`."""
+    with library.launches(stream=STREAM, failing=1) as launches, suppress(KernelError):
         call()
     return launches
 
@@ -214,22 +189,16 @@ def observe_far(subject, case) -> Text:
     return subject.far(case.batch()) if hasattr(subject, "far") else FAR_BLOCK
 
 
-def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
-    """The checked library of `answer` and the check's own text.
+def build(answer: str, *given: str, wrapper: str = ""):
+    """The checked library of `answer`.
 
-    The files of kernels/ that come before and after the answer are in it too.
+    given: files of kernels/ that come before it.
+    wrapper: the check's own text, which comes after it.
     """
-    texts = [
-        *((name, read_kernel(name)) for name in given),
-        ("your code", answer),
-        *((name, read_kernel(name)) for name in after),
-    ]
+    texts = {name: read_kernel(name) for name in given} | {"your code": answer}
     if wrapper:
-        texts.append(
-            ("the check", (Path(__file__).parent / wrapper).read_text(encoding="utf-8"))
-        )
-    names, sources = zip(*texts, strict=True)
-    library = build_cuda(*sources, names=names, target="checked", name="check")
+        texts["the check"] = Path(__file__).with_name(wrapper).read_text(encoding="utf-8")
+    library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="check")
     library.options(step_limit=STEP_LIMIT)
     return library
 
@@ -248,42 +217,38 @@ class Batch:
     scale: float
 
     def fields(self, **others) -> dict:
-        """The fields of PagedAttentionParams, by name.
-
-        Those not given in `others` are null.
-        """
+        """The fields of PagedAttentionParams; `out` and `scores` are null unless given."""
         num_seqs, num_q_heads, head_size = self.q.shape
-        pointers = dict.fromkeys(("out", "scores"))
-        return (
-            pointers
-            | dict(
-                q=self.q,
-                k_cache=self.k_cache,
-                v_cache=self.v_cache,
-                block_table=self.block_table,
-                context_lens=self.context_lens,
-                q_stride=self.q.stride(0),
-                num_seqs=num_seqs,
-                num_q_heads=num_q_heads,
-                num_kv_heads=self.k_cache.shape[2],
-                head_size=head_size,
-                block_size=self.k_cache.shape[1],
-                max_blocks_per_seq=self.block_table.shape[1],
-                max_context_len=self.max_context_len,
-                dtype=DTYPES.index(self.q.dtype),
-                scale=self.scale,
-            )
-            | others
+        sizes = dict(
+            q_stride=self.q.stride(0),
+            num_seqs=num_seqs,
+            num_q_heads=num_q_heads,
+            num_kv_heads=self.k_cache.shape[2],
+            head_size=head_size,
+            block_size=self.k_cache.shape[1],
+            max_blocks_per_seq=self.block_table.shape[1],
+            dtype=DTYPES.index(self.q.dtype),
         )
+        own = {field.name: getattr(self, field.name) for field in fields(Batch)}
+        del own["workspace"]
+        return {"out": None, "scores": None} | own | sizes | others
 
     def new_scores(self) -> Tensor:
-        return torch.full((*self.q.shape[:2], self.max_context_len), -7777.0)
+        return torch.full((*self.q.shape[:2], self.max_context_len), NOT_WRITTEN)
 
-    def double(self) -> "Batch":
-        q, k_cache, v_cache = (
-            tensor.double() for tensor in (self.q, self.k_cache, self.v_cache)
-        )
-        return replace(self, q=q, k_cache=k_cache, v_cache=v_cache)
+    def sequences(self):
+        """For each sequence in float64: its queries, keys and values, each head with its own.
+
+        q: (num_q_heads, head_size); keys, values: (context_len, num_q_heads, head_size).
+        """
+        group = self.q.shape[1] // self.k_cache.shape[2]
+        for row, length in enumerate(self.context_lens.tolist()):
+            slots = slots_of(self.block_table, row, length, self.k_cache.shape[1])
+            keys, values = (
+                cache.double().flatten(0, 1)[slots].repeat_interleave(group, dim=1)
+                for cache in (self.k_cache, self.v_cache)
+            )
+            yield self.q[row].double(), keys, values
 
 
 @dataclass(frozen=True)
@@ -292,7 +257,10 @@ class Case:
 
     spread: what the queries are multiplied by.
     shift: a number that all scores are near.
+    more: what there is to say of all cases of a class.
     """
+
+    more = ""
 
     context_lens: tuple[int, ...]
     num_q_heads: int
@@ -308,29 +276,78 @@ class Case:
     seed: int = 0
     scale: float = 0.0  # 0: the usual one, 1 / sqrt(head_size)
 
+    def batch(self) -> Batch:
+        """The batch, in a pool with shuffled blocks and poison in slots without a token."""
+        generator = torch.Generator().manual_seed(self.seed)
+        num_seqs, dtype = len(self.context_lens), DTYPES[self.dtype]
+        longest = max(self.context_lens) + self.spare_context
+        needed = [-(-length // self.block_size) for length in self.context_lens]
+        num_blocks = sum(needed) + 2
+        ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
+        width = max(-(-longest // self.block_size), 1) + 1
+        table = torch.full((num_seqs, width), NO_BLOCK, dtype=torch.int32)
+        block = self.block_size, self.num_kv_heads, self.head_size
+        caches = torch.full((2, num_blocks, *block), POISON)
+        chosen = ids[: sum(needed)].split(needed)
+        for row, (length, count) in enumerate(zip(self.context_lens, needed, strict=True)):
+            table[row, :count] = chosen[row]
+            numbers = torch.randn(2, length, *block[1:], generator=generator)
+            if self.shift:
+                numbers[0, :, :, 0] = 1.0
+            caches.flatten(1, 2)[:, slots_of(table, row, length, self.block_size)] = numbers
+        row_length = self.num_q_heads * self.head_size
+        q = self.spread * torch.randn(num_seqs, row_length + self.gap, generator=generator)
+        q = q.to(dtype)[:, :row_length].unflatten(1, (self.num_q_heads, self.head_size))
+        if self.shift:
+            q[:, :, 0] = self.shift * math.sqrt(self.head_size)
+        return Batch(
+            q,
+            *caches.to(dtype),
+            table,
+            torch.tensor(self.context_lens, dtype=torch.int32),
+            max(longest, 1),
+            self.workspace,
+            self.scale or 1 / math.sqrt(self.head_size),
+        )
+
+    def describe(self, result: str = "") -> str:
+        """result: what is computed of it."""
+        contexts = f"contexts of {listed(self.context_lens)} tokens"
+        if len(self.context_lens) == 1:
+            contexts = f"a context of {counted(self.context_lens[0], 'token')}"
+        q_heads = counted(self.num_q_heads, "query head")
+        kv_heads = counted(self.num_kv_heads, "KV head")
+        words = [
+            contexts,
+            f"{q_heads} and {kv_heads} of size {self.head_size}",
+            f"blocks of {self.block_size}",
+            ("float", "half", "bfloat16")[self.dtype],
+        ]
+        unusual = {
+            f"{self.gap} elements between two query rows": self.gap,
+            "scores in a workspace": self.workspace,
+            f"queries {self.spread:g} times as large as usual": self.spread not in (0, 1),
+            f"all scores near {self.shift:g}": self.shift,
+            f"scale {self.scale:g}": self.scale,
+            self.more: self.more,
+        }
+        words += [more for more, is_so in unusual.items() if is_so]
+        return ", ".join(words) + (f"; {result}" if result else "")
+
 
 @dataclass(frozen=True)
 class FarCase(Case):
-    """The sizes of a batch.
+    """The table names a block that would begin at number 2³² + 12288 of the cache."""
 
-    Its table names a block that would begin at number 2³² + 12288 of the cache.
-    """
+    more = "in a pool in which a block begins at number 4,294,979,584 of the cache"
 
     def batch(self) -> Batch:
-        batch = batch_of(self)
-        numbers_of_a_block = batch.k_cache[0].numel()
-        return replace(
-            batch,
-            block_table=torch.full_like(
-                batch.block_table, (2**32 + 12288) // numbers_of_a_block
-            ),
-        )
+        batch = super().batch()
+        block = (2**32 + 12288) // batch.k_cache[0].numel()
+        return replace(batch, block_table=torch.full_like(batch.block_table, block))
 
-    def describe(self) -> str:
-        return (
-            f"{describe(self)}, "
-            "in a pool in which a block begins at number 4,294,979,584 of the cache"
-        )
+    def describe(self, result: str = "") -> str:
+        return super().describe()
 
 
 FAR = FarCase((3,), 1, 1, 8, 4)
@@ -346,61 +363,41 @@ def drawn(chance: random.Random, **sizes) -> Case:
         # never more sequences than heads
         for _ in range(chance.randint(1, min(3, group * num_kv_heads)))
     ]
-    return Case(
-        **dict(
-            context_lens=tuple(lengths),
-            num_q_heads=group * num_kv_heads,
-            num_kv_heads=num_kv_heads,
-            head_size=chance.choice((4, 8, 12, 20)),
-            block_size=block_size,
-            dtype=chance.choice((0, 0, 1, 2)),
-            spare_context=chance.choice((0, 9)),
-            gap=chance.choice((0, 0, 5)),
-            seed=chance.randrange(2**31),
-        )
-        | sizes
+    usual = dict(
+        context_lens=tuple(lengths),
+        num_q_heads=group * num_kv_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=chance.choice((4, 8, 12, 20)),
+        block_size=block_size,
+        dtype=chance.choice((0, 0, 1, 2)),
+        spare_context=chance.choice((0, 9)),
+        gap=chance.choice((0, 0, 5)),
+        seed=chance.randrange(2**31),
     )
+    return Case(**usual | sizes)
 
 
-def batch_of(case: Case) -> Batch:
-    """A pool with shuffled blocks, and the batch of the case.
+def drawn_far(chance: random.Random) -> FarCase:
+    lengths, head_size = (chance.randint(2, 9),), chance.choice((4, 8, 12))
+    block_size, seed = chance.randint(2, 9), chance.randrange(2**31)
+    return FarCase(lengths, 1, 1, head_size, block_size, seed=seed)
 
-    The slots without a token hold poison.
-    """
-    generator = torch.Generator().manual_seed(case.seed)
-    num_seqs, dtype = len(case.context_lens), DTYPES[case.dtype]
-    longest = max(case.context_lens) + case.spare_context
-    needed = [-(-length // case.block_size) for length in case.context_lens]
-    num_blocks = sum(needed) + 2
-    ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
-    table = torch.full(
-        (num_seqs, max(-(-longest // case.block_size), 1) + 1), NO_BLOCK, dtype=torch.int32
-    )
-    caches = torch.full(
-        (2, num_blocks, case.block_size, case.num_kv_heads, case.head_size), POISON
-    )
-    start = 0
-    for row, (length, count) in enumerate(zip(case.context_lens, needed, strict=True)):
-        table[row, :count] = ids[start : start + count]
-        start += count
-        numbers = torch.randn(2, length, *caches.shape[3:], generator=generator)
-        if case.shift:
-            numbers[0, :, :, 0] = 1.0
-        caches.flatten(1, 2)[:, slots_of(table, row, length, case.block_size)] = numbers
-    row_length = case.num_q_heads * case.head_size
-    q = case.spread * torch.randn(num_seqs, row_length + case.gap, generator=generator)
-    q = q.to(dtype)[:, :row_length].unflatten(1, (case.num_q_heads, case.head_size))
-    if case.shift:
-        q[:, :, 0] = case.shift * math.sqrt(case.head_size)
-    return Batch(
-        q,
-        *caches.to(dtype),
-        table,
-        torch.tensor(case.context_lens, dtype=torch.int32),
-        max(longest, 1),
-        case.workspace,
-        case.scale or 1 / math.sqrt(case.head_size),
-    )
+
+def drawn_extremes(chance: random.Random):
+    """More tokens than threads, a large head, a block that lies far away."""
+    one_head = {"num_q_heads": 1, "num_kv_heads": 1}
+    yield drawn(chance, **one_head, head_size=8, context_lens=(chance.randint(130, 250),))
+    yield drawn(chance, **one_head, head_size=chance.randint(130, 250))
+    yield drawn_far(chance)
+
+
+def attention(batch: Batch) -> Tensor:
+    """What the kernel gives. Computed in float64."""
+    out = []
+    for q, keys, values in batch.sequences():
+        scores = batch.scale * torch.einsum("hi,thi->ht", q, keys)
+        out.append(torch.einsum("ht,thi->hi", torch.softmax(scores, -1), values))
+    return torch.stack(out).to(batch.q.dtype)
 
 
 def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
@@ -410,34 +407,7 @@ def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
 
 
 def size(case: Case) -> tuple[int, int]:
-    """The tokens, those that max_context_len adds among them, and how many numbers.
-
-    The numbers are those in q and in the tokens' keys.
-    """
+    """The tokens, with those that max_context_len adds; the numbers in q and in their keys."""
     tokens = sum(case.context_lens)
     numbers = len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads
     return tokens + case.spare_context, numbers * case.head_size
-
-
-def describe(case: Case) -> str:
-    contexts = (
-        f"a context of {counted(case.context_lens[0], 'token')}"
-        if len(case.context_lens) == 1
-        else f"contexts of {listed(case.context_lens)} tokens"
-    )
-    more = [f"{('float', 'half', 'bfloat16')[case.dtype]}"]
-    if case.gap:
-        more.append(f"{case.gap} elements between two query rows")
-    if case.workspace:
-        more.append("scores in a workspace")
-    if case.spread != 1.0:
-        more.append(f"queries {case.spread:g} times as large as usual")
-    if case.shift:
-        more.append(f"all scores near {case.shift:g}")
-    if case.scale:
-        more.append(f"scale {case.scale:g}")
-    heads = (
-        f"{counted(case.num_q_heads, 'query head')} "
-        f"and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}"
-    )
-    return f"{contexts}, {heads}, blocks of {case.block_size}, {', '.join(more)}"
