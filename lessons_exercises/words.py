@@ -29,6 +29,9 @@ class Alike(Text):
     def __eq__(self, other):
         return type(other) is type(self)
 
+    def __ne__(self, other):  # else a text's own would compare the words
+        return not self == other
+
     __hash__ = Text.__hash__
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted, listed, paragraphs
+from lessons_lib.checks import Exercise
 from paged_attention.traffic import kv_bytes
 
 
@@ -52,37 +52,27 @@ def observe(subject, case):
     mine = list(case.context_lens)
     result = subject(mine, case.num_kv_heads, case.head_size, case.bytes_per_number)
     if mine != list(case.context_lens):
-        return Changed("context_lens was changed")
+        return outcomes.Changed("context_lens was changed")
     return result.item() if hasattr(result, "item") else result
-
-
-class Changed(Text):
-    """In place of a result, where the answer changed its argument."""
 
 
 def same(expected, actual):
     if outcomes.is_error(actual):
         return outcomes.same_error(expected, actual)
-    return (
-        type(actual) in (int, float)
-        and expected == actual
-        or type(expected) is type(actual)
-        and expected == actual
-    )
+    return type(actual) in (int, float, type(expected)) and expected == actual
 
 
 def show(expected, actual):
-    if isinstance(actual, Changed):
+    if isinstance(actual, outcomes.Changed):
         return "context_lens as it was", actual
     return repr(expected), outcomes.show_no_result(actual) or repr(actual)
 
 
 def describe(case):
     lengths = case.context_lens
+    contexts = f"context lengths {listed(lengths)}"
     if len(lengths) > 4:
         contexts = f"{len(lengths)} contexts of {lengths[0]:,} tokens"
-    else:
-        contexts = f"context lengths {listed(lengths)}"
     return (
         f"{contexts}, {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, "
         f"{counted(case.bytes_per_number, 'byte')} a number"
@@ -105,14 +95,11 @@ EXERCISE = Exercise(
     same=same,
     show=show,
     mistakes=Bank("7.1", "kv_bytes", __file__, globals()),
-    hints=(
-        (
-            "What does one token have in the cache? "
-            "Begin with its key for one KV head: how many numbers, how many bytes?"
-        ),
-        (
-            "A decode step reads this for every token of every sequence, once. "
-            "It does not matter how the tokens are spread over sequences."
-        ),
-    ),
+    hints=paragraphs("""
+        What does one token have in the cache? Begin with its key for one KV head: how many
+        numbers, how many bytes?
+
+        A decode step reads this for every token of every sequence, once. It does not matter
+        how the tokens are spread over sequences.
+    """),
 )

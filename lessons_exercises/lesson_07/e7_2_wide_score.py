@@ -10,22 +10,27 @@ from torch import Tensor
 
 from lessons_exercises import tensors
 from lessons_exercises.lesson_06.native import POISON, Finding, result_of, show
-from lessons_exercises.lesson_07.native import SHAPES, build, group_lanes, per_load
+from lessons_exercises.lesson_07.native import (
+    COMMENT,
+    SHAPES,
+    build_all,
+    group_lanes,
+    loads_of,
+)
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.ladder import Shape
 
 WARP = 32
+BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
 BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
-WIDE, NARROW, MORE = (
-    Text(f"the scores, {how}")
-    for how in (
-        "in loads of 16 bytes",
-        "in loads of few bytes",
-        "with more bytes read than the keys have",
-    )
+LOADS = (
+    Text("the scores, in loads of 16 bytes"),
+    Text("the scores, in loads of few bytes"),
+    Text("the scores, with more bytes read than the keys have"),
 )
+WIDE, NARROW, MORE = LOADS
 
 
 @dataclass(frozen=True)
@@ -47,20 +52,12 @@ class Keys:
 
 def made(case: Case) -> Keys:
     shape = SHAPES[case.shape]
+    head_size = shape.head_size
     generator = torch.Generator().manual_seed(case.seed)
-    memory = torch.full((case.num_keys, shape.head_size + BEHIND_A_ROW), POISON)
-    memory[:, : shape.head_size] = torch.randn(
-        case.num_keys, shape.head_size, generator=generator
-    )
-    q = torch.randn(shape.head_size, generator=generator).to(shape.dtype)
-    return Keys(
-        shape, q, memory.to(shape.dtype)[:, : shape.head_size], 1 / math.sqrt(shape.head_size)
-    )
-
-
-def loads_of(shape: Shape) -> int:
-    """Of a lane."""
-    return shape.head_size // per_load(shape) // group_lanes(shape)
+    memory = torch.full((case.num_keys, head_size + BEHIND_A_ROW), POISON)
+    memory[:, :head_size] = torch.randn(case.num_keys, head_size, generator=generator)
+    q = torch.randn(head_size, generator=generator).to(shape.dtype)
+    return Keys(shape, q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size))
 
 
 def scores(keys: Keys) -> tuple[Tensor, Text]:
@@ -71,21 +68,15 @@ def scores(keys: Keys) -> tuple[Tensor, Text]:
 
 
 def recognise(answer: str) -> str | None:
-    """A variable that has no value when it is first added to.
-
-    Or a part with a second load that has none.
-    """
-    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    """A sum without a start, or a part whose second load has no value."""
+    text = re.sub(COMMENT, "", answer)
     if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
         return "sum-without-a-start"
     return "first-load-only" if first_load_alone_is_set(text) else None
 
 
 def first_load_alone_is_set(text: str) -> bool:
-    """Whether a WideRow without a start is returned.
-
-    Nothing but `loads[0] =` is done with it before.
-    """
+    """Whether a WideRow without a start is returned, after nothing but `loads[0] =`."""
     part = re.search(r"\bWideRow\s+(\w+)\s*;([\s\S]*?)\breturn\s+\1\s*;", text)
     if part is None:
         return False
@@ -94,35 +85,21 @@ def first_load_alone_is_set(text: str) -> bool:
 
 
 def prepare(answer):
-    before = (
-        "numbers.cuh",
-        "paged_params.cuh",
-        "paged_address.cuh",
-        "ladder/shape.cuh",
-        "ladder/launch.cuh",
-        "ladder/wide_row.cuh",
-    )
-    libraries = {
-        shape: build(answer, shape, before, "wide_score_check.cu") for shape in SHAPES.values()
-    }
+    libraries = build_all(answer, BEFORE, "wide_score_check.cu")
 
-    def native(keys: Keys):
-        library = libraries[keys.shape]
-        lanes = group_lanes(keys.shape)
-        num_keys = len(keys.keys)
+    def native(made: Keys):
+        shape, keys = made.shape, made.keys
+        num_keys, lanes = len(keys), group_lanes(shape)
         out = torch.empty(num_keys, lanes)
-        with library.count("keys") as counts:
-            library.wide_scores(
-                keys.q, keys.keys, out, num_keys, keys.keys.stride(0), keys.scale
+        with libraries[shape].count("keys") as counts:
+            libraries[shape].wide_scores(
+                made.q, keys, out, num_keys, keys.stride(0), made.scale
             )
-        if counts.bytes_read > num_keys * keys.shape.head_size * keys.keys.element_size():
+        if counts.bytes_read > keys.numel() * keys.element_size():
             return out, MORE
         warps = -(-num_keys * lanes // WARP)
-        return out, (
-            WIDE
-            if counts.load_instructions <= split * warps * loads_of(keys.shape)
-            else NARROW
-        )
+        most = split * warps * loads_of(shape)
+        return out, WIDE if counts.load_instructions <= most else NARROW
 
     keys, out = torch.zeros(WARP, 4), torch.zeros(WARP, 4)
     with libraries[SHAPES["float"]].count("keys") as counts:
@@ -157,22 +134,14 @@ def hidden(seed):
 
 
 def observe(subject, case):
-    result = result_of(
-        lambda: as_tensors(*subject(made(case))), ("keys",), ("score by (key, lane)", "wide")
-    )
+    def call():
+        out, how = subject(made(case))
+        return out, torch.tensor(LOADS.index(how))
+
+    result = result_of(call, ("keys",), ("score by (key, lane)", "wide"))
     if isinstance(result, Finding):
         return result
-    return result[0], (WIDE, NARROW, MORE)[result[1].tensor.item()]
-
-
-def as_tensors(values, how):
-    return values, torch.tensor((WIDE, NARROW, MORE).index(how))
-
-
-def show_scores(expected, actual):
-    return (
-        tensors.show(expected, actual) if isinstance(actual, tuple) else show(expected, actual)
-    )
+    return result[0], LOADS[result[1].tensor.item()]
 
 
 def describe(case):
@@ -197,21 +166,19 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     same=tensors.same,
-    show=show_scores,
+    show=show,
     recognise=recognise,
     points=2,
     mistakes=Bank("7.2", "wide_score", __file__, globals(), prepare),
-    hints=(
-        (
-            "load_row: look at the row as a row of uint4, 16 bytes each. "
-            "Lane 0 of the group takes number 0, and lane 1 takes number 1. "
-            "If each lane has two loads, the group begins again where it stopped."
-        ),
-        "threadIdx.x % group_lanes says which lane of its group a thread is.",
-        (
-            "wide_score: first comes what the lane can do alone, with number(key, "
-            "i) and query[i]. Then come shuffles, as in block_max of lesson 06. "
-            "But here they end at the group, not at the warp."
-        ),
-    ),
+    hints=paragraphs("""
+        load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes
+        number 0, and lane 1 takes number 1. If each lane has two loads, the group begins again
+        where it stopped.
+
+        threadIdx.x % group_lanes says which lane of its group a thread is.
+
+        wide_score: first comes what the lane can do alone, with number(key, i) and query[i].
+        Then come shuffles, as in block_max of lesson 06. But here they end at the group, not
+        at the warp.
+    """),
 )

@@ -9,13 +9,17 @@ from torch import Tensor
 
 from lessons_exercises import tensors
 from lessons_exercises.lesson_06.native import result_of, show
-from lessons_exercises.lesson_07.native import SHAPES, build, group_lanes
+from lessons_exercises.lesson_07.native import COMMENT, SHAPES, build_all, group_lanes
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.ladder import Shape
 
+BEFORE = (
+    "numbers paged_params paged_address "
+    "ladder/shape ladder/launch ladder/wide_row ladder/wide_score"
+)
 NEVER = float("-inf")
 BEHIND = 1e4  # what lies after a lane's state
 ROWS = 4  # that a group takes in at once
@@ -23,12 +27,9 @@ ROWS = 4  # that a group takes in at once
 
 @dataclass(frozen=True)
 class Case:
-    """there: how many of its tokens each round has, for group 0.
+    """there: how many tokens each round has for group 0. The other groups have one less.
 
-    The other groups have one less.
-
-    level, rise: what the scores are near in the first round, and how much higher in each
-        further one.
+    level, rise: what the first round's scores are near, and how much higher each further one.
     """
 
     shape: str
@@ -67,62 +68,40 @@ def states(rounds: Rounds):
     weights = torch.where(scores == NEVER, 0.0, torch.exp(scores - m[:, None]))
     l = weights.sum((0, 2))
     acc = (weights[..., None] * values).sum((0, 2))
-    lanes = group_lanes(rounds.shape)
-    return tuple(
-        part.float()
-        for part in (m[:, None].expand(-1, lanes), l[:, None].expand(-1, lanes), acc)
-    )
+    of_lanes = (each[:, None].expand(-1, group_lanes(rounds.shape)) for each in (m, l))
+    return tuple(part.float() for part in (*of_lanes, acc))
 
 
 def recognise(answer):
     """In these, what is read or written is whatever lies past the end of an array."""
-    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    text = re.sub(COMMENT, "", answer)
     if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
         return "place-in-the-part"
     ends = {}
     for name, end in re.findall(r"\b(\w+)\s*=\s*0\s*;\s*\1\s*<\s*(\w+)", text):
         ends.setdefault(name, set()).add(end)
-    for token, number in re.findall(
-        r"\bnumber\s*\(\s*values\s*\[\s*(\w+)\s*\]\s*,\s*(\w+)\s*\)", text
-    ):
-        if ends.get(token) == {"lane_numbers"} and ends.get(number, {None}) <= {
-            "rows_at_once",
-            str(ROWS),
-        }:
+    pairs = re.findall(r"\bnumber\s*\(\s*values\s*\[\s*(\w+)\s*\]\s*,\s*(\w+)\s*\)", text)
+    for token, number in pairs:
+        counts_tokens = ends.get(number, {None}) <= {"rows_at_once", str(ROWS)}
+        if ends.get(token) == {"lane_numbers"} and counts_tokens:
             return "token-and-number-swapped"
     return None
 
 
 def prepare(answer):
-    before = (
-        "numbers.cuh",
-        "paged_params.cuh",
-        "paged_address.cuh",
-        "ladder/shape.cuh",
-        "ladder/launch.cuh",
-        "ladder/wide_row.cuh",
-        "ladder/wide_score.cuh",
-    )
-    shapes = {SHAPES[case.shape] for case in cases()}
-    libraries = {
-        shape: build(answer, shape, before, "online_softmax_check.cu") for shape in shapes
-    }
+    libraries = build_all(answer, BEFORE, "online_softmax_check.cu")
 
     def native(rounds: Rounds):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         lanes = group_lanes(rounds.shape)
-        out_m = torch.empty(groups, lanes)
-        out_l = torch.empty(groups, lanes)
-        out_acc = torch.empty(groups, head_size)
-        out_behind = torch.empty(groups * lanes, 8)
+        out_m, out_l = torch.empty(groups, lanes), torch.empty(groups, lanes)
+        out_acc, out_behind = torch.empty(groups, head_size), torch.empty(groups * lanes, 8)
         libraries[rounds.shape].take_in_all(
             rounds.scores, rounds.values, out_m, out_l, out_acc, out_behind, len(rounds.scores)
         )
         if not (out_behind == BEHIND).all():
-            raise KernelError(
-                "Numbers were written past a lane's state: acc has lane_numbers numbers.",
-                "behind-the-state",
-            )
+            what = "Numbers were written past a lane's state: acc has lane_numbers numbers."
+            raise KernelError(what, "behind-the-state")
         return out_m, out_l, out_acc
 
     return native
@@ -149,10 +128,7 @@ def cases():
 
 
 def hidden(seed):
-    """Rounds of any numbers of tokens, with scores that go up or down from any level.
-
-    One round has no token.
-    """
+    """Scores go up or down from any level, and rounds have any number of tokens, or none."""
     chance = random.Random(seed)
     for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
         there = chance.choices(range(ROWS + 1), k=1 + number // 3)
@@ -167,11 +143,8 @@ def hidden(seed):
 
 
 def observe(subject, case):
-    return result_of(
-        lambda: subject(made(case)),
-        (),
-        ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)"),
-    )
+    parts = ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)")
+    return result_of(lambda: subject(made(case)), (), parts)
 
 
 def describe(case):
@@ -179,10 +152,8 @@ def describe(case):
     numbers = " and then ".join(map(str, case.there))
     more = f", scores near {case.level:g}" if case.level else ""
     if case.rise:
-        more += (
-            ", from one round "
-            f"to the next about {abs(case.rise):g} {'higher' if case.rise > 0 else 'lower'}"
-        )
+        way = "higher" if case.rise > 0 else "lower"
+        more += f", from one round to the next about {abs(case.rise):g} {way}"
     return (
         f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: "
         f"{numbers}), {shape.head_size} dims in {case.shape.split(',')[0]}, "
@@ -207,19 +178,15 @@ EXERCISE = Exercise(
     recognise=recognise,
     points=2,
     mistakes=Bank("7.3", "softmax_state", __file__, globals(), prepare),
-    hints=(
-        (
-            "This is update() of lesson 03's SoftmaxState, for one row and four keys: "
-            "the new maximum, a factor for what was summed before, the new weights."
-        ),
-        (
-            "What was summed before counts from the old maximum, "
-            "and what is added now counts from the new one. The factor needs both. "
-            "Is the old one still there when you compute the factor?"
-        ),
-        (
-            "Which of the steps go wrong when no token has come yet? "
-            "What should the state be in that case?"
-        ),
-    ),
+    hints=paragraphs("""
+        This is update() of lesson 03's SoftmaxState, for one row and four keys: the new
+        maximum, a factor for what was summed before, the new weights.
+
+        What was summed before counts from the old maximum, and what is added now counts from
+        the new one. The factor needs both. Is the old one still there when you compute the
+        factor?
+
+        Which of the steps go wrong when no token has come yet? What should the state be in
+        that case?
+    """),
 )

@@ -6,20 +6,18 @@ waited for, or as soon as it is asked for.
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lessons_exercises import tensors
 from lessons_exercises.lesson_06.native import kind_of, result_of, show
+from lessons_exercises.lesson_07.native import compiled, own_text
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise
-from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
-from paged_attention.bug_hunt import STEP_LIMIT
 
 NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
 BEFORE = 1e4  # what the stages hold at first
@@ -34,9 +32,7 @@ class Tiles:
 
 def column_sums(case):
     """The sums of each warp, twice, and how many tiles are under way at least."""
-    of_warps = torch.stack(
-        [tiles.sum((0, 1)) for tiles in case.tiles.split(list(case.counts))]
-    )
+    of_warps = torch.stack([each.sum((0, 1)) for each in case.tiles.split([*case.counts])])
     under_way = torch.full((len(case.counts),), NUM_STAGES - 1, dtype=torch.int32)
     return of_warps, of_warps, under_way
 
@@ -46,32 +42,25 @@ def when(late, in_use):
 
 
 def prepare(answer):
-    def own(name):
-        return (Path(__file__).parent / name).read_text(encoding="utf-8")
-
     tile = read_kernel("ladder/staged_tile.cuh").replace("float add_up(", "float column_sum(")
     texts = {
-        "the check's copies": own("stages_copies.cuh"),
+        "the check's copies": own_text("stages_copies.cuh"),
         "staged_tile.cuh": tile,
         "your code": answer,
-        "the check": own("stages_check.cu"),
+        "the check": own_text("stages_check.cu"),
     }
-    library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="check")
-    library.options(step_limit=STEP_LIMIT)
+    library = compiled(texts)
 
     def native(case):
         num_warps = len(case.counts)
-        first_tiles = torch.tensor([0, *case.counts], dtype=torch.int32).cumsum(
-            0, dtype=torch.int32
-        )
+        ends = torch.tensor([0, *case.counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
 
         def run(late):
             sums = torch.empty(num_warps, 32)
             under_way = torch.empty(num_warps, 32, dtype=torch.int32)
             try:
-                library.stages(
-                    sums, under_way, -case.tiles, first_tiles, num_warps, BEFORE, not late
-                )
+                tiles = -case.tiles
+                library.stages(sums, under_way, tiles, ends, num_warps, BEFORE, not late)
             except KernelError as error:
                 library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
                 error.kind = when(late, bool(in_use.any())) + kind_of(error)
@@ -86,31 +75,18 @@ def prepare(answer):
 
 def cases():
     """(tiles of each warp, seed)."""
-    counts = (
-        (1,),
-        (2,),
-        (3,),
-        (4,),
-        (5,),
-        (9,),
-        (0, 2),
-        (8, 8),
-        (3, 7),
-        (6, 2),
-        (17, 0),
-        (12, 13),
-    )
-    yield from ((count, seed) for seed, count in enumerate(counts))
+    one_warp = [(count,) for count in (1, 2, 3, 4, 5, 9)]
+    two_warps = [(0, 2), (8, 8), (3, 7), (6, 2), (17, 0), (12, 13)]
+    yield from ((counts, seed) for seed, counts in enumerate(one_warp + two_warps))
 
 
 def hidden(seed):
     chance = random.Random(seed)
     for number in range(10):
-        counts = (
-            (chance.randint(0, 4), chance.randint(3, 14))
-            if number % 2
-            else (chance.randint(1, 20),)
-        )
+        if number % 2:
+            counts = (chance.randint(0, 4), chance.randint(3, 14))
+        else:
+            counts = (chance.randint(1, 20),)
         yield tuple(chance.sample(counts, len(counts))), chance.randrange(2**31)
 
 
@@ -118,41 +94,31 @@ def observe(subject, case):
     counts, seed = case
     generator = torch.Generator().manual_seed(seed)
     tiles = torch.randint(-8, 9, (sum(counts), *TILE_SHAPE), generator=generator).float()
-    return result_of(
-        lambda: subject(Tiles(tiles, counts)),
-        ("tiles",),
-        (
-            "sums, with copies made as late as possible:",
-            "sums, with copies made as early as possible:",
-            "tiles under way while one is added up, at least, for each warp:",
-        ),
+    parts = (
+        "sums, with copies made as late as possible:",
+        "sums, with copies made as early as possible:",
+        "tiles under way while one is added up, at least, for each warp:",
     )
+    return result_of(lambda: subject(Tiles(tiles, counts)), ("tiles",), parts)
 
 
 def show_result(expected, actual):
     """As show(), and it says where a copy had not arrived."""
     texts = show(expected, actual)
     if isinstance(expected, tuple) and isinstance(actual, tuple):
-        differing = next(
-            (pair for pair in zip(expected, actual, strict=True) if not tensors.same(*pair)),
-            None,
+        pairs = zip(expected, actual, strict=True)
+        wrong = next(
+            (theirs for ours, theirs in pairs if not tensors.same(ours, theirs)), None
         )
-        if differing and bool((differing[1].tensor.abs() > BEFORE / 2).any()):
-            return (
-                texts[0],
-                (
-                    f"{texts[1]}\n"
-                    f"  (Until a copy arrives, each number of a stage is {BEFORE:,.0f}.)"
-                ),
-            )
+        if wrong and (wrong.tensor.abs() > BEFORE / 2).any():
+            note = f"(Until a copy arrives, each number of a stage is {BEFORE:,.0f}.)"
+            return texts[0], f"{texts[1]}\n  {note}"
     return texts
 
 
 def describe(case):
-    counts, _ = case
-    if len(counts) == 1:
-        return f"one warp, {counted(counts[0], 'tile')}"
-    return f"two warps, with {counted(counts[0], 'tile')} and {counted(counts[1], 'tile')}"
+    first, *second = (counted(count, "tile") for count in case[0])
+    return f"two warps, with {first} and {second[0]}" if second else f"one warp, {first}"
 
 
 EXERCISE = Exercise(
@@ -171,26 +137,20 @@ EXERCISE = Exercise(
     show=show_result,
     points=2,
     mistakes=Bank("7.4", "staged_sum", __file__, globals(), prepare),
-    hints=(
-        (
-            "Before the loop: for each stage, start the copies of its first tile, "
-            "and close the group. In the loop, each turn has one tile. Wait for it, "
-            "use its stage, and fill the stage again."
-        ),
-        (
-            "When tile 0 is needed, the groups of the tiles 1, "
-            "2 and 3 have been closed after its own. Those may go on. "
-            "If each turn closes exactly one group, it is the same for every tile."
-        ),
-        (
-            "There are two moments at which the lanes of the warp have to meet. "
-            "The first is when their copies are there, before any of them reads. "
-            "The second is when all have read, before any of them copies into the stage "
-            "again. __syncwarp() is that meeting."
-        ),
-        (
-            "Two questions about the end. What does a turn load when no tile is left? "
-            "And which group does wait() count, if a turn closes none?"
-        ),
-    ),
+    hints=paragraphs("""
+        Before the loop: for each stage, start the copies of its first tile, and close the
+        group. In the loop, each turn has one tile. Wait for it, use its stage, and fill the
+        stage again.
+
+        When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after its
+        own. Those may go on. If each turn closes exactly one group, it is the same for every
+        tile.
+
+        There are two moments at which the lanes of the warp have to meet. The first is when
+        their copies are there, before any of them reads. The second is when all have read,
+        before any of them copies into the stage again. __syncwarp() is that meeting.
+
+        Two questions about the end. What does a turn load when no tile is left? And which
+        group does wait() count, if a turn closes none?
+    """),
 )

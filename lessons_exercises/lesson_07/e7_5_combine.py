@@ -3,19 +3,16 @@
 import math
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lessons_exercises.lesson_06.native import DTYPES, result_of, same, show
+from lessons_exercises.lesson_07.native import build
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed
+from lessons_exercises.words import counted, listed, paragraphs
 from lessons_lib.checks import Exercise
-from lessons_lib.cuda import build_cuda
-from lessons_lib.inline import read_kernel
-from paged_attention.bug_hunt import STEP_LIMIT
-from paged_attention.ladder import Shape, shape_text
+from paged_attention.ladder import Shape
 
 # the head size that goes with each type of numbers
 SHAPES = {torch.half: 128, torch.bfloat16: 64}
@@ -38,42 +35,27 @@ def combined(parts):
 
 
 def prepare(answer):
-    given = {name: read_kernel(name) for name in ("numbers.cuh", "paged_params.cuh")}
-    check = (Path(__file__).parent / "combine_check.cu").read_text(encoding="utf-8")
-
-    def built(dtype):
-        texts = given | {
-            "ladder/shape.cuh": shape_text(Shape(dtype, SHAPES[dtype], 4, 16)),
-            "your code": answer,
-            "the check": check,
-        }
-        library = build_cuda(
-            *texts.values(), names=tuple(texts), target="checked", name="check"
-        )
-        library.options(step_limit=STEP_LIMIT)
-        return library
-
-    libraries = {dtype: built(dtype) for dtype in SHAPES}
+    before = "numbers paged_params"
+    libraries = {
+        dtype: build(answer, Shape(dtype, size, 4, 16), before, "combine_check.cu")
+        for dtype, size in SHAPES.items()
+    }
+    # what the kernel that combines does not look at
+    pointers = ("q", "k_cache", "v_cache", "block_table", "context_lens", "scores")
+    others = dict.fromkeys(pointers)
+    others |= dict.fromkeys(("q_stride", "max_blocks_per_seq", "max_context_len"), 0)
+    others |= dict.fromkeys(("num_kv_heads", "block_size", "scale"), 1)
 
     def native(parts):
         num_splits, num_seqs, num_q_heads, head_size = parts.o.shape
         out = torch.empty(num_seqs, num_q_heads, head_size, dtype=parts.dtype)
-        pointers = dict.fromkeys(
-            ("q", "k_cache", "v_cache", "block_table", "context_lens", "scores")
-        )
         libraries[parts.dtype].combine(
+            **others,
             out=out,
-            **pointers,
-            q_stride=0,
             num_seqs=num_seqs,
             num_q_heads=num_q_heads,
-            num_kv_heads=1,
             head_size=head_size,
-            block_size=1,
-            max_blocks_per_seq=0,
-            max_context_len=0,
             dtype=DTYPES.index(parts.dtype),
-            scale=1.0,
             part_o=parts.o,
             part_m=parts.m,
             part_l=parts.l,
@@ -103,10 +85,7 @@ class Case:
 
 @dataclass(frozen=True)
 class OneLongPart(Case):
-    """The first part weighs 1,100 times as much as each of the others.
-
-    These are many. o is near 1 in the first part, and else near 2.
-    """
+    """Of many parts the first, with o near 1, weighs 1,100 times each other one, near 2."""
 
 
 def cases():
@@ -133,43 +112,27 @@ def cases():
     )
 
 
-def hidden(seed):
-    """Parts near 0 and far from it. Then some parts of a row have no token.
+# levels and spreads of hidden cases
+NEAR = ((0.0, 1.0), (-3.0, 2.0), (500.0, 1.0), (-150.0, 1.0), (-400.0, 1.0), (0.0, 60.0))
 
-    Then whole splits, and all of one row.
-    """
+
+def hidden(seed):
+    """Parts near 0 and far from it, some without a token; whole splits, and all of a row."""
     chance = random.Random(seed)
     for number in range(14):
         shape = chance.randint(2, 7), chance.randint(1, 3), chance.randint(1, 4)
-        level, spread = chance.choice(
-            ((0.0, 1.0), (-3.0, 2.0), (500.0, 1.0), (-150.0, 1.0), (-400.0, 1.0), (0.0, 60.0))
-        )
-        empty = tuple(
-            {
-                tuple(map(chance.randrange, shape)): None
-                for _ in range(chance.choice((0, 0, 1, 2)))
-            }
-        )
+        level, spread = chance.choice(NEAR)
+        num_empty = chance.choice((0, 0, 1, 2))
+        places = [tuple(map(chance.randrange, shape)) for _ in range(num_empty)]
+        empty = tuple(dict.fromkeys(places))
         if number == 12:
             empty = tuple(sorted(chance.sample(range(shape[0]), shape[0] - 1)))
         elif number == 13:
             empty = tuple((split, shape[1] - 1, shape[2] - 1) for split in range(shape[0]))
-        yield Case(
-            *shape,
-            level,
-            spread,
-            empty,
-            chance.randrange(2**31),
-            torch.bfloat16 if number % 4 == 3 else torch.half,
-        )
-    yield OneLongPart(
-        chance.randint(60, 64),
-        1,
-        1,
-        spread=0.0,
-        seed=chance.randrange(2**31),
-        dtype=torch.bfloat16,
-    )
+        dtype = torch.bfloat16 if number % 4 == 3 else torch.half
+        yield Case(*shape, level, spread, empty, chance.randrange(2**31), dtype)
+    num_splits, drawn = chance.randint(60, 64), chance.randrange(2**31)
+    yield OneLongPart(num_splits, 1, 1, spread=0.0, seed=drawn, dtype=torch.bfloat16)
 
 
 def parts_of(case: Case) -> Parts:
@@ -198,19 +161,14 @@ def describe(case):
         f"Number = {'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
     )
     if case.level or case.spread > 10:
-        words += f", m near {case.level:g}" + (
-            f" give or take {case.spread:g}" if case.spread > 10 else ""
-        )
+        words += f", m near {case.level:g}"
+    if case.spread > 10:
+        words += f" give or take {case.spread:g}"
     if isinstance(case, OneLongPart):
         words += "; the first one has nearly all of the weight"
     if case.empty:
-        whole = all(isinstance(part, int) for part in case.empty)
-        where = (
-            f"split {listed(case.empty)}"
-            if whole
-            else f"(split, sequence, head) {listed(case.empty)}"
-        )
-        words += f"; {where} without a token (o = 0, m = -inf, l = 0)"
+        kind = "split" if isinstance(case.empty[0], int) else "(split, sequence, head)"
+        words += f"; {kind} {listed(case.empty)} without a token (o = 0, m = -inf, l = 0)"
     return f"{words}; the output for each (sequence, head, element)"
 
 
@@ -230,21 +188,17 @@ EXERCISE = Exercise(
     show=show,
     points=2,
     mistakes=Bank("7.5", "combine_parts", __file__, globals(), prepare),
-    hints=(
-        (
-            "Each thread does the whole of lesson 04's combine_result for one number "
-            "of the output: the largest m over the parts, their weights, the weighted mean. "
-            "All threads of a block compute the same weights."
-        ),
-        (
-            "There are gridDim.x * gridDim.y rows. "
-            "This block's row has the number blockIdx.x * gridDim.y + blockIdx.y. "
-            "Part `split` of that row has the number split * rows + row among all parts."
-        ),
-        (
-            "A part without a token has m = -INFINITY. Its weight is 0. "
-            "Make sure that it is, even if the largest m is -INFINITY too. "
-            "And make sure that you do not divide by a sum of weights that is 0."
-        ),
-    ),
+    hints=paragraphs("""
+        Each thread does the whole of lesson 04's combine_result for one number of the output:
+        the largest m over the parts, their weights, the weighted mean. All threads of a block
+        compute the same weights.
+
+        There are gridDim.x * gridDim.y rows. This block's row has the number blockIdx.x *
+        gridDim.y + blockIdx.y. Part `split` of that row has the number split * rows + row
+        among all parts.
+
+        A part without a token has m = -INFINITY. Its weight is 0. Make sure that it is, even
+        if the largest m is -INFINITY too. And make sure that you do not divide by a sum of
+        weights that is 0.
+    """),
 )

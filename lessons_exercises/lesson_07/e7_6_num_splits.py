@@ -5,44 +5,21 @@ import random
 
 from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention import splits
 from paged_attention.splits import SPLIT_COST
 
-# (rows, tiles, multiprocessors), up to real sizes, but not so large that an answer which makes
-# each block takes seconds. Then contexts of one tile: a loop that ends too soon tries nothing
-# there.
-CASES = [
-    (1, 2, 1),
-    (1, 2, 4),
-    (2, 9, 4),
-    (3, 10, 2),
-    (1, 12, 4),
-    (4, 16, 4),
-    (5, 12, 4),
-    (3, 20, 4),
-    (1, 30, 10),
-    (5, 27, 4),
-    (5, 30, 8),
-    (9, 40, 8),
-    (7, 33, 8),
-    (3, 100, 10),
-    (6, 100, 16),
-    (20, 100, 16),
-    (1, 300, 132),
-    (8, 64, 132),
-    (8, 1024, 132),
-    (40, 256, 132),
-    (100, 256, 132),
-    (133, 128, 132),
-    (512, 100, 132),
-    (12, 700, 108),
-    (1, 1200, 132),
-    (65, 300, 144),
-    (1, 1, 1),
-    (1, 1, 4),
-]
+# Rows, tiles and multiprocessors: up to real sizes, but not so large that an answer which
+# makes each block takes seconds. Then contexts of one tile, where a loop that ends too soon
+# tries nothing.
+SIZES = """
+    1 2 1, 1 2 4, 2 9 4, 3 10 2, 1 12 4, 4 16 4, 5 12 4, 3 20 4, 1 30 10, 5 27 4, 5 30 8,
+    9 40 8, 7 33 8, 3 100 10, 6 100 16, 20 100 16, 1 300 132, 8 64 132, 8 1024 132,
+    40 256 132, 100 256 132, 133 128 132, 512 100 132, 12 700 108, 1 1200 132, 65 300 144,
+    1 1 1, 1 1 4
+"""
+CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
 
 
 def hidden(seed):
@@ -79,10 +56,8 @@ def same(expected, actual):
 def show(expected, actual):
     if type(actual) is int:
         return repr(expected), repr(actual)
-    return (
-        repr(expected),
-        outcomes.show_no_result(actual) or f"{actual!r}, which is not an int",
-    )
+    words = outcomes.show_no_result(actual) or f"{actual!r}, which is not an int"
+    return repr(expected), words
 
 
 def describe(case):
@@ -108,15 +83,13 @@ EXERCISE = Exercise(
     # A single tile says little of what went wrong, and different errors come from it.
     chancy=lambda case: case[1] == 1,
     mistakes=Bank("7.6", "choose_num_splits", __file__, globals()),
-    hints=(
-        (
-            "Write the time as a function of the number of splits first: how many waves, "
-            "and how long is each?"
-        ),
-        "-(-a // b) is a / b rounded up, in whole numbers.",
-        (
-            "Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns "
-            "the first of those for which the function is least."
-        ),
-    ),
+    hints=paragraphs("""
+        Write the time as a function of the number of splits first: how many waves, and how
+        long is each?
+
+        -(-a // b) is a / b rounded up, in whole numbers.
+
+        Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns the
+        first of those for which the function is least.
+    """),
 )

@@ -6,57 +6,34 @@ from types import GeneratorType
 
 from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention import splits
 
-# (tiles of each row, blocks). 15 tiles in 22 shares, and others, have a border that floats
-# miss.
+# The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
+# floats miss.
+SIZES = """
+    1 in 1, 2 in 1, 2 in 2, 3 in 2, 1 1 in 1, 1 1 in 2, 2 2 in 1, 3 3 in 2, 1 3 in 2,
+    3 1 5 in 4, 1 in 3, 2 in 3, 1 1 in 5, 5 1 1 in 3, 7 in 5, 2 2 2 in 3, 1 1 9 1 1 in 4,
+    4 11 in 4, 1 1 1 1 1 in 2, 6 1 in 11, 3 3 3 3 in 8, 15 in 22, 10 20 1 in 13,
+    100 3 40 in 16, 29 in 47, 50 7 7 7 120 1 in 33, 64 64 64 64 64 64 in 132
+"""
 CASES = [
-    ([1], 1),
-    ([2], 1),
-    ([2], 2),
-    ([3], 2),
-    ([1, 1], 1),
-    ([1, 1], 2),
-    ([2, 2], 1),
-    ([3, 3], 2),
-    ([1, 3], 2),
-    ([3, 1, 5], 4),
-    ([1], 3),
-    ([2], 3),
-    ([1, 1], 5),
-    ([5, 1, 1], 3),
-    ([7], 5),
-    ([2, 2, 2], 3),
-    ([1, 1, 9, 1, 1], 4),
-    ([4, 11], 4),
-    ([1, 1, 1, 1, 1], 2),
-    ([6, 1], 11),
-    ([3, 3, 3, 3], 8),
-    ([15], 22),
-    ([10, 20, 1], 13),
-    ([100, 3, 40], 16),
-    ([29], 47),
-    ([50, 7, 7, 7, 120, 1], 33),
-    ([64] * 6, 132),
+    ([int(tiles) for tiles in rows.split()], int(num_blocks))
+    for rows, num_blocks in (case.split(" in ") for case in SIZES.split(","))
 ]
 
 
 def hidden(seed):
-    """Fewer tiles than blocks, as many, some more, many more.
-
-    Then numbers whose borders floats miss.
-    """
+    """Fewer tiles than blocks, as many, more, many more; then borders that floats miss."""
     chance = random.Random(seed)
     for number in range(16):
         num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
         total = sum(num_tiles)
         fewer = chance.randint(2, 6), max(1, total // chance.randint(2, 4))
         yield num_tiles, (total + chance.randint(1, 20), total, *fewer)[number % 4]
-    for total, num_blocks in chance.sample(
-        ((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23)), 2
-    ):
+    missed = ((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23))
+    for total, num_blocks in chance.sample(missed, 2):
         first = chance.randint(1, total - 1)
         yield [first, total - first], num_blocks
 
@@ -65,40 +42,31 @@ def observe(answer, case):
     num_tiles, num_blocks = case
     mine = list(num_tiles)
     result = answer(mine, num_blocks)
-    return Changed("num_tiles was changed") if mine != num_tiles else plain(result)
-
-
-class Changed(Text):
-    """In place of a result, where the answer changed its argument."""
+    return outcomes.Changed("num_tiles was changed") if mine != num_tiles else plain(result)
 
 
 @dataclass(frozen=True)
 class Alike:
-    """In place of a mistake's result: all results that are like `shares` in one way.
-
-    way: a key of SEEN.
-    """
+    """In place of a mistake's result: all that are like `shares` in one way, a key of SEEN."""
 
     shares: list
     way: str
 
 
-def plain(result):
-    """Lists of tuples, whether the answer made lists or tuples of them.
+def _is_list(value):
+    return isinstance(value, list | tuple)
 
-    A list of tuples where it is one of pieces.
-    """
+
+def plain(result):
+    """Lists of lists of tuples, or only of tuples, whether the answer made lists or tuples."""
     if isinstance(result, GeneratorType):
         return Text("a generator, which has not run yet")
-    if not isinstance(result, list | tuple) or not all(
-        isinstance(share, list | tuple) for share in result
-    ):
+    if not _is_list(result) or not all(map(_is_list, result)):
         return result
-    if result and all(share and not isinstance(share[0], list | tuple) for share in result):
+    if result and all(share and not _is_list(share[0]) for share in result):
         return [tuple(share) for share in result]
     return [
-        [tuple(piece) if isinstance(piece, list | tuple) else piece for piece in share]
-        for share in result
+        [tuple(piece) if _is_list(piece) else piece for piece in share] for share in result
     ]
 
 
@@ -131,17 +99,14 @@ SEEN = {"tiles": with_tiles, "order": in_one_order}
 
 def show(ours, theirs):
     """The first share that differs."""
-    if isinstance(theirs, Changed):
+    if isinstance(theirs, outcomes.Changed):
         return "num_tiles as it was", theirs
     if not isinstance(theirs, list):
         return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
     if any(isinstance(share, tuple) for share in theirs):
         return repr(ours), repr(theirs)
     if len(ours) != len(theirs):
-        return (
-            f"{counted(len(ours), 'share')}: {ours}",
-            f"{counted(len(theirs), 'share')}: {theirs}",
-        )
+        return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
     block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
     return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
 
@@ -160,16 +125,14 @@ EXERCISE = Exercise(
     show=show,
     points=2,
     mistakes=Bank("7.7", "cut_evenly", __file__, globals()),
-    hints=(
-        (
-            "Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], "
-            "row 2 at num_tiles[0] + num_tiles[1]."
-        ),
-        (
-            "A block's share and a row are two stretches of the same line. "
-            "What they have in common begins at the larger of the two beginnings "
-            "and ends at the smaller of the two ends; it may be nothing."
-        ),
-        "Turn that into tiles of the row by subtracting the row's beginning.",
-    ),
+    hints=paragraphs("""
+        Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
+        num_tiles[0] + num_tiles[1].
+
+        A block's share and a row are two stretches of the same line. What they have in common
+        begins at the larger of the two beginnings and ends at the smaller of the two ends; it
+        may be nothing.
+
+        Turn that into tiles of the row by subtracting the row's beginning.
+    """),
 )

@@ -1,7 +1,4 @@
-"""Device functions of the ladder's first rungs as functions on tensors.
-
-They are built for checked mode and for several shapes.
-"""
+"""Parts of the ladder's kernels as functions on tensors: in checked mode, for some shapes."""
 
 from pathlib import Path
 
@@ -22,6 +19,9 @@ SHAPES = {
 }
 
 
+COMMENT = r"//.*|/\*[\s\S]*?\*/"
+
+
 def group_lanes(shape: Shape) -> int:
     return min(32, shape.head_size // per_load(shape))
 
@@ -31,15 +31,32 @@ def per_load(shape: Shape) -> int:
     return 16 // shape.cache_dtype.itemsize
 
 
-def build(answer: str, shape: Shape, before: tuple[str, ...], wrapper: str) -> CudaLibrary:
+def loads_of(shape: Shape) -> int:
+    """Of a lane, for its part of a row."""
+    return shape.head_size // per_load(shape) // group_lanes(shape)
+
+
+def own_text(name: str) -> str:
+    """A file of this folder: a part of a check."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def build_all(answer: str, before: str, wrapper: str) -> dict[Shape, CudaLibrary]:
+    return {shape: build(answer, shape, before, wrapper) for shape in SHAPES.values()}
+
+
+def build(answer: str, shape: Shape, before: str, wrapper: str) -> CudaLibrary:
     """The checked library of `answer`, made for `shape`.
 
-    The files of kernels/ come before it, and the check's own text after it.
+    The files of kernels/ that `before` names come before it, the check's own text after it.
     """
-    texts = {name: read_kernel(name) for name in before}
+    texts = {f"{name}.cuh": read_kernel(f"{name}.cuh") for name in before.split()}
     texts["ladder/shape.cuh"] = shape_text(shape)
-    texts["your code"] = answer
-    texts["the check"] = (Path(__file__).parent / wrapper).read_text(encoding="utf-8")
+    return compiled(texts | {"your code": answer, "the check": own_text(wrapper)})
+
+
+def compiled(texts: dict[str, str]) -> CudaLibrary:
+    """The checked library of these texts, by the names that messages have for them."""
     library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="check")
     library.options(step_limit=STEP_LIMIT)
     return library

@@ -1,11 +1,12 @@
-"""For the Python exercises of lesson 07: answers that give no result.
-
-They return nothing or raise.
-"""
+"""For the Python exercises of lesson 07: answers that give no result."""
 
 import re
 
-from lessons_lib.checks import HANG, Raised
+from lessons_lib.checks import HANG, Raised, Text
+
+
+class Changed(Text):
+    """In place of a result, where the answer changed its argument."""
 
 
 class AnyError(Exception):

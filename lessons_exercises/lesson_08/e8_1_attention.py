@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_exercises import tensors
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.kv_cache import PagedAttentionManager
@@ -37,13 +37,10 @@ def hidden(seed):
     chance = random.Random(seed)
     for number in range(12):
         block_size = chance.randint(1, 6)
-        chunks = [
-            (
-                chance.choice((0, block_size, chance.randint(1, 2 * block_size))),
-                chance.choice((1, chance.randint(1, 2 * block_size))),
-            )
-            for _ in range(1 + number // 3)
-        ]
+        chunks = []
+        for _ in range(1 + number // 3):
+            past = chance.choice((0, block_size, chance.randint(1, 2 * block_size)))
+            chunks.append((past, chance.choice((1, chance.randint(1, 2 * block_size)))))
         heads = chance.randint(1, 3), chance.randint(1, 4), chance.choice((2, 4, 8))
         yield block_size, *heads, chance.randint(1, 3), chunks, chance.randrange(2**31)
 
@@ -55,23 +52,8 @@ def is_small(case):
     return num_tokens * num_kv_heads * (num_each + 2) * head_size * num_layers <= 12
 
 
-def make_plain(layers):
-    """Gives query, key and value numbers that a reader can tell apart.
-
-    They are 1, 2, … in the queries, a tenth of these in the keys, and ten times these in the
-    values.
-    """
-    for number, layer in enumerate(layers):
-        for tensor, unit in zip(layer, (1.0, 0.1, 10.0), strict=True):
-            first = 1 + number * tensor.numel()
-            tensor.copy_(unit * torch.arange(first, first + tensor.numel()).view_as(tensor))
-
-
 def make_step(case):
-    """The step of a case, and each layer's query, key and value.
-
-    The pool is full of numbers.
-    """
+    """A step, over a pool full of numbers, and each layer's query, key and value."""
     block_size, num_kv_heads, num_each, head_size, num_layers, chunks, seed = case
     generator = torch.Generator().manual_seed(seed)
     num_before = seed % 5  # blocks, so that the first sequence has not the first one
@@ -89,16 +71,17 @@ def make_step(case):
     manager.append_tokens(scheduled)
     metadata = build_metadata(manager, scheduled)
     num_tokens = sum(new for _, new in chunks)
+    heads = (num_kv_heads * num_each, num_kv_heads, num_kv_heads)
     layers = [
-        [
-            torch.randn(1, heads, num_tokens, head_size, generator=generator)
-            for heads in (num_kv_heads * num_each, num_kv_heads, num_kv_heads)
-        ]
+        [torch.randn(1, num, num_tokens, head_size, generator=generator) for num in heads]
         for _ in range(num_layers)
     ]
-
     if is_small(case):
-        make_plain(layers)
+        # numbers to tell apart: 1, 2, … in queries, 0.1, 0.2, … in keys, 10, 20, … in values
+        for number, layer in enumerate(layers):
+            for tensor, unit in zip(layer, (1.0, 0.1, 10.0), strict=True):
+                counting = torch.arange(1, 1 + tensor.numel()) + number * tensor.numel()
+                tensor.copy_(unit * counting.view_as(tensor))
 
     def attend(q, k_cache, v_cache):
         return attn_paged_torch(q, k_cache, v_cache, metadata)
@@ -109,10 +92,7 @@ def make_step(case):
 
 
 def observe(answer, case):
-    """The output of every layer, and what the pool holds then.
-
-    The layers are called in their order, as the model does.
-    """
+    """The output of every layer, called in the model's order, and what the pool holds then."""
     step, layers = make_step(case)
     outputs = []
     for layer, (query, key, value) in enumerate(layers):
@@ -124,30 +104,22 @@ def observe(answer, case):
             is_causal=True,
             training=False,
         )
-        given = copy.deepcopy([query, key, value])
-        slots = step.slot_mapping.clone()
+        arguments = (query, key, value, step.slot_mapping)
+        given = copy.deepcopy(arguments)
         result = answer(
             module, query, key, value, None, paged=step, scaling=module.scaling, dropout=0.0
         )
-        if (
-            not isinstance(result, tuple | list)
-            or len(result) != 2
-            or not isinstance(result[0], torch.Tensor)
-        ):
-            return (
-                tensors.values(result, "the output", "the weights")
-                if not isinstance(result, torch.Tensor)
-                else Text(f"a tensor {tuple(result.shape)} alone instead of a tuple of two")
-            )
+        if isinstance(result, torch.Tensor):
+            return Text(f"a tensor {tuple(result.shape)} alone instead of a tuple of two")
+        is_pair = isinstance(result, tuple | list) and len(result) == 2
+        if not is_pair or not isinstance(result[0], torch.Tensor):
+            return tensors.values(result, "the output", "the weights")
         if result[1] is not None:
             return Text("something else than None for the weights")
-        if not all(map(torch.equal, given, (query, key, value))) or not torch.equal(
-            slots, step.slot_mapping
-        ):
+        if not all(map(torch.equal, given, arguments)):
             return Text("its arguments are changed")
-        outputs.append(
-            tensors.Values(result[0].detach().clone(), f"the output of layer {layer}")
-        )
+        output = result[0].detach().clone()
+        outputs.append(tensors.Values(output, f"the output of layer {layer}"))
     return *outputs, tensors.Values(step.kv_cache, "kv_cache")
 
 
@@ -175,11 +147,9 @@ def numbers(case):
     step, layers = make_step(case)
     text = f"; slot_mapping = {step.slot_mapping.tolist()}"
     for number, layer in enumerate(layers):
-        those = (
-            f"{name}[0] = {nested(tensor[0].tolist())}"
-            for name, tensor in zip(("query", "key", "value"), layer, strict=True)
-        )
-        text += f"; {f'layer {number}: ' if len(layers) > 1 else ''}{', '.join(those)}"
+        query, key, value = (nested(tensor[0].tolist()) for tensor in layer)
+        text += f"; layer {number}: " if len(layers) > 1 else "; "
+        text += f"query[0] = {query}, key[0] = {key}, value[0] = {value}"
     return text
 
 
@@ -201,24 +171,18 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("8.1", "paged_attention_forward", __file__, globals()),
-    hints=(
-        (
-            "Three things happen in this order: "
-            "the tensors get the shapes of lessons 03 to 05, "
-            "the new keys and values go into their slots, the attention runs over the pool."
-        ),
-        (
-            "`query[0]` is (num_q_heads, num_tokens, "
-            "head_size). Which two dimensions change places, for query, key and value?"
-        ),
-        (
-            "`paged.kv_cache[module.layer_idx]` holds two caches. "
-            "Writing into slots is exercise 2.3: first make block and offset one dimension, "
-            "as a view, so that the pool itself is written."
-        ),
-        (
-            "`attend` returns (num_tokens, num_q_heads, head_size). "
-            "What is missing in front of it, and after the comma?"
-        ),
-    ),
+    hints=paragraphs("""
+        Three things happen in this order: the tensors get the shapes of lessons 03 to 05, the
+        new keys and values go into their slots, the attention runs over the pool.
+
+        `query[0]` is (num_q_heads, num_tokens, head_size). Which two dimensions change places,
+        for query, key and value?
+
+        `paged.kv_cache[module.layer_idx]` holds two caches. Writing into slots is exercise
+        2.3: first make block and offset one dimension, as a view, so that the pool itself is
+        written.
+
+        `attend` returns (num_tokens, num_q_heads, head_size). What is missing in front of it,
+        and after the comma?
+    """),
 )

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Mapping, Set
 
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.runner import flatten_batch
@@ -49,31 +49,22 @@ def hidden(seed):
         for _ in range(1 + number // 3):
             prompt = chance.randint(1, 20)
             generated = chance.choice((0, 0, 1, chance.randint(1, 9)))
-            computed = chance.choice(
-                (0, prompt + generated - 1, chance.randrange(prompt + generated))
-            )
-            left = prompt + generated - computed
-            requests.append(
-                (prompt, generated, computed, chance.choice((left, chance.randint(1, left))))
-            )
+            total = prompt + generated
+            computed = chance.choice((0, total - 1, chance.randrange(total)))
+            left = total - computed
+            num_tokens = chance.choice((left, chance.randint(1, left)))
+            requests.append((prompt, generated, computed, num_tokens))
         yield requests
 
 
 def make_batch(case):
-    """Requests whose tokens say where they come from.
-
-    A's are 100, 101 and so on, B's 200, 201.
-    """
+    """Requests with tokens that say where they come from: A's are 100, 101, …, B's 200, …"""
     scheduled = []
     for index, (prompt, generated, num_computed, num_tokens) in enumerate(case):
-        request = Request(
-            "ABCD"[index],
-            [100 * (index + 1) + position % NUM_TOKENS for position in range(prompt)],
-        )
-        request.tokens += [
-            100 * (index + 1) + position % NUM_TOKENS
-            for position in range(prompt, prompt + generated)
-        ]
+        first, total = 100 * (index + 1), prompt + generated
+        tokens = [first + position % NUM_TOKENS for position in range(total)]
+        request = Request("ABCD"[index], tokens[:prompt])
+        request.tokens += tokens[prompt:]
         request.num_computed = num_computed
         scheduled.append((request, num_tokens))
     return scheduled
@@ -87,11 +78,11 @@ def observe(answer, case):
     except NotImplementedError:
         raise
     except Exception:
-        if changed(scheduled, handed, case):
-            return changed(scheduled, handed, case)
+        if words := changed(scheduled, handed, case):
+            return words
         raise
-    if changed(scheduled, handed, case):
-        return changed(scheduled, handed, case)
+    if words := changed(scheduled, handed, case):
+        return words
     if not isinstance(result, tuple | list) or len(result) != 3:
         size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
         return Text(f"{type(result).__name__}{size} instead of three lists")
@@ -100,21 +91,17 @@ def observe(answer, case):
 
 def changed(scheduled, handed, case):
     """What is not as it was in the requests or in the list of them, in words, or None."""
-    before = [request for request, _ in make_batch(case)]
+    before = make_batch(case)
     for name in ("num_computed", "tokens", "prompt"):
-        if any(
-            getattr(request, name) != getattr(given, name)
-            for (request, _), given in zip(scheduled, before, strict=True)
-        ):
+        now = [getattr(request, name) for request, _ in scheduled]
+        then = [getattr(request, name) for request, _ in before]
+        if now != then:
             return Text(f"the requests' {name} changed")
     return None if handed == scheduled else Text("the list `scheduled` changed")
 
 
 def numbers(part):
-    """A list of integers as a tuple, from any form that torch.tensor() takes.
-
-    Anything else stays in words.
-    """
+    """A list of integers as a tuple, from any form that torch.tensor() takes; else words."""
     for kind, words in ((Iterator, "an iterator"), (Mapping, "a dictionary"), (Set, "a set")):
         if isinstance(part, kind):
             return Text(words)
@@ -145,20 +132,14 @@ def describe(case):
             f"{request.num_computed} computed, {num_tokens} to compute"
             for request, num_tokens in make_batch(case)
         )
-    those = [
-        f"{number} of {'ABCD'[index]} "
-        f"({counted(prompt, 'prompt token')}, {generated} generated, {computed} computed)"
-        for index, (prompt, generated, computed, number) in enumerate(case)
-    ]
-    tokens = [
-        f"{'ABCD'[index]}'s tokens are {100 * (index + 1)}, {100 * (index + 1) + 1}, …"
-        + (
-            f" {100 * (index + 1) + NUM_TOKENS - 1}, then these again"
-            if prompt + generated > NUM_TOKENS
-            else ""
-        )
-        for index, (prompt, generated, _, _) in enumerate(case)
-    ]
+    those, tokens = [], []
+    for index, (prompt, generated, computed, number) in enumerate(case):
+        name, first = "ABCD"[index], 100 * (index + 1)
+        done = f"{generated} generated, {computed} computed"
+        those.append(f"{number} of {name} ({counted(prompt, 'prompt token')}, {done})")
+        tokens.append(f"{name}'s tokens are {first}, {first + 1}, …")
+        if prompt + generated > NUM_TOKENS:
+            tokens[-1] += f" {first + NUM_TOKENS - 1}, then these again"
     return f"tokens to compute: {'; '.join(those)}. {', '.join(tokens)}"
 
 
@@ -178,18 +159,14 @@ EXERCISE = Exercise(
     describe=describe,
     show=show,
     mistakes=Bank("8.2", "flatten_batch", __file__, globals()),
-    hints=(
-        (
-            "For one request: which positions do its next num_tokens tokens have, "
-            "when num_computed of them are in the cache?"
-        ),
-        (
-            "The tokens are in `request.tokens` at exactly these positions, "
-            "prompt and generated ones alike."
-        ),
-        (
-            "Three lists that grow request by request. "
-            "When a request's tokens have been added, where does the last one stand?"
-        ),
-    ),
+    hints=paragraphs("""
+        For one request: which positions do its next num_tokens tokens have, when num_computed
+        of them are in the cache?
+
+        The tokens are in `request.tokens` at exactly these positions, prompt and generated
+        ones alike.
+
+        Three lists that grow request by request. When a request's tokens have been added,
+        where does the last one stand?
+    """),
 )

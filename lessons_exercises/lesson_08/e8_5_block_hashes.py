@@ -17,16 +17,14 @@ import numpy as np
 import torch
 
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.engine.prefix_cache import block_hashes
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call with these tokens.
-
-    after: (call, block), the hash of an earlier call that it is given as parent.
-    """
+    """after: (call, block), the hash of an earlier call that it is given as parent."""
 
     tokens: tuple[int, ...]
     after: tuple[int, int] | None = None
@@ -39,6 +37,8 @@ ENOUGH = 8
 # So many blocks of so many tokens, each of 17 bits: nothing that is made of them and fits in
 # fewer bytes than ENOUGH can tell them all apart.
 LONG, WIDE = 32, 16
+
+SIX = Call((1, 2, 3, 4, 5, 6))
 
 # (block size, calls)
 CASES = [
@@ -58,16 +58,8 @@ CASES = [
     (2, [Call((1, 2, 5, 6, 7, 8)), Call((3, 4, 5, 6, 7, 8))]),
     (2, [Call((1, 2, 3, 4)), Call((3, 4, 1, 2))]),
     (2, [Call((1, 2, 3, 4)), Call((1, 2)), Call((3, 4), (1, 0))]),
-    (2, [Call((1, 2, 3, 4, 5, 6)), Call((1, 2)), Call((3, 4, 5, 6), (1, 0))]),
-    (
-        2,
-        [
-            Call((1, 2, 3, 4, 5, 6)),
-            Call((1, 2, 3, 4)),
-            Call((5, 6), (1, 1)),
-            Call((5, 6), (1, 0)),
-        ],
-    ),
+    (2, [SIX, Call((1, 2)), Call((3, 4, 5, 6), (1, 0))]),
+    (2, [SIX, Call((1, 2, 3, 4)), Call((5, 6), (1, 1)), Call((5, 6), (1, 0))]),
     (2, [Call((1, 2)), Call((3, 4, 5), (0, 0)), Call((3, 4))]),
     (2, [Call((1, 2)), Call((9,), (0, 0))]),
     (2, [Call((1, 23)), Call((12, 3))]),
@@ -80,57 +72,30 @@ CASES = [
     (2, [Call((7, 8)), Call((7, 55_296))]),
     (1, [Call((4, 4, 4))]),
     (1, [Call((4, 5)), Call((5, 5))]),
-    (
-        16,
-        [Call(tuple(range(48))), Call(tuple(range(32)) + (99,) * 16), Call(tuple(range(31)))],
-    ),
+    (16, [Call(tuple(range(48))), Call((*range(32), *[99] * 16)), Call(tuple(range(31)))]),
     (WIDE, [Call(tuple(range(150_000, 150_000 - LONG * WIDE, -1)))]),
     (1, [Call((token,)) for token in range(MANY)]),
 ]
 
 
 def hidden(seed):
-    """Texts and what is nearly the same.
-
-    One token changed, blocks or tokens in another order, a part with its parent.
-    """
+    """One token changed, blocks or tokens in another order, a part with its parent."""
     chance = random.Random(seed)
     for number in range(6):
         block_size, num_blocks = chance.randint(2, 6), chance.randint(2, 5)
         num_first = chance.randint(1, num_blocks - 1)
         end = block_size * num_first
-        tokens = tuple(
-            chance.randrange(152_000)
-            for _ in range(block_size * num_blocks + number % block_size)
-        )
-        place = chance.randrange(block_size * num_blocks)
-        changed = (
-            *tokens[:place],
-            tokens[place] + chance.choice((1, 256, 65_536)),
-            *tokens[place + 1 :],
-        )
-        yield block_size, [Call(tokens), Call(changed)]
-        yield block_size, [Call(tokens), Call(tokens[end:] + tokens[:end]), Call(tokens[::-1])]
-        yield (
-            block_size,
-            [
-                Call(tokens),
-                Call(tokens[:end]),
-                Call(tokens[end:], (1, num_first - 1)),
-                Call(tokens[end:]),
-            ],
-        )
-    one = chance.randint(1, 9)
-    two = chance.randint(1, 9)
-    three = chance.randint(1, 9)
-    yield (
-        2,
-        [
-            Call((one, 10 * two + three)),
-            Call((10 * one + two, three)),
-            Call((one + 1, 10 * two + three - 1)),
-        ],
-    )
+        num_tokens = block_size * num_blocks + number % block_size
+        tokens = tuple(chance.randrange(152_000) for _ in range(num_tokens))
+        changed = list(tokens)
+        changed[chance.randrange(block_size * num_blocks)] += chance.choice((1, 256, 65_536))
+        whole, start, rest = Call(tokens), Call(tokens[:end]), Call(tokens[end:])
+        yield block_size, [whole, Call(tuple(changed))]
+        yield block_size, [whole, Call(rest.tokens + start.tokens), Call(tokens[::-1])]
+        yield block_size, [whole, start, Call(rest.tokens, (1, num_first - 1)), rest]
+    one, two, three = (chance.randint(1, 9) for _ in range(3))
+    ends = [(one, 10 * two + three), (10 * one + two, three), (one + 1, 10 * two + three - 1)]
+    yield 2, [Call(tokens) for tokens in ends]
     first = chance.randint(1, 9_999)
     yield 1, [Call((token,)) for token in range(first, first + MANY)]
     yield WIDE, [Call(tuple(chance.randrange(2**17, 152_000) for _ in range(LONG * WIDE)))]
@@ -141,7 +106,7 @@ def observe(answer, case):
     results = []
     for call in calls:
         tokens = list(call.tokens)
-        more = () if call.after is None else (results[call.after[0]][call.after[1]],)
+        more = [results[call.after[0]][call.after[1]]] if call.after else []
         result = answer(tokens, block_size, *more)
         if not isinstance(result, list | tuple):
             return Text(f"{type(result).__name__} instead of a list")
@@ -157,10 +122,8 @@ def observe(answer, case):
         results.append(list(result))
     if len(calls) == MANY:  # which ones are mixed up is left to chance
         hashes = [value for result in results for value in result]
-        return Text(
-            f"{len(hashes):,} hashes, "
-            f"{'all' if len(set(hashes)) == len(hashes) else 'not all'} different"
-        )
+        how_many = "all" if len(set(hashes)) == len(hashes) else "not all"
+        return Text(f"{len(hashes):,} hashes, {how_many} different")
     if len(calls[0].tokens) == LONG * WIDE:
         return Text(f"{len(results[0])} hashes, {_room(results[0])}")
     letters = {}
@@ -171,62 +134,45 @@ def observe(answer, case):
 
 
 def _goes_on(answer, result, tokens, block_size) -> bool:
-    """Whether another call returns the very same list, with more in it.
-
-    Or whether the list holds more than this call's hashes.
-    """
+    """Whether each call returns the same list, which grows, or holds too much already."""
     num_hashes = min(len(result), len(tokens) // block_size)
     return answer(tokens, block_size) is result and len(result) > num_hashes
 
 
 def _room(hashes) -> str:
-    """How large they are.
-
-    Small numbers are taken for places in a table of all that has come, which mixes nothing up.
-    """
+    """How large they are. Small numbers may be places in a table, which mixes nothing up."""
     sizes = {len(value) for value in hashes if isinstance(value, bytes)}
     if hashes and all(hasattr(value, "__index__") for value in hashes):
         most = max(abs(operator.index(value)) for value in hashes)
         sizes = {(most.bit_length() + 7) // 8} if most >= 2**20 else set()
-    elif hashes and all(
-        isinstance(value, str) and set(value) <= set(string.hexdigits) for value in hashes
-    ):
+    elif hashes and all(_is_hexadecimal(value) for value in hashes):
         sizes = {len(value) // 2 for value in hashes}
     most = max(sizes, default=ENOUGH)
-    return (
-        f"of {ENOUGH} bytes or more"
-        if most >= ENOUGH
-        else f"of {most} byte{'' if most == 1 else 's'}"
-    )
+    return f"of {counted(most, 'byte')}" if most < ENOUGH else f"of {ENOUGH} bytes or more"
+
+
+def _is_hexadecimal(value) -> bool:
+    return isinstance(value, str) and set(value) <= set(string.hexdigits)
 
 
 def _letter(number: int) -> str:
     """A to Z, then A2 to Z2, and so on."""
-    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[number % 26] + (
-        str(number // 26 + 1) if number >= 26 else ""
-    )
+    more = str(number // 26 + 1) if number >= 26 else ""
+    return string.ascii_uppercase[number % 26] + more
 
 
 def describe(case):
     block_size, calls = case
     if len(calls) == MANY:
-        return (
-            f"block_hashes({list(calls[0].tokens)}, 1), "
-            f"and so on to block_hashes({list(calls[-1].tokens)}, 1)"
-        )
+        first, last = (list(call.tokens) for call in (calls[0], calls[-1]))
+        return f"block_hashes({first}, 1), and so on to block_hashes({last}, 1)"
     texts = []
     for call in calls:
-        long = len(call.tokens) > 8
-        tokens = (
-            f"{call.tokens[0]}, …, {call.tokens[-1]}"
-            if long
-            else ", ".join(map(str, call.tokens))
-        )
-        after = (
-            ""
-            if call.after is None
-            else f", hash {call.after[1] + 1} of call {call.after[0] + 1}"
-        )
+        tokens, after = ", ".join(map(str, call.tokens)), ""
+        if len(call.tokens) > 8:
+            tokens = f"{call.tokens[0]}, …, {call.tokens[-1]}"
+        if call.after:
+            after = f", hash {call.after[1] + 1} of call {call.after[0] + 1}"
         texts.append(f"block_hashes([{tokens}], {block_size}{after})")
     return ", then ".join(texts)
 
@@ -235,21 +181,16 @@ def show(expected, actual):
     if isinstance(actual, Text):
         return expected if isinstance(expected, Text) else _letters(expected), actual
     if len(actual) == 1 and len(expected[0]) != len(actual[0]):
-        return tuple(
-            f"{len(hashes)} hash{'' if len(hashes) == 1 else 'es'}"
-            for (hashes,) in (expected, actual)
-        )
+        numbers = [len(hashes) for (hashes,) in (expected, actual)]
+        return tuple("1 hash" if number == 1 else f"{number} hashes" for number in numbers)
     return _letters(expected), _letters(actual)
 
 
 def _letters(result):
     calls = [" ".join(hashes) or "none" for hashes in result]
-    numbered = (
-        [f"call {number}: {hashes}" for number, hashes in enumerate(calls, 1)]
-        if len(calls) > 1
-        else calls
-    )
-    return f"{'; '.join(numbered)} (equal letters are equal hashes)"
+    if len(calls) > 1:
+        calls = [f"call {number}: {hashes}" for number, hashes in enumerate(calls, 1)]
+    return f"{'; '.join(calls)} (equal letters are equal hashes)"
 
 
 EXERCISE = Exercise(
@@ -265,22 +206,17 @@ EXERCISE = Exercise(
     show=show,
     chancy=lambda case: len(case[1]) == MANY,  # with three bytes some are the same, or none
     mistakes=Bank("8.5", "block_hashes", __file__, globals()),
-    hints=(
-        (
-            "Two requests may share a block when all tokens up to its end are the same. "
-            "How can one hash say so much without reading all of them again?"
-        ),
-        (
-            "The hash of a block is made of two things: the hash of the block before it, and "
-            "its own tokens. For the first block of a call, `parent` is the block before it."
-        ),
-        (
-            "Only whole blocks count: how many are there in len(tokens) tokens, "
-            "and where does the last one end?"
-        ),
-        (
-            "`hashlib.sha256(data).digest()` takes bytes. "
-            "An array of integers has `tobytes()`, with as many bytes for each."
-        ),
-    ),
+    hints=paragraphs("""
+        Two requests may share a block when all tokens up to its end are the same. How can one
+        hash say so much without reading all of them again?
+
+        The hash of a block is made of two things: the hash of the block before it, and its own
+        tokens. For the first block of a call, `parent` is the block before it.
+
+        Only whole blocks count: how many are there in len(tokens) tokens, and where does the
+        last one end?
+
+        `hashlib.sha256(data).digest()` takes bytes. An array of integers has `tobytes()`, with
+        as many bytes for each.
+    """),
 )

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises.lesson_08.scheduling import Scenario, make_request, make_scheduler
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted
+from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
-from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 from paged_attention.kv_cache import PagedAttentionManager
@@ -21,7 +21,6 @@ class Case:
     """A request comes, a token for each letter.
 
     running, ended: those before it, all of their tokens computed.
-
     generated: its own output until it was preempted; it comes back.
     """
 
@@ -59,10 +58,7 @@ CASES = [
 
 
 def hidden(seed):
-    """A request and up to three others with the same first letters, or not.
-
-    Some of them come back.
-    """
+    """A request, which may come back, and up to three others, many with the same start."""
     chance = random.Random(seed)
     for number in range(16):
         block_size = chance.randint(1, 5)
@@ -74,36 +70,24 @@ def hidden(seed):
             kept = start[: chance.choice(lengths)]
             return kept + chance.choice("xyz") * chance.choice((0, 0, 0, 1, block_size))
 
-        running, ended = ([text() for _ in range(chance.randint(0, most))] for most in (1, 2))
-        yield Case(
-            text(),
-            tuple(running),
-            tuple(ended),
-            letters[9 : 9 + chance.randint(1, 5)] if number % 4 == 3 else "",
-            block_size,
-            sharing=number % 8 != 7,
-        )
+        others = [tuple(text() for _ in range(chance.randint(0, most))) for most in (1, 2)]
+        prompt, generated = text(), ""
+        if number % 4 == 3:
+            generated = letters[9 : 9 + chance.randint(1, 5)]
+        yield Case(prompt, *others, generated, block_size, sharing=number % 8 != 7)
 
 
 def arrange(case) -> tuple[Scheduler, Request]:
-    """What a case begins with: our scheduler in the midst of its work.
-
-    And the request that is to be started.
-    """
-    manager = PagedAttentionManager(
-        NUM_BLOCKS, case.block_size, 1, 2, max_num_seqs=5, max_blocks_per_seq=10
-    )
-    manager.kv_cache.copy_(
-        torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache)
-    )
-    scheduler = Scheduler(
-        manager, PrefixCache(manager, case.sharing), token_budget=64, max_num_seqs=5
-    )
+    """Our scheduler in the midst of its work, and the request that is to be started."""
+    sizes = Scenario((), NUM_BLOCKS, case.block_size, 64, 5, case.sharing)
+    scheduler = make_scheduler(sizes, row=10)
+    cache = scheduler.manager.kv_cache
+    cache.copy_(torch.arange(1.0, cache.numel() + 1).view_as(cache))
     for number, text in enumerate((*case.running, *case.ended), 1):
-        _compute(scheduler, _request(f"number {number}", text))
+        _compute(scheduler, make_request(f"number {number}", text))
     for request in scheduler.running[len(case.running) :]:
         scheduler.remove(request)
-    request = _request("the new one", case.prompt)
+    request = make_request("the new one", case.prompt)
     if case.generated:
         _compute(scheduler, request, case.generated)
         scheduler.preempt(request)
@@ -117,12 +101,13 @@ def observe(answer, case):
     scheduler, request = case if isinstance(case, tuple) else arrange(case)
     manager = scheduler.manager
     answer(scheduler, request)
-    seen = _parts(scheduler, request, "")
+    seen = _parts(scheduler, request)
     seen["the keys of its computed tokens, a number for each"] = _numbers(manager, request)
     try:
         scheduler.make_room(request, request.num_uncomputed)
         scheduler.prefix_cache.insert(request, len(request.tokens))
-        seen |= _parts(scheduler, request, "with room for the other tokens, ")
+        for part, value in _parts(scheduler, request).items():
+            seen[f"with room for the other tokens, {part}"] = value
         scheduler.stop(request)
         for other in list(scheduler.running):
             scheduler.remove(other)
@@ -133,15 +118,8 @@ def observe(answer, case):
     return seen
 
 
-def _request(name: str, text: str) -> Request:
-    return Request(name, [ord(letter) for letter in text])
-
-
 def _compute(scheduler: Scheduler, request: Request, generated: str = "") -> None:
-    """What the engine does with a request that generates these tokens.
-
-    The last of them is not computed.
-    """
+    """What the engine does with a request that generates these; the last is not computed."""
     Scheduler.start(scheduler, request)
     scheduler.running.append(request)
     for letter in generated or [""]:
@@ -152,35 +130,26 @@ def _compute(scheduler: Scheduler, request: Request, generated: str = "") -> Non
         request.tokens += map(ord, letter)
 
 
-def _parts(scheduler: Scheduler, request: Request, when: str) -> dict:
+def _parts(scheduler: Scheduler, request: Request) -> dict:
     manager = scheduler.manager
-    sequence = manager.sequences.get(request.id)
-    row = (
-        "no row"
-        if sequence is None
-        else [int(entry) for entry in manager.table.cpu[sequence.row] if entry >= 0]
-    )
+    users = map(manager.block_manager.get_ref_count, range(NUM_BLOCKS))
+    blocks = length = "no row"
+    if request.id in manager.sequences:
+        sequence = manager.sequences[request.id]
+        row, length = manager.table.cpu[sequence.row], sequence.length
+        blocks = [int(entry) for entry in row if entry >= 0]
     return {
-        f"{when}num_computed": request.num_computed,
-        f"{when}the sequence's blocks": Text(row),
-        f"{when}the sequence's length": Text(
-            "no row" if sequence is None else sequence.length
-        ),
-        f"{when}the users of each block": {
-            block: users
-            for block in range(NUM_BLOCKS)
-            if (users := manager.block_manager.get_ref_count(block))
-        },
-        f"{when}who waits": [other.id for other in scheduler.waiting],
-        f"{when}who runs": [other.id for other in scheduler.running],
+        "num_computed": request.num_computed,
+        "the sequence's blocks": Text(blocks),
+        "the sequence's length": Text(length),
+        "the users of each block": {block: num for block, num in enumerate(users) if num},
+        "who waits": [other.id for other in scheduler.waiting],
+        "who runs": [other.id for other in scheduler.running],
     }
 
 
 def _numbers(manager: PagedAttentionManager, request: Request):
-    """The first number of the key of each token that counts as computed.
-
-    None where the row has no block for it.
-    """
+    """The first number in each computed token's key, or None where the row has no block."""
     if request.id not in manager.sequences:
         return Text("no row")
     row = manager.table.cpu[manager.sequences[request.id].row].tolist()
@@ -198,19 +167,15 @@ def size(case):
 
 
 def describe(case):
-    others = [
-        *(f"{text!r} is running" for text in case.running),
-        *(f"{text!r} has ended" for text in case.ended),
-    ]
+    texts = [f"{text!r} is running" for text in case.running]
+    texts += [f"{text!r} has ended" for text in case.ended]
+    comes = "comes"
+    if case.generated:
+        comes = f"comes back, preempted when it had generated {case.generated!r}"
     sharing = "" if case.sharing else ", no prefix sharing"
-    coming = (
-        f"{case.prompt!r} comes back, preempted when it had generated {case.generated!r}"
-        if case.generated
-        else f"{case.prompt!r} comes"
-    )
     return (
         f"blocks of {counted(case.block_size, 'token')}, a token for each letter{sharing}: "
-        f"{', '.join([*others, coming])}"
+        f"{', '.join([*texts, f'{case.prompt!r} {comes}'])}"
     )
 
 
@@ -237,19 +202,15 @@ EXERCISE = Exercise(
     describe=describe,
     show=show,
     mistakes=Bank("8.6", "start", __file__, globals()),
-    hints=(
-        (
-            "`self.prefix_cache.match(request)` gives the blocks. "
-            "How many tokens do they hold, and how many of those need no computing?"
-        ),
-        (
-            "Where the cache has every token, one is left over to compute. "
-            "Its block stays shared: the next append copies it (exercise 2.5). "
-            "With blocks of one token there is nothing left in that block to share."
-        ),
-        (
-            "Three things know about a shared block: its reference count, "
-            "the row of the block table (`self.manager.start`), and `request.num_computed`."
-        ),
-    ),
+    hints=paragraphs("""
+        `self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and
+        how many of those need no computing?
+
+        Where the cache has every token, one is left over to compute. Its block stays shared:
+        the next append copies it (exercise 2.5). With blocks of one token there is nothing
+        left in that block to share.
+
+        Three things know about a shared block: its reference count, the row of the block table
+        (`self.manager.start`), and `request.num_computed`.
+    """),
 )

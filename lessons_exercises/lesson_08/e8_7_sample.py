@@ -15,6 +15,7 @@ import torch
 
 from lessons_exercises import records
 from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise, Raised, Text
 from paged_attention.engine.request import SamplingParams
 
@@ -38,10 +39,8 @@ NOT_ALWAYS_ONE = Text("not always the same token")
 class Case:
     """The draws of a case, and what is seen of them.
 
-    about_randomness: the result does not name the tokens that were drawn, and says where the
-        randomness comes from.
-    known: whether one token alone may be drawn, and the likeliest, as far as it has been found
-        out.
+    about_randomness: what counts is where it comes from, and not which tokens are drawn.
+    known: whether only one token may be drawn, and the likeliest, once they are found out.
     """
 
     logits: tuple[float, ...]
@@ -54,6 +53,8 @@ def params(temperature=1.0, **more):
     return SamplingParams(temperature=temperature, **more)
 
 
+LIKELY = {97: 1.0, 256: 0.9, 411: 1.2, 512: 0.8}
+MANY = tuple(LIKELY.get(token, RARE - token / 1_000) for token in range(600))
 # Each token that may be drawn has a probability of 0.17 or more. Those that may not would be
 # seen as well. In one case, 40 tokens are rare and together would not be, if the draws were
 # more even.
@@ -76,31 +77,17 @@ CASES = [
     Case((30.0, 60.0, 59.6, 0.0), params(0.01)),
     Case((-900.0, -900.5, -900.4), params(0.01)),
     Case((0.0,) * 25 + (6.0,) + (0.0,) * 15),
-    Case(
-        tuple(
-            {97: 1.0, 256: 0.9, 411: 1.2, 512: 0.8}.get(token, RARE - token / 1_000)
-            for token in range(600)
-        ),
-        params(2.0, top_k=4, top_p=0.7),
-    ),
+    Case(MANY, params(2.0, top_k=4, top_p=0.7)),
 ]
 
 
 def hidden(seed):
-    """The same with the tokens in another order and other logits.
-
-    Their differences are those that tell mistakes apart.
-    """
+    """The same in another order and all a little higher: differences tell mistakes apart."""
     chance = random.Random(seed)
     for case in CASES:
         shift = chance.choice((-1, 1)) * chance.randint(1, 25) / 100
-        yield replace(
-            case,
-            logits=tuple(
-                round(logit + shift, 4)
-                for logit in chance.sample(case.logits, len(case.logits))
-            ),
-        )
+        logits = chance.sample(case.logits, len(case.logits))
+        yield replace(case, logits=tuple(round(logit + shift, 4) for logit in logits))
 
 
 def exact(case):
@@ -110,9 +97,8 @@ def exact(case):
     if own.temperature == 0:
         return {order[0]: 1.0}
     order = order[: own.top_k]
-    weights = [
-        math.exp((logits[token] - logits[order[0]]) / own.temperature) for token in order
-    ]
+    most = logits[order[0]]
+    weights = [math.exp((logits[token] - most) / own.temperature) for token in order]
     shares, reached = {}, 0.0
     for token, weight in zip(order, weights, strict=True):
         if reached < own.top_p and weight > 1e-9:
@@ -131,64 +117,61 @@ def arrange(case):
     return replace(case, known=(is_certain(shares), max(shares, key=shares.get)))
 
 
+@dataclass(frozen=True)
+class Draws:
+    """What is seen of many draws; by default what a right answer gives.
+
+    shares: the tokens, {token: its part of the draws}.
+    always_one: whether each generator gives one token alone.
+    other_seed_repeats: whether another seed gives the same tokens.
+    """
+
+    shares: dict[int, float]
+    always_one: bool
+    other_seed_repeats: bool
+    repeats: bool = True
+    uses_global: bool = False
+    kind: str = "int"
+    changes_logits: bool = False
+    advances: bool = False
+
+
 def observe(answer, case):
     """What many draws give. The reference needs none."""
     case = case if case.known else arrange(case)
     if answer is exact:
-        return _exactly(exact(case), case)
+        shares = exact(case)
+        return _seen(case, Draws(shares, is_certain(shares), is_certain(shares)))
     for seeding in (torch.manual_seed, random.seed, np.random.seed):
         seeding(1)  # an answer that uses them gives the same result at each check
     before = torch.get_rng_state()
-    runs = [
-        _run(answer, case, 1_000 + number, number)
-        for number in range(1 if case.known[0] else NUM_GENERATORS)
-    ]
+    num_generators = 1 if case.known[0] else NUM_GENERATORS
+    runs = [_run(answer, case, 1_000 + number, number) for number in range(num_generators)]
     uses_global = not torch.equal(before, torch.get_rng_state())
-    again, other = (
-        _run(answer, case, seed, 0)[0] if case.about_randomness else None
-        for seed in (1_000, 2_000)
-    )
-    tokens, kinds, changed, advanced = zip(*runs, strict=True)
+    again = other = None
+    if case.about_randomness:
+        again, other = (_run(answer, case, seed, 0)[0] for seed in (1_000, 2_000))
+    tokens, kinds, changes, advances = zip(*runs, strict=True)
     counts = Counter(token for run in tokens for token in run)
-    drawn = {token: count / counts.total() for token, count in sorted(counts.items())}
-    return _seen(
-        case,
-        drawn,
-        all(len(set(run)) == 1 for run in tokens),
-        again == tokens[0],
-        other == tokens[0],
-        uses_global,
-        " or ".join(sorted(set().union(*kinds))),
-        any(changed),
-        any(advanced),
+    draws = Draws(
+        {token: count / counts.total() for token, count in sorted(counts.items())},
+        always_one=all(len(set(run)) == 1 for run in tokens),
+        other_seed_repeats=other == tokens[0],
+        repeats=again == tokens[0],
+        uses_global=uses_global,
+        kind=" or ".join(sorted(set().union(*kinds))),
+        changes_logits=any(changes),
+        advances=any(advances),
     )
-
-
-def _exactly(shares, case):
-    return _seen(
-        case,
-        shares,
-        always_one=is_certain(shares),
-        repeats=True,
-        same_with_other_seed=is_certain(shares),
-        uses_global=False,
-        kind="int",
-        changed=False,
-        advanced=False,
-    )
+    return _seen(case, draws)
 
 
 def _run(answer, case, seed, own_seed):
-    """The tokens of one generator's draws, and their types.
-
-    Also whether the logits and the generator have changed.
-    """
+    """One generator's tokens, their types, and whether logits and generator have changed."""
     logits = torch.tensor(case.logits)
     generator = torch.Generator().manual_seed(seed)
     own, state = replace(case.params, seed=own_seed), generator.get_state()
-    tokens = []
-    kinds = set()
-    changed = False
+    tokens, kinds, changed = [], set(), False
     num_draws = RECORDED_DRAWS if records.recording else NUM_DRAWS
     for _ in range(16 if case.known[0] else num_draws):
         token = answer(given := logits.clone(), own, generator)
@@ -198,51 +181,32 @@ def _run(answer, case, seed, own_seed):
     return tokens, kinds, changed, not torch.equal(state, generator.get_state())
 
 
-def _seen(
-    case,
-    shares,
-    always_one,
-    repeats,
-    same_with_other_seed,
-    uses_global,
-    kind,
-    changed,
-    advanced,
-):
-    """A result.
-
-    Where one token alone is right, and where one alone was drawn, it says less: the rest is
-    chance.
-    """
+def _seen(case, draws):
+    """A result. Where one token alone is right or was drawn, it leaves out what is chance."""
     is_only, likeliest = case.known
+    drawn = draws.shares
     if is_only:
-        drawn = shares if always_one else NOT_ALWAYS_ONE
-    elif always_one:
-        drawn = (
-            ALWAYS_LIKELIEST
-            if case.about_randomness and set(shares) == {likeliest}
-            else ALWAYS_ONE
-        )
-    else:
-        drawn = NOT_ALWAYS_LIKELIEST if case.about_randomness else shares
+        drawn = drawn if draws.always_one else NOT_ALWAYS_ONE
+    elif draws.always_one:
+        is_likeliest = case.about_randomness and set(drawn) == {likeliest}
+        drawn = ALWAYS_LIKELIEST if is_likeliest else ALWAYS_ONE
+    elif case.about_randomness:
+        drawn = NOT_ALWAYS_LIKELIEST
     seen = {
         "drawn": drawn,
-        "type of a token": Text(kind),
-        "logits afterwards": Text("changed" if changed else "as before"),
+        "type of a token": Text(draws.kind),
+        "logits afterwards": Text("changed" if draws.changes_logits else "as before"),
     }
     if records.recording:
         seen[RECORDED] = True
     if case.params.temperature == 0:
-        seen["generator afterwards"] = Text("advanced" if advanced else "as before")
+        seen["generator afterwards"] = Text("advanced" if draws.advances else "as before")
     elif not is_only:
-        seen["torch's global generator"] = Text("used" if uses_global else "not used")
+        seen["torch's global generator"] = Text("used" if draws.uses_global else "not used")
     if case.about_randomness:
-        seen["drawn again with the same seed"] = Text(
-            "the same tokens" if repeats else "other tokens"
-        )
-        seen["drawn with another seed"] = Text(
-            "the same tokens" if same_with_other_seed else "other tokens"
-        )
+        tokens = {True: Text("the same tokens"), False: Text("other tokens")}
+        seen["drawn again with the same seed"] = tokens[draws.repeats]
+        seen["drawn with another seed"] = tokens[draws.other_seed_repeats]
     return seen
 
 
@@ -256,11 +220,8 @@ def same(expected, actual):
     if not (isinstance(expected, dict) and isinstance(actual, dict)):
         return False
     unseen = UNSEEN if RECORDED in expected else 0.0
-    return all(
-        _agree(ours, actual[part], unseen)
-        for part, ours in expected.items()
-        if part != RECORDED
-    )
+    parts = [part for part in expected if part != RECORDED]
+    return all(_agree(expected[part], actual[part], unseen) for part in parts)
 
 
 def _agree(ours, theirs, unseen=0.0):
@@ -275,27 +236,22 @@ def _agree(ours, theirs, unseen=0.0):
 
 
 def describe(case):
-    logits = case.logits if len(case.logits) <= 12 else case.logits[:4]
-    rest = f", …] ({len(case.logits)} of them)" if len(case.logits) > 12 else "]"
-    own = case.params
-    more = [
-        f"{name}={getattr(own, name)}"
-        for name in ("top_k", "top_p")
-        if getattr(own, name) not in (None, 1.0)
-    ]
+    own, num_logits = case.params, len(case.logits)
+    numbers = ", ".join(f"{logit:g}" for logit in case.logits[: 4 if num_logits > 12 else 12])
+    rest = f", …] ({num_logits} of them)" if num_logits > 12 else "]"
+    cuts = {name: getattr(own, name) for name in ("top_k", "top_p")}
+    more = [f", {name}={cut}" for name, cut in cuts.items() if cut not in (None, 1.0)]
     how_often = "" if is_certain(exact(case)) else f"; {NUM_GENERATORS * NUM_DRAWS} draws"
-    sampling = ", ".join([f"temperature={own.temperature:g}", *more])
     return (
-        f"logits [{', '.join(f'{logit:g}' for logit in logits)}{rest}, {sampling}{how_often}"
+        f"logits [{numbers}{rest}, temperature={own.temperature:g}{''.join(more)}{how_often}"
     )
 
 
 def show(expected, actual):
     if not isinstance(actual, dict):
         return _in_words("drawn", expected["drawn"]), str(actual)
-    part = next(
-        (part for part in expected if not _agree(expected[part], actual[part])), "drawn"
-    )
+    differing = (part for part in expected if not _agree(expected[part], actual[part]))
+    part = next(differing, "drawn")
     return _in_words(part, expected[part]), _in_words(part, actual[part])
 
 
@@ -320,19 +276,16 @@ EXERCISE = Exercise(
     same=same,
     show=show,
     mistakes=Bank("8.7", "sample", __file__, globals()),
-    hints=(
-        "Begin with temperature 0: one line, and the division below is safe.",
-        (
-            "Sort the logits once, the largest first, "
-            "and keep the order that the sort gives: top_k and top_p both cut off the end."
-        ),
-        (
-            "For top_p, ask of each token: do those before it reach top_p already? "
-            "Then it is not needed. The running sum is `cumsum`."
-        ),
-        (
-            "`torch.multinomial(p, 1, generator=generator)` draws a position, "
-            "and p need not add up to 1."
-        ),
-    ),
+    hints=paragraphs("""
+        Begin with temperature 0: one line, and the division below is safe.
+
+        Sort the logits once, the largest first, and keep the order that the sort gives: top_k
+        and top_p both cut off the end.
+
+        For top_p, ask of each token: do those before it reach top_p already? Then it is not
+        needed. The running sum is `cumsum`.
+
+        `torch.multinomial(p, 1, generator=generator)` draws a position, and p need not add up
+        to 1.
+    """),
 )

@@ -1,11 +1,9 @@
-"""Requests on their way through a scheduler, without a model.
-
-The checks of 8.3, 8.4 and 8.6 look at them.
-"""
+"""Requests on their way through a scheduler, without a model, for 8.3, 8.4, 8.6 and 8.8."""
 
 import functools
 import operator
 import random
+import re
 import types
 from dataclasses import dataclass, fields
 
@@ -19,7 +17,6 @@ from paged_attention.engine.scheduler import Scheduler
 from paged_attention.kv_cache import PagedAttentionManager
 
 MAX_NUM_STEPS = 40  # right answers need fewer
-ROW = 16  # entries of a row of the block table
 
 
 class NotPairs(Exception):
@@ -36,14 +33,14 @@ class Failed(Text):
     def __new__(cls, words: str, message: str, where: str, queues: str):
         self = super().__new__(cls, words)
         self.message, self.where, self.queues = message, where, queues
+        self.slip = message if any(slip in words for slip in SLIPS) else ""
         return self
 
     def __eq__(self, other):
         return isinstance(other, Failed) and self._parts() == other._parts()
 
     def _parts(self):
-        is_slip = any(slip in self for slip in SLIPS)
-        return str(self), self.queues, self.message if is_slip else ""
+        return str(self), self.queues, self.slip
 
     __hash__ = Text.__hash__
 
@@ -72,6 +69,18 @@ class Scenario:
     budgets: tuple[tuple[int, int], ...] = ()
 
 
+def scenario(requests: str, **more) -> Scenario:
+    """A scenario of "A:3+2 B:abcd+1@4".
+
+    A has a prompt of 3 tokens and generates 2. B's prompt is "abcd", and B comes in step 4.
+    """
+    found = []
+    for name, prompt, num_new, step in re.findall(r"(\w):(\w+)\+(\d+)@?(\d*)", requests):
+        length_or_text = int(prompt) if prompt.isdigit() else prompt
+        found.append((name, length_or_text, int(num_new), int(step or 0)))
+    return Scenario(tuple(found), **more)
+
+
 def hidden(seed: int, num_scenarios: int = 20):
     """For `Exercise.hidden`: scenarios that come to an end.
 
@@ -79,39 +88,29 @@ def hidden(seed: int, num_scenarios: int = 20):
     requests are preempted from outside, or the budget changes.
     """
     chance = random.Random(seed)
+
+    def prompt() -> str | int:
+        if not sharing:
+            return chance.randint(1, 9)
+        start = "abcdefgh"[: chance.randint(1, 8)]
+        return start + chance.choice("wxyz") * chance.randint(0, 3)
+
     while num_scenarios:
         sharing = chance.random() < 0.3
         names = chance.sample("ABCD", chance.randint(2, 4))
         block_size = chance.randint(1, 3)
-        prompts = [
-            (
-                "abcdefgh"[: chance.randint(1, 8)]
-                + chance.choice("wxyz") * chance.randint(0, 3)
-                if sharing
-                else chance.randint(1, 9)
-            )
-            for _ in names
-        ]
-        num_new, steps = (
-            chance.choices(those, k=4) for those in (range(1, 8), (0, 0, 0, 1, 2))
-        )
-        longest = max(
-            (len(prompt) if sharing else prompt) + new
-            for prompt, new in zip(prompts, num_new, strict=False)
-        )
-        scenario = Scenario(
-            tuple(zip(names, prompts, num_new, steps, strict=False)),
-            num_blocks=longest // block_size + chance.randint(1, 3),
-            block_size=block_size,
-            sharing=sharing,
-            token_budget=chance.randint(2, 14),
-            max_num_seqs=chance.randint(2, 4),
-            given_way=tuple(
-                (chance.randint(1, 3), name)
-                for name in chance.sample(names, chance.choice((0, 0, 1, 2)))
-            ),
-            budgets=((chance.randint(1, 4), chance.randint(1, 4)),) * (chance.random() < 0.3),
-        )
+        prompts = [prompt() for _ in names]
+        num_new = chance.choices(range(1, 8), k=4)
+        steps = chance.choices((0, 0, 0, 1, 2), k=4)
+        requests = tuple(zip(names, prompts, num_new, steps, strict=False))
+        longest = max(_length(prompt) + new for _, prompt, new, _ in requests)
+        num_blocks = longest // block_size + chance.randint(1, 3)
+        sizes = num_blocks, block_size, chance.randint(2, 14), chance.randint(2, 4)
+        leaving = chance.sample(names, chance.choice((0, 0, 1, 2)))
+        given_way = tuple((chance.randint(1, 3), name) for name in leaving)
+        budget = chance.randint(1, 4), chance.randint(1, 4)
+        budgets = (budget,) if chance.random() < 0.3 else ()
+        scenario = Scenario(requests, *sizes, sharing, given_way, budgets)
         if isinstance(run(scenario)[-1], Step):
             num_scenarios -= 1
             yield scenario
@@ -119,106 +118,94 @@ def hidden(seed: int, num_scenarios: int = 20):
 
 @dataclass(frozen=True)
 class Step:
-    """What stands where: after each schedule(), and at the end.
+    """What is where: after each schedule(), before a preemption from outside, and at the end.
 
-    Also before a step in which a request is preempted from outside.
+    The fields' names are a message's words.
     """
 
     when: str
-    computes: tuple[tuple[str, int], ...]
+    scheduled: tuple[tuple[str, int], ...]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
     tokens: tuple[tuple[str, int], ...]  # of the requests that have not ended
-    computed: tuple[tuple[str, int], ...]
-    inserted: tuple[tuple[str, int], ...]
-    preempted: tuple[tuple[str, int], ...]
-    draws: tuple[tuple[str, int | str], ...]  # how often each one's own generator has drawn
-    reasons: tuple[tuple[str, str], ...]
-    lengths: tuple[tuple[str, int], ...]  # of the sequences that have a row of the block table
+    num_computed: tuple[tuple[str, int], ...]
+    num_inserted: tuple[tuple[str, int], ...]
+    num_preempted: tuple[tuple[str, int], ...]
+    draws_of_the_generator: tuple[tuple[str, int | str], ...]  # each request has its own
+    reason: tuple[tuple[str, str], ...]
+    lengths_in_the_manager: tuple[tuple[str, int], ...]  # of sequences with a row
     free_blocks: int  # those that only the prefix cache uses count as free
 
     def __repr__(self):
-        return (
-            f"{self.when}: "
-            f"{'; '.join(_in_words(self, field.name) for field in fields(self)[1:])}"
-        )
+        return self.text([field.name for field in fields(self)[1:]])
+
+    def text(self, names: list[str]) -> str:
+        """These fields in words."""
+        return f"{self.when}: {'; '.join(_in_words(self, name) for name in names)}"
 
 
-def make_request(name: str, prompt: str | int, num_new: int) -> Request:
-    """A request that generates num_new tokens.
-
-    A prompt given by its length has tokens of its own.
-    """
-    tokens = (
-        [ord(letter) for letter in prompt]
-        if isinstance(prompt, str)
-        else [1_000 * ord(name) + position for position in range(prompt)]
-    )
+def make_request(name: str, prompt: str | int, num_new: int = 64) -> Request:
+    """A request. A prompt that is given by its length has tokens of its own."""
+    if isinstance(prompt, str):
+        tokens = [*map(ord, prompt)]
+    else:
+        tokens = [1_000 * ord(name) + position for position in range(prompt)]
     return Request(name, tokens, SamplingParams(max_new_tokens=num_new))
 
 
-def make_scheduler(scenario: Scenario, **methods) -> Scheduler:
-    """A scheduler over an empty pool.
+def make_scheduler(scenario: Scenario, row: int = 16, **methods) -> Scheduler:
+    """A scheduler with `methods` in place of its own, over an empty pool.
 
-    In it, `methods` take the place of the methods of these names.
+    row: the entries of a row of the block table.
     """
-    manager = PagedAttentionManager(
-        scenario.num_blocks, scenario.block_size, 1, 2, scenario.max_num_seqs, ROW
-    )
-    scheduler = Scheduler(
-        manager,
-        PrefixCache(manager, scenario.sharing),
-        scenario.token_budget,
-        scenario.max_num_seqs,
-    )
+    most = scenario.max_num_seqs
+    manager = PagedAttentionManager(scenario.num_blocks, scenario.block_size, 1, 2, most, row)
+    cache = PrefixCache(manager, scenario.sharing)
+    scheduler = Scheduler(manager, cache, scenario.token_budget, most)
     for name, method in methods.items():
         setattr(scheduler, name, types.MethodType(method, scheduler))
     return scheduler
 
 
 def run(scenario: Scenario, **methods) -> tuple:
-    """What happens in a scenario, a Step for each step.
-
-    An error ends it, as its last entry, in words.
-    """
+    """A Step for each step of a scenario. An error ends it, as its last entry, in words."""
     scheduler = make_scheduler(scenario, **methods)
-    arrivals = [
-        (make_request(name, prompt, num_new), step)
-        for name, prompt, num_new, step in scenario.requests
-    ]
-    requests, trace = [request for request, _ in arrivals], []
+    requests = {name: make_request(name, *those) for name, *those, _ in scenario.requests}
+    arrivals = {name: step for name, _, _, step in scenario.requests}
+    trace: list[Step] = []
+
+    def note(when: str, scheduled=()):
+        trace.append(state(scheduler, when, scheduled, [*requests.values()]))
+
     for number in range(MAX_NUM_STEPS):
-        scheduler.waiting += [request for request, step in arrivals if step == number]
+        scheduler.waiting += [requests[name] for name in requests if arrivals[name] == number]
         when = f"before step {number}"
         try:
             scheduler.token_budget = dict(scenario.budgets).get(number, scheduler.token_budget)
             for name in (name for step, name in scenario.given_way if step == number):
-                scheduler.preempt(next(request for request in requests if request.id == name))
-                trace.append(state(scheduler, when, (), requests))
+                scheduler.preempt(requests[name])
+                note(when)
             when = f"in step {number}"
             scheduled = pairs(scheduler.schedule())
-            trace.append(state(scheduler, when, scheduled, requests))
+            note(when, scheduled)
             compute(scheduler, scheduled)
         except NotImplementedError:
             raise
         except NotPairs as error:
             return *trace, Text(f"{when} it returns {error}")
         except Exception as error:
-            kind = type(error).__name__ + (
-                " for a Request instead of its id" if "sequence Request(" in str(error) else ""
-            )
-            where = raised(error).where
-            return *trace, Failed(f"{when}: {kind}", str(error), where, queues(scheduler))
-        if not scheduler.has_work() and all(step <= number for _, step in arrivals):
-            return *trace, state(scheduler, "at the end", (), requests)
+            words, where = f"{when}: {type(error).__name__}", raised(error).where
+            if "sequence Request(" in str(error):
+                words += " for a Request instead of its id"
+            return *trace, Failed(words, str(error), where, queues(scheduler))
+        if not scheduler.has_work() and max(arrivals.values()) <= number:
+            note("at the end")
+            return tuple(trace)
     return *trace, Text(f"no end after {MAX_NUM_STEPS} steps")
 
 
 def pairs(scheduled) -> list[tuple[Request, int]]:
-    """What schedule() returned.
-
-    Raises NotPairs where it is not a list of pairs of a request and an integer.
-    """
+    """What schedule() returned. Raises NotPairs for all but pairs of request and integer."""
     if not isinstance(scheduled, list | tuple):
         raise NotPairs(type(scheduled).__name__)
     for entry in scheduled:
@@ -226,42 +213,35 @@ def pairs(scheduled) -> list[tuple[Request, int]]:
             case Request(), number if hasattr(number, "__index__"):
                 continue
             case tuple() | list():
-                raise NotPairs(
-                    f"a list with ({', '.join(type(part).__name__ for part in entry)})"
-                )
+                words = f"({', '.join(type(part).__name__ for part in entry)})"
             case _:
-                raise NotPairs(f"a list with {type(entry).__name__}")
+                words = type(entry).__name__
+        raise NotPairs(f"a list with {words}")
     return [(request, operator.index(number)) for request, number in scheduled]
 
 
 def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -> Step:
-    """Everything that can be seen from outside, but for the blocks' numbers.
+    """All that can be seen from outside. Of blocks it is how many are free, not which."""
+    manager, running, waiting = scheduler.manager, scheduler.running, scheduler.waiting
+    there = [request for request in requests if request in running or request in waiting]
+    ended = [request for request in requests if request.reason is not None]
+    num_users = manager.block_manager.get_ref_count
+    users = [num_users(block_id) for block_id in scheduler.prefix_cache.blocks.values()]
 
-    Which ones are taken is free.
-    """
-    manager = scheduler.manager
-    there = [
-        request
-        for request in requests
-        if request in scheduler.running or request in scheduler.waiting
-    ]
-    users = [
-        manager.block_manager.get_ref_count(block_id)
-        for block_id in scheduler.prefix_cache.blocks.values()
-    ]
+    def each(those, name: str) -> tuple:
+        return tuple((request.id, getattr(request, name)) for request in those)
+
     return Step(
         when,
         tuple((request.id, num_tokens) for request, num_tokens in scheduled),
-        tuple(request.id for request in scheduler.running),
-        tuple(request.id for request in scheduler.waiting),
+        tuple(request.id for request in running),
+        tuple(request.id for request in waiting),
         tuple((request.id, len(request.tokens)) for request in there),
-        tuple((request.id, request.num_computed) for request in there),
-        tuple((request.id, request.num_inserted) for request in there),
-        tuple((request.id, request.num_preempted) for request in requests),
+        each(there, "num_computed"),
+        each(there, "num_inserted"),
+        each(requests, "num_preempted"),
         tuple((request.id, draws_of(request)) for request in there),
-        tuple(
-            (request.id, request.reason) for request in requests if request.reason is not None
-        ),
+        each(ended, "reason"),
         tuple(sorted((name, sequence.length) for name, sequence in manager.sequences.items())),
         manager.block_manager.get_num_free_blocks() + users.count(1),
     )
@@ -269,17 +249,16 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
 
 def queues(scheduler: Scheduler) -> str:
     """Those that run and wait, whatever an answer has put there."""
-    return " | ".join(
-        " ".join(str(getattr(request, "id", "?")) for request in queue)
-        for queue in (scheduler.running, scheduler.waiting)
-    )
+    both = (scheduler.running, scheduler.waiting)
+    ids = ([str(getattr(request, "id", "?")) for request in queue] for queue in both)
+    return " | ".join(map(" ".join, ids))
 
 
 def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
     """What the model, the prefix cache and postprocess() do in a step.
 
-    A request's next token is how many it has, though its generator draws for it, as it does at
-    a temperature above 0.
+    A request's generator draws, as it does at a temperature above 0. The next token is the
+    number of those before it.
     """
     for request, num_tokens in scheduled:
         scheduler.prefix_cache.insert(request, request.num_computed + num_tokens)
@@ -314,72 +293,45 @@ def show(expected, actual) -> tuple[str, str]:
     """For `Exercise.show`: the first step in which two runs differ, and of it what differs."""
     if not (isinstance(expected, tuple) and isinstance(actual, tuple)):
         return repr(expected), repr(actual)
-    ours, theirs = next(
-        ((our, their) for our, their in zip(expected, actual, strict=False) if our != their),
-        (expected[-1], actual[-1]),
-    )
-    if not (isinstance(ours, Step) and isinstance(theirs, Step)):
-        return tuple(_briefly(entry) for entry in (ours, theirs))
-    names = [
-        field.name
-        for field in fields(Step)
-        if getattr(ours, field.name) != getattr(theirs, field.name)
-    ]
-    return tuple(_briefly(step, names[:3]) for step in (ours, theirs))
+    steps, ends = zip(expected, actual, strict=False), (expected[-1], actual[-1])
+    ours, theirs = next(((our, their) for our, their in steps if our != their), ends)
+    names = ["scheduled", "running", "waiting"]
+    if isinstance(ours, Step) and isinstance(theirs, Step):
+        every = [field.name for field in fields(Step)]
+        differing = [name for name in every if getattr(ours, name) != getattr(theirs, name)]
+        names = [name for name in differing[:3] if name != "when"]
+    both = (ours, theirs)
+    return tuple(step.text(names) if isinstance(step, Step) else repr(step) for step in both)
 
 
 def size(scenario: Scenario) -> tuple[int, int, int]:
     """Requests, tokens, and what else happens."""
-    tokens = sum(
-        (prompt if isinstance(prompt, int) else len(prompt)) + num_new
-        for _, prompt, num_new, _ in scenario.requests
-    )
+    tokens = sum(_length(prompt) + num_new for _, prompt, num_new, _ in scenario.requests)
     return len(scenario.requests), tokens, len(scenario.given_way) + len(scenario.budgets)
+
+
+def _length(prompt: str | int) -> int:
+    return prompt if isinstance(prompt, int) else len(prompt)
 
 
 def describe(scenario: Scenario) -> str:
     """A scenario in a learner's words."""
-    those = [
-        f"{name} (prompt {_prompt(prompt)}, "
-        f"{num_new} new{f', comes in step {step}' if step else ''})"
-        for name, prompt, num_new, step in scenario.requests
-    ]
-    others = [f"{name} is preempted before step {step}" for step, name in scenario.given_way]
-    others += [
-        f"token_budget is {budget} from step {step} on" for step, budget in scenario.budgets
-    ]
+    those = []
+    for name, prompt, num_new, step in scenario.requests:
+        of = f"{prompt!r}" if isinstance(prompt, str) else f"of {prompt}"
+        comes = f", comes in step {step}" if step else ""
+        those.append(f"{name} (prompt {of}, {num_new} new{comes})")
+    those += [f"{name} is preempted before step {step}" for step, name in scenario.given_way]
+    those += [f"token_budget is {most} from step {step} on" for step, most in scenario.budgets]
     return (
-        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, "
-        f"token_budget {scenario.token_budget}, max_num_seqs {scenario.max_num_seqs}; "
-        f"{', '.join(those + others)}"
+        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, token_budget "
+        f"{scenario.token_budget}, max_num_seqs {scenario.max_num_seqs}; {', '.join(those)}"
     )
-
-
-def _briefly(entry, names=("computes", "running", "waiting")) -> str:
-    if not isinstance(entry, Step):
-        return repr(entry)
-    return (
-        f"{entry.when}: "
-        f"{'; '.join(_in_words(entry, name) for name in names if name != 'when')}"
-    )
-
-
-def _prompt(prompt: str | int) -> str:
-    return f"{prompt!r}" if isinstance(prompt, str) else f"of {prompt}"
 
 
 def _in_words(step: Step, name: str) -> str:
     value = getattr(step, name)
-    words = {
-        "computes": "scheduled",
-        "computed": "num_computed",
-        "inserted": "num_inserted",
-        "preempted": "num_preempted",
-        "draws": "draws of the generator",
-        "reasons": "reason",
-        "lengths": "lengths in the manager",
-        "free_blocks": "free blocks",
-    }.get(name, name)
+    words = name if name.startswith("num_") else name.replace("_", " ")
     if isinstance(value, int):
         return f"{words} {value}"
     each = [entry if isinstance(entry, str) else f"{entry[0]}: {entry[1]}" for entry in value]
