@@ -25,7 +25,7 @@ test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or built) and not alone and not nbgrader" --every 1 --durations 5 $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(ARGS)
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
@@ -69,6 +69,7 @@ format: $(READY)  ## tidy Python, C++ and CUDA, mend the slips that a tool can m
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	$(PY) tests/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)

@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from multiprocessing import spawn
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -127,12 +128,12 @@ def _run(call: Call, on_report, output_limit: float) -> Outcome:
     try:
         child.results.send(call)
         outcome = _follow(child, call.time_limit, on_report, output_limit)
-        _start_waiting()
         if outcome.ending == "returned":
             child.process.join(ENDING_LIMIT)  # it cleans up quicker than we would
         return outcome
     finally:
         child.end()
+        threading.Thread(target=_start_waiting, daemon=True).start()
 
 
 class _Child:
@@ -143,11 +144,10 @@ class _Child:
         self.results, results = _context.Pipe()
         self.output, write_output = _context.Pipe(duplex=False)
         self.process = _context.Process(
-            target=one_call.serve, args=(results, write_output), daemon=True
+            target=one_call.serve, args=(results, write_output), name=_NAME, daemon=True
         )
         try:
-            with without_main_module():
-                self.process.start()
+            self.process.start()
         except BaseException:
             self.end()
             raise
@@ -167,29 +167,41 @@ class _Child:
         self.output.close()
 
 
-_waiting: list[_Child] = []  # one, or none
-_starting = threading.Lock()
+_NAME = "a check of the lessons"
+_prepare = spawn.get_preparation_data
+
+
+def _prepare_without_main(name: str) -> dict:
+    """Ours do not import the main module. Hiding it instead would disturb the main thread."""
+    data = _prepare(name)
+    if name == _NAME:
+        data.pop("init_main_from_name", None)
+        data.pop("init_main_from_path", None)
+    return data
+
+
+spawn.get_preparation_data = _prepare_without_main
+
+# one at most, started after each run, so that the next need not wait
+_waiting: list[_Child] = []
+_starting = threading.RLock()
+
+
+def _start_waiting():
+    with _starting, suppress(EOFError, OSError):  # else the next run starts one
+        if not _waiting:
+            _waiting.append(_Child())
 
 
 def _take_waiting() -> _Child | None:
     """The process that waits, if a new one would be like it."""
-    try:
-        child = _waiting.pop()
-    except IndexError:
-        return None
-    if child.place == _place() and child.process.is_alive():
+    with _starting:
+        child = _waiting.pop() if _waiting else None
+    if child is None or child.place == _place() and child.process.is_alive():
         return child
     if child.place[0] == os.getpid():  # else it is our parent's
         child.end()
     return None
-
-
-def _start_waiting():
-    """Starts one while the last run ends, so that the next run need not wait."""
-    if not _waiting and _starting.acquire(blocking=False):
-        with suppress(EOFError, OSError):  # else the next run starts one
-            _waiting.append(_Child())
-        _starting.release()
 
 
 def _place() -> tuple:
@@ -199,8 +211,9 @@ def _place() -> tuple:
     return os.getpid(), None, *sys.path
 
 
-@atexit.register  # multiprocessing would wait for it
+@atexit.register  # before multiprocessing waits for it
 def _end_waiting():
+    _starting.acquire()  # for good, so that no further one starts
     if child := _take_waiting():
         child.end()
 

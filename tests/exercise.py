@@ -1,11 +1,12 @@
 """Runs all that concerns one exercise: the records of its mistakes, its lesson's notebooks,
-its own answer, right answers, mistakes and hidden cases.
+its own answer, right answers, mistakes, hidden cases, and small faults in our answer.
 
     make exercise ID=8.8
 
 What takes minutes, every spelling of every mistake, is left to `make test-slow`.
 """
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ FILES = [
     "test_hidden.py",
     "test_mistakes.py",
 ]
+BUILT_MUTANTS = "6"  # of an answer in C++ or CUDA; of one in Python all are tried
 
 
 def main(words: list[str]) -> int:
@@ -58,7 +60,12 @@ def main(words: list[str]) -> int:
         ],
         cwd=ROOT,
     )
-    return tests.returncode or int(bool(problems))
+    mutants = subprocess.run(
+        [sys.executable, "-m", "mutants.answers", exercise, "--built", BUILT_MUTANTS],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tests")},
+    )
+    return tests.returncode or mutants.returncode or int(bool(problems))
 
 
 if __name__ == "__main__":

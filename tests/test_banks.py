@@ -23,16 +23,19 @@ PYTHON_EXERCISES = [exercise for exercise in EXERCISES if exercise.language == "
 MISTAKES = [
     (exercise, mistake) for exercise in EXERCISES for mistake in own_mistakes(exercise)
 ]
+
+
+def marks(exercise) -> list:
+    return [pytest.mark.built] if exercise.language != "python" else []
+
+
 RIGHT = [
     (exercise, number)
     for exercise in EXERCISES
     for number in range(len(RIGHT_ANSWERS[exercise.id]))
 ]
-# each is built
 RESPELT = [
-    pytest.param(
-        exercise, slug, number, marks=[pytest.mark.slow] * (exercise.language != "python")
-    )
+    pytest.param(exercise, slug, number, marks=marks(exercise))
     for exercise in EXERCISES
     for slug, answers in WRONG_ANSWERS.get(exercise.id, {}).items()
     for number in range(len(answers))
@@ -79,7 +82,10 @@ def why(result, slug) -> str:
     )
 
 
-@by_id("exercise, mistake", MISTAKES)
+@by_id(
+    "exercise, mistake",
+    [pytest.param(exercise, mistake, marks=marks(exercise)) for exercise, mistake in MISTAKES],
+)
 def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     if exercise.language == "python":
         result = verdict_on(exercise, mistake.slug, 0, mistake.wrong.load())

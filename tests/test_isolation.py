@@ -351,6 +351,32 @@ def test_what_stands_in_the_main_module_is_not_run_again():
     )
 
 
+def test_a_program_ends_with_all_its_processes():
+    """A process waits for the next run. While it holds the output, this waits too."""
+    program = "from lessons_lib import run_isolated\nprint(run_isolated(int).value)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=180,
+    )
+    assert done.stdout == "0\n" and done.returncode == 0
+
+
+def test_the_next_run_has_a_process_that_waits_only_if_its_place_is_the_same(
+    tmp_path, monkeypatch
+):
+    def place():
+        return os.getcwd(), sys.path[0]
+
+    monkeypatch.chdir(tmp_path)
+    assert run_isolated(place).value[0] == str(tmp_path)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run_isolated(place).value == (str(ROOT), str(tmp_path))
+
+
 @pytest.mark.alone
 def test_a_warm_run_takes_milliseconds():
     run_isolated(os.getpid)
