@@ -267,6 +267,8 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
                 outcome = Outcome(kind, printed=printed.text(), last_report=last_report)
                 return replace(outcome, **{field: value})
         elif process.sentinel in ready:
+            if not time_of_run.has_begun():
+                raise ConnectionError("its process ended before the call began")
             printed.drain(output)
             ending, detail = _how_it_died(process)
             return Outcome(
@@ -297,6 +299,9 @@ class _TimeOfRun:
         self._stopwatch = Stopwatch(
             functools.partial(observe_session, self.session), LOOK_EVERY
         )
+
+    def has_begun(self) -> bool:
+        return self._stopwatch is not None
 
     def is_over(self) -> bool:
         return (

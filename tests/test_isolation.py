@@ -364,9 +364,7 @@ def test_a_program_ends_with_all_its_processes():
     assert done.stdout == "0\n" and done.returncode == 0
 
 
-def test_the_next_run_has_a_process_that_waits_only_if_its_place_is_the_same(
-    tmp_path, monkeypatch
-):
+def test_a_process_that_waits_is_not_used_from_another_folder(tmp_path, monkeypatch):
     def place():
         return os.getcwd(), sys.path[0]
 
