@@ -141,6 +141,7 @@ class Section:
     place: str
     lines: list[tuple[str, str]]  # (place, line), below the title
     is_python: bool
+    head: str = ""  # goes before each text without one, such as `def f(x):`
 
     @functools.cached_property
     def message(self) -> str:
@@ -163,10 +164,10 @@ class Section:
             for place, line in self.lines
             if not line or line.startswith(_INDENT)
         ]
-        return tuple(_forms(_with_or_alone(code), self.is_python))
+        return tuple(_forms(_with_or_alone(code), self.is_python, self.head))
 
 
-def sections(file: Path, is_python: bool = True) -> Iterator[Section]:
+def sections(file: Path, is_python: bool = True, head: str = "") -> Iterator[Section]:
     """The mistakes in a file, for an answer in Python, or in C++ or CUDA.
 
     Raises MistakesError, with file and line, for what cannot be read.
@@ -186,7 +187,7 @@ def sections(file: Path, is_python: bool = True) -> Iterator[Section]:
             raise MistakesError(f"{place}: the first line has to be `## name-of-the-mistake`.")
     for start, end in itertools.pairwise([*starts, len(lines)]):
         place, title = lines[start]
-        yield Section(title[3:].strip(), place, lines[start + 1 : end], is_python)
+        yield Section(title[3:].strip(), place, lines[start + 1 : end], is_python, head)
 
 
 def _with_or_alone(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -200,7 +201,7 @@ def _with_or_alone(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return found
 
 
-def _forms(lines: list[tuple[str, str]], is_python: bool) -> Iterator[Form]:
+def _forms(lines: list[tuple[str, str]], is_python: bool, head: str) -> Iterator[Form]:
     for is_or, group in itertools.groupby(lines, lambda line: line[1] == "or"):
         form = list(group)
         while form and not form[0][1]:
@@ -212,8 +213,10 @@ def _forms(lines: list[tuple[str, str]], is_python: bool) -> Iterator[Form]:
         place, first = form[0]
         if is_python and first.startswith("returns: "):
             yield Form(place, is_python, returns=first.removeprefix("returns: "))
-        elif _is_whole(form, is_python):
+        elif _is_whole(form, is_python, head):
             text = "\n".join(line for _, line in form) + "\n"
+            if is_python and not _has_head(first, head):
+                text = f"{head}\n{textwrap.indent(text, _INDENT)}"
             if is_python and not _is_python(text):
                 raise MistakesError(f"{place}: this text is no Python: {_problem(text)}")
             yield Form(place, is_python, whole=text)
@@ -221,10 +224,19 @@ def _forms(lines: list[tuple[str, str]], is_python: bool) -> Iterator[Form]:
             yield Form(place, is_python, edits=tuple(_edits(form)))
 
 
-def _is_whole(lines: list[tuple[str, str]], is_python: bool) -> bool:
-    if is_python:
-        return bool(re.match(r"(def|class|from|import|@)\b|@", lines[0][1]))
-    return len(lines) > 1 and not any(_EDIT.match(line) for _, line in lines)
+def _is_whole(lines: list[tuple[str, str]], is_python: bool, head: str) -> bool:
+    if is_python and not head:
+        return _has_head(lines[0][1], head)
+    is_text = not any(_EDIT.match(line) for _, line in lines)
+    return is_text and (is_python or len(lines) > 1)
+
+
+def _has_head(line: str, head: str) -> bool:
+    """Whether a text in Python that begins with this line is complete. `f = …` is one too, if
+    the head defines f.
+    """
+    name = head.partition("(")[0].removeprefix("def ")
+    return bool(re.match(rf"(def|class|from|import)\b|@|{name} = ", line))
 
 
 def _edits(lines: list[tuple[str, str]]) -> Iterator[Edit]:

@@ -6,10 +6,47 @@ import random
 
 import pytest
 
-from lessons_build.source import Cell, SourceError, read_lesson
+from lessons_build.source import Cell, SourceError, given_kernel, read_lesson
+from lessons_exercises.edits import Edit
 from lessons_lib import checks
+from lessons_lib.inline import read_kernel
 from paged_attention.bug_hunt import CASES, hunt
-from right_answers.lesson_06_hunt import FAULTS, GIVEN, OURS, repaired
+
+OURS = read_kernel("bug_hunt.cu")
+GIVEN = given_kernel("bug_hunt.cu", "6.8")
+# What to change in the given text for each fault, in hunting order.
+REPAIRS = {
+    "no-dynamic-smem": (
+        "128, 0, stream",
+        "128, (p.head_size + 128 + p.max_context_len) * sizeof(float), stream",
+    ),
+    "missing-barrier": (
+        "// From here on, each thread reads all that the others found.",
+        "__syncthreads();",
+    ),
+    "shared-alias": (
+        "extern __shared__ float largest[];",
+        "float* largest = query + p.head_size;",
+    ),
+    "wrong-layout": (
+        "((block_id * p.num_kv_heads + kv_head) * p.block_size + token % p.block_size)",
+        "((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head)",
+    ),
+    "wrong-head-mapping": (
+        "max(1, int(blockDim.y) / p.num_kv_heads)",
+        "(p.num_q_heads / p.num_kv_heads)",
+    ),
+    "wrong-table-stride": (
+        "sequence * p.num_q_heads + token",
+        "sequence * p.max_blocks_per_seq + token",
+    ),
+    "empty-context-unwritten": ("if (context_len == 0) return;", ""),
+    "fixed-score-buffer": (
+        "__shared__ float scores[256];",
+        "float* scores = largest + blockDim.x;",
+    ),
+}
+FAULTS = list(REPAIRS)
 
 # The case at which hunt() stops when only the faults before this one are repaired, and a word
 # of what it prints.
@@ -23,6 +60,15 @@ STOPS = {
     "empty-context-unwritten": (5, "out[0, 0, 0] was never written"),
     "fixed-score-buffer": (6, "scores[256]"),
 }
+
+
+def repaired(*faults: str) -> str:
+    """The given text without these faults."""
+    text = GIVEN
+    for fault in faults:
+        edit = Edit(*REPAIRS[fault], everywhere=False, is_optional=False, place=fault)
+        (text,) = edit.texts(text)
+    return text
 
 
 @pytest.mark.parametrize("number, fault", list(enumerate(FAULTS)))
