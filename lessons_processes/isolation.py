@@ -133,7 +133,7 @@ def _run(call: Call, on_report, output_limit: float) -> Outcome:
         return outcome
     finally:
         child.end()
-        threading.Thread(target=_start_waiting, daemon=True).start()
+        _start_soon()
 
 
 class _Child:
@@ -187,6 +187,15 @@ _waiting: list[_Child] = []
 _starting = threading.RLock()
 
 
+_starter: threading.Thread | None = None
+
+
+def _start_soon():
+    global _starter
+    _starter = threading.Thread(target=_start_waiting, daemon=True)
+    _starter.start()
+
+
 def _start_waiting():
     with _starting, suppress(EOFError, OSError):  # else the next run starts one
         if not _waiting:
@@ -211,11 +220,18 @@ def _place() -> tuple:
     return os.getpid(), None, *sys.path
 
 
-@atexit.register  # before multiprocessing waits for it
-def _end_waiting():
-    _starting.acquire()  # for good, so that no further one starts
+def end_waiting():
+    """Ends the process that waits for the next run."""
+    if _starter:
+        _starter.join()
     if child := _take_waiting():
         child.end()
+
+
+@atexit.register  # before multiprocessing waits for it
+def _end_waiting_for_good():
+    end_waiting()
+    _starting.acquire()  # so that no other thread starts one
 
 
 def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:

@@ -140,7 +140,13 @@ def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
     [
         LIMITS_OF_THE_CONTROLLER,
         LONG,
-        *(FORGE + f"forge(*{messages!r})" for messages in FORGED.values()),
+        *(
+            pytest.param(
+                FORGE + f"forge(*{messages!r})",
+                marks=[] if name in ("marks", "answers", "ends") else [pytest.mark.slow],
+            )
+            for name, messages in FORGED.items()
+        ),
     ],
     ids=["limits of the controller", "long messages", *FORGED],
 )

@@ -403,9 +403,11 @@ def test_many_at_once():
 
 def test_descriptors_and_processes_do_not_pile_up():
     run_isolated(os.getpid)
+    isolation.end_waiting()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
         run_isolated(os.getpid)
+    isolation.end_waiting()
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from lessons_bench import shards as command
+from lessons_processes import isolation
 from paged_attention.engine import shards
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -30,6 +31,7 @@ PROMPTS = [
 @pytest.fixture(autouse=True)
 def nobody_is_left():
     yield
+    isolation.end_waiting()
     assert not multiprocessing.active_children()
 
 

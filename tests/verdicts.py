@@ -68,7 +68,7 @@ def _compare_all(exercise_id: str, answers: list, report):
 
 
 def recorded_verdicts(exercise: checks.Exercise, forms: list) -> list[checks.CheckResult]:
-    """What `checks.run` says of forms in C++ and CUDA, by their records, without building."""
+    """What `checks.run` says of forms, by their records, without building or trying them."""
     cases = exercise.in_order(exercise.cases())
     expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
 
