@@ -1,0 +1,119 @@
+#pragma once
+
+#include "tile_copies.cuh"
+#include "tile_softmax.cuh"
+
+constexpr float log2_e = 1.44269504f;
+
+// Which part of a block's tile a warp has: some of its rows, and of each tile of keys all, or
+// where several warps share the rows, some.
+template <int row_tiles, int key_warps>
+struct WarpPart {
+  static constexpr int num_rows = 16 * row_tiles, num_keys = tile_keys / key_warps;
+  int first_row, first_key;
+  __device__ WarpPart()
+      : first_row(int(threadIdx.x) / 32 / key_warps * num_rows),
+        first_key(int(threadIdx.x) / 32 % key_warps * num_keys) {}
+};
+
+// Hides the keys that a row does not see.
+template <int row_tiles, int key_tiles, typename Rows>
+__device__ void mask(float (&scores)[row_tiles][key_tiles][4], const Rows& rows, int first_row,
+                     int first_key) {
+  int r = threadIdx.x % 32 / 4, s = threadIdx.x % 4;
+#pragma unroll
+  for (int t = 0; t < row_tiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      int num_seen = rows.last_key(first_row + 16 * t + r + 8 * i) + 1 - first_key - 2 * s;
+#pragma unroll
+      for (int n = 0; n < key_tiles; ++n) {
+        for (int j = 0; j < 2; ++j)
+          if (8 * n + j >= num_seen) scores[t][n][2 * i + j] = -INFINITY;
+      }
+    }
+  }
+}
+
+// A block's attention over the tiles begin … end - 1 of keys. While a tile is multiplied, the
+// next one is on its way into the other stage.
+//   only_needed: whether to leave out masks and products where the causal edge allows it
+template <int row_tiles, int key_warps, bool only_needed, typename Rows>
+__device__ void attend(RowState<row_tiles>& state, Shared& shared, const Rows& rows, int begin,
+                       int end) {
+  using Part = WarpPart<row_tiles, key_warps>;
+  Part part;
+  AsyncCopies copies;
+  KeyCopier<Rows> copier(rows);
+  copier.look_up(begin);
+  copy_queries(copies, shared.queries, rows);
+  copier.copy(copies, shared.stages[0], begin);
+  copies.close_group();
+  if (begin + 1 < end) copier.look_up(begin + 1);
+
+  int num_rows = min(part.num_rows, rows.count() - part.first_row);
+  int seen_by_all = rows.last_key(part.first_row);
+  int seen_by_any = rows.last_key(part.first_row + num_rows - 1);
+  float factor = rows.params.scale * log2_e;
+  for (int tile = begin; tile < end; ++tile) {
+    copies.wait<0>();
+    __syncthreads();  // this tile is there, and all warps have used the one before
+    if (tile + 1 < end) copier.copy(copies, shared.stages[(tile + 1 - begin) % 2], tile + 1);
+    copies.close_group();
+    if (tile + 2 < end) copier.look_up(tile + 2);
+
+    int first_key = tile * tile_keys + part.first_key;
+    if (num_rows <= 0 || only_needed && first_key > seen_by_any) continue;
+    const auto& stage = shared.stages[(tile - begin) % 2];
+    float scores[row_tiles][Part::num_keys / 8][4];
+    multiply_keys(scores, shared.queries + part.first_row * row_chunks,
+                  stage[0] + part.first_key * row_chunks);
+    if (!only_needed || first_key + Part::num_keys - 1 > seen_by_all)
+      mask(scores, rows, part.first_row, first_key);
+    take_scores(state, scores, factor);
+    add_values(state, scores, stage[1] + part.first_key * row_chunks);
+  }
+}
+
+// Writes the warp's results. They pass through the place of its queries, so that neighbouring
+// lanes write neighbouring chunks of a row. All lanes call it.
+template <int row_tiles, typename Rows>
+__device__ void write_out(const RowState<row_tiles>& state, uint4* queries, const Rows& rows,
+                          int first_row) {
+  int lane = threadIdx.x % 32, r = lane / 4, s = lane % 4;
+  queries += first_row * row_chunks;
+  __syncwarp();  // all lanes have read the queries
+#pragma unroll
+  for (int t = 0; t < row_tiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float l = sum_of_lanes(state.l[t][i]), factor = l == 0.0f ? 0.0f : 1.0f / l;
+#pragma unroll
+      for (int d = 0; d < row_chunks; ++d) {
+        uint4* chunk = queries + place(16 * t + 8 * i + r, d);
+        const float* pair = &state.acc[t][d][2 * i];
+        reinterpret_cast<uint32_t*>(chunk)[s] =
+            pack<Number>(factor * pair[0], factor * pair[1]);
+      }
+    }
+  }
+  __syncwarp();
+  for (int i = lane; i < 16 * row_tiles * row_chunks; i += 32) {
+    int row = i / row_chunks, chunk = i % row_chunks;
+    if (first_row + row < rows.count())
+      reinterpret_cast<uint4*>(rows.out(first_row + row))[chunk] = queries[place(row, chunk)];
+  }
+}
+
+// Launches a kernel with a block for each item and group of heads. items: the WorkItems, for
+// tiles of planned_rows queries and planned_keys keys.
+template <typename Kernel, typename... Arguments>
+int launch(Kernel kernel, int num_blocks, int planned_rows, int planned_keys,
+           cudaStream_t stream, Arguments... arguments) {
+  if (planned_rows != tile_rows || planned_keys != tile_keys) return cudaErrorInvalidValue;
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           sizeof(Shared));
+  if (error != cudaSuccess) return error;
+  kernel<<<num_blocks, num_threads, sizeof(Shared), stream>>>(arguments...);
+  return cudaGetLastError();
+}
