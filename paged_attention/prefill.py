@@ -116,13 +116,13 @@ def tile_sizes(number: int, shape: Shape) -> TileSizes:
 class PagedPrefill:
     """A rung of the prefill ladder, planned for a batch. Each call launches it.
 
-    The work is divided and the workspace allocated only once, here. The calls read no tensor on
-    the host, so a CUDA graph can hold them. They share the workspace, so they must run one after
-    another.
+    The work is divided and the workspace allocated only once, here. The calls read no tensor
+    on the host, so a CUDA graph can hold them. They share the workspace, so they must run one
+    after another.
 
     number: of the rung.
-    cu_seqlens_q: int32 (num_seqs + 1,), where each sequence's queries begin in q, and their end.
-        A sequence may have no query. It is read once, now.
+    cu_seqlens_q: int32 (num_seqs + 1,), where each sequence's queries begin in q, and where
+        the last one's end. A sequence may have no query. It is read once, now.
     seq_lens_kv: int32 (num_seqs,), each sequence's keys, including those of its queries. It is
         read once, now.
     dtype: of q and the caches.
@@ -361,7 +361,7 @@ def check_prefill_table(
 ) -> None:
     """Refuses a block table through which a kernel would read outside the pool.
 
-    Entries that no key needs are not looked at. It reads the table, so on a GPU it waits for it.
+    Entries that no key needs are not looked at. It reads the table, so on a GPU it waits.
     """
     table, kv_lens = block_table.cpu().numpy(), seq_lens_kv.cpu().numpy()
     needed = -(-kv_lens // block_size)

@@ -1,14 +1,14 @@
 """How the work of a prefill batch is divided among thread blocks (lesson 09).
 
-A sequence's queries become rows, which are cut into tiles. Each tile of rows meets the tiles of
-keys that its rows see. An item is what one thread block does for each of its heads.
+A sequence's queries become rows, which are cut into tiles. Each tile of rows meets the tiles
+of keys that its rows see. An item is what a thread block does for a KV head.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# The time of a tile with few rows, whose keys the warps divide. The unit is that of a full tile.
+# The time of a tile with few rows, whose keys the warps divide; a full tile takes 1.
 FEW_ROWS_COST = 0.35
 ITEM_COST = 1.5  # an item's time to begin and to end, in the same unit
 LEAST_TILES = 4  # an item that was cut from a longer one has at least as many
@@ -16,7 +16,10 @@ LEAST_TILES = 4  # an item that was cut from a longer one has at least as many
 
 @dataclass(frozen=True)
 class TileSizes:
-    """rows: queries of a tile. keys: keys of a tile. few_rows: rows whose keys warps divide."""
+    """The queries and keys of a tile.
+
+    few_rows: with no more rows than these, the warps divide the keys.
+    """
 
     rows: int
     keys: int
@@ -27,10 +30,10 @@ class TileSizes:
 class PrefillPlan:
     """The items of a batch, in the order in which they begin.
 
-    items: int32 (num_items, 5), the kernel's WorkItem: seq, first row, first tile of keys, end,
-        part or -1.
-    cut_tiles: int32 (num_cut_tiles, 4), the tiles of rows with more than one part, the kernel's
-        CutTile: seq, first row, first part, number of parts.
+    items: int32 (num_items, 5), the kernel's WorkItem: seq, first row, first tile of keys,
+        end, part or -1.
+    cut_tiles: int32 (num_cut_tiles, 4), the tiles of rows with more than one part, the
+        kernel's CutTile: seq, first row, first part, number of parts.
     """
 
     items: np.ndarray

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lessons_bench import prefill as bench
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import Shape
 from paged_attention.metadata import BatchMetadata, attn_paged_torch
@@ -19,7 +20,6 @@ from paged_attention.prefill import (
     PREFILL_RUNGS,
     PagedPrefill,
     attn_paged_prefill,
-    check_lengths,
     prefill_library,
     prefill_texts,
     tile_sizes,
@@ -127,7 +127,7 @@ def attention(q, k_cache, v_cache, metadata, scale=None):
 
 def assert_right(out, q, expected):
     assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
-    # Errors add up as the values do: they are compared with the size of the row that they are in.
+    # Errors add up as the values do: they are compared with the size of their row.
     size = expected.square().mean(-1, keepdim=True).sqrt()
     worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
     # NaN is not, either
@@ -159,7 +159,7 @@ def check(number, batch, target, **how):
     return prefill
 
 
-# Whole prompts, chunks, single tokens, edges of blocks and of tiles, sequences without queries.
+# Whole prompts, chunks, single tokens, edges of blocks and tiles, sequences without queries.
 MIXED = ((1, 1), (0, 5), (16, 16), (17, 40), (1, 65), (0, 0), (33, 33), (7, 64), (2, 100))
 MIX = Batch(MIXED)  # the shape that most tests use, so that it is built once
 SHAPES = (
@@ -186,6 +186,12 @@ def test_a_mixed_batch(number, target):
     check(number, MIX, target)
 
 
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@on_rungs
+def test_several_tiles_of_queries_and_of_keys(number, target):
+    check(number, replace(MIX, lens=((130, 250), (40, 40))), target)
+
+
 @pytest.mark.parametrize("number, batch", list(enumerate(SHAPES)))
 def test_each_rung_in_another_shape(number, batch):
     check(number, batch, "fast")
@@ -209,7 +215,9 @@ def test_every_rung_in_every_shape_on_the_gpu(number, batch):
 @on_each_target
 @pytest.mark.parametrize("most_tiles", [1, 2])
 def test_contexts_in_parts(most_tiles, target):
-    batch = replace(MIX, lens=((40, 200), (1, 300), (0, 9), (3, 3)), num_q_heads=8, num_kv_heads=2)
+    batch = replace(
+        MIX, lens=((40, 200), (1, 300), (0, 9), (3, 3)), num_q_heads=8, num_kv_heads=2
+    )
     prefill = check(4, batch, target, most_tiles=most_tiles)
     assert prefill.plan.num_parts > 2
 
@@ -248,7 +256,9 @@ def test_any_batch(number, target, data, seed, poison):
         check(number, batch, target, **how)
     else:
         q, k_cache, v_cache, metadata = batch.tensors(target)
-        out = planned(number, batch, metadata, target)(q, k_cache, v_cache, metadata.block_table)
+        out = planned(number, batch, metadata, target)(
+            q, k_cache, v_cache, metadata.block_table
+        )
         assert out.shape == (0, 4 * num_kv_heads, 128)
 
 
@@ -300,7 +310,7 @@ def test_after_an_error_the_next_call_is_right():
 
 @needs_gpu
 @on_rungs
-def test_a_cuda_graph_holds_the_call(number):
+def test_a_cuda_graph_holds_the_call_on_the_gpu(number):
     q, k_cache, v_cache, metadata = MIX.tensors("gpu")
     prefill, graph = planned(number, MIX, metadata, "gpu"), torch.cuda.CUDAGraph()
     query = torch.zeros_like(q)
@@ -315,7 +325,7 @@ def test_a_cuda_graph_holds_the_call(number):
 
 @needs_gpu
 @pytest.mark.slow
-def test_a_million_keys():
+def test_a_million_keys_on_the_gpu():
     """The values of the first and the last key are large, so that a missing one shows."""
     batch = replace(MIX, lens=((3, 1_000_000), (100, 100)))
     q, k_cache, v_cache, metadata = batch.tensors("gpu")
@@ -385,7 +395,11 @@ BAD = {
     "q that is no tensor": (dict(q=3), TypeError, ["q", "tensor", "int"]),
     "q's dimensions": (dict(q=Q[0]), ValueError, ["q", "(8, 128)"]),
     "float": (dict(q=Q.float(), k_cache=CACHE.float()), TypeError, ["q", "float32"]),
-    "caches of another dtype": (dict(k_cache=CACHE.float()), TypeError, ["k_cache", "float32"]),
+    "caches of another dtype": (
+        dict(k_cache=CACHE.float()),
+        TypeError,
+        ["k_cache", "float32"],
+    ),
     "v_cache's dtype": (dict(v_cache=CACHE.bfloat16()), TypeError, ["v_cache", "bfloat16"]),
     "v_cache's shape": (dict(v_cache=CACHE[:2]), ValueError, ["v_cache", "(2, 16, 2, 128)"]),
     "head size": (
@@ -422,7 +436,11 @@ BAD = {
         ValueError,
         ["seq_lens_kv", "sequence 1", "3 keys", "4 queries"],
     ),
-    "a negative length": (dict(seq_lens_kv=integers(-1, 4)), ValueError, ["seq_lens_kv", "-1"]),
+    "a negative length": (
+        dict(seq_lens_kv=integers(-1, 4)),
+        ValueError,
+        ["seq_lens_kv", "-1"],
+    ),
     "int64 lengths": (
         dict(seq_lens_kv=METADATA.seq_lens_kv.long()),
         TypeError,
@@ -484,8 +502,10 @@ BAD = {
 @pytest.mark.parametrize("changes, error, words", BAD.values(), ids=BAD)
 def test_what_does_not_fit_is_refused(changes, error, words):
     arguments = dict(q=Q, k_cache=CACHE, v_cache=CACHE) | changes
-    if arguments["v_cache"] is None or arguments["k_cache"].shape != CACHE.shape and (
-        "v_cache" not in changes
+    if (
+        arguments["v_cache"] is None
+        or arguments["k_cache"].shape != CACHE.shape
+        and ("v_cache" not in changes)
     ):
         arguments["v_cache"] = arguments["k_cache"]
     fields = {name: arguments.pop(name) for name in vars(METADATA) if name in arguments}
@@ -498,8 +518,11 @@ def test_what_does_not_fit_is_refused(changes, error, words):
 def test_an_empty_batch_gives_nothing():
     metadata = metadata_of((), torch.zeros(0, 3, dtype=torch.int32))
     for number in NUMBERS:
-        assert attn_paged_prefill(Q[:0], CACHE, CACHE, metadata, number=number).shape == (0, 8, 128)
-    assert [list(lens) for lens in check_lengths(*vars(METADATA).values())[:0]] == []
+        assert attn_paged_prefill(Q[:0], CACHE, CACHE, metadata, number=number).shape == (
+            0,
+            8,
+            128,
+        )
 
 
 @pytest.mark.parametrize("rung", PREFILL_RUNGS, ids=lambda rung: rung.title)
@@ -523,5 +546,26 @@ def test_a_launch_for_other_tiles_is_refused(number):
 
 def test_smaller_tiles_where_there_is_less_shared_memory():
     assert tile_sizes(4, Shape(HALF, 256, 4, 16)) == TileSizes(128, 64, 32)
-    assert tile_sizes(4, Shape(HALF, 128, 4, 16, shared_bytes=101_376)) == TileSizes(128, 64, 16)
-    assert tile_sizes(4, Shape(HALF, 256, 4, 16, shared_bytes=101_376)) == TileSizes(64, 32, 32)
+    assert tile_sizes(4, Shape(HALF, 128, 4, 16, shared_bytes=101_376)) == TileSizes(
+        128, 64, 16
+    )
+    assert tile_sizes(4, Shape(HALF, 256, 4, 16, shared_bytes=101_376)) == TileSizes(
+        64, 32, 32
+    )
+
+
+def test_the_benchmark_knows_the_batch():
+    lens = ((6, 40), (20, 20), (1, 33))
+    workload = bench.PrefillWorkload("", lens, 4, 1, dtype=HALF)
+    batch = bench.make_batch(workload, "cpu")
+    tokens, expected = bench.reference(batch)
+    assert tokens.tolist() == [2, 3, 4, 5, 22, 23, 24, 25, 26]
+    out = bench.plan_rung(4, batch)(batch.q, batch.k_cache, batch.v_cache, batch.block_table)
+    assert_right(out[tokens], batch.q[tokens], expected)
+    pairs = sum(sum(range(keys - queries + 1, keys + 1)) for queries, keys in lens)
+    assert workload.operations() == 4 * 4 * 128 * pairs
+    rows = [
+        bench.Row("a", "rung 0", 1.0, 2.4, 0.0),
+        bench.Row("a", "rung 1", reason="wrong"),
+    ]
+    assert bench.table(rows).split() == ["TFLOP/s", "rung", "0", "rung", "1", "a", "2", "-"]

@@ -51,9 +51,11 @@ __device__ void attend(RowState<row_tiles>& state, Shared& shared, const Rows& r
   copies.close_group();
   if (begin + 1 < end) copier.look_up(begin + 1);
 
-  int num_rows = min(part.num_rows, rows.count() - part.first_row);
-  int seen_by_all = rows.last_key(part.first_row);
-  int seen_by_any = rows.last_key(part.first_row + num_rows - 1);
+  // A warp without rows sees no key.
+  int last_row = min(part.first_row + part.num_rows, rows.count()) - 1;
+  int seen_by_all = rows.last_key(part.first_row), seen_by_any = rows.last_key(last_row);
+  if (!only_needed) seen_by_any = rows.sequence.num_keys - 1;
+  if (last_row < part.first_row) seen_by_any = -1;
   float factor = rows.params.scale * log2_e;
   for (int tile = begin; tile < end; ++tile) {
     copies.wait<0>();
@@ -63,7 +65,7 @@ __device__ void attend(RowState<row_tiles>& state, Shared& shared, const Rows& r
     if (tile + 2 < end) copier.look_up(tile + 2);
 
     int first_key = tile * tile_keys + part.first_key;
-    if (num_rows <= 0 || only_needed && first_key > seen_by_any) continue;
+    if (first_key > seen_by_any) continue;
     const auto& stage = shared.stages[(tile - begin) % 2];
     float scores[row_tiles][Part::num_keys / 8][4];
     multiply_keys(scores, shared.queries + part.first_row * row_chunks,

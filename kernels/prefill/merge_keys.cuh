@@ -9,14 +9,18 @@ template <int key_warps, int row_tiles>
 __device__ void merge_keys(RowState<row_tiles>& state, Shared& shared, float factor) {
   if constexpr (key_warps > 1) {
     constexpr int acc_numbers = row_tiles * (head_size / 8), numbers = acc_numbers + row_tiles;
-    static_assert(num_warps * numbers * 32 * sizeof(float4) <= sizeof(shared.stages),
+    constexpr int num_others = num_warps - num_warps / key_warps;  // that hand theirs over
+    static_assert(num_others * numbers * 32 * sizeof(float4) <= sizeof(shared.stages),
                   "the states have room in the stages");
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    // (num_warps, numbers, 32): m and l of the rows, then acc, of each lane
-    float4* states = reinterpret_cast<float4*>(shared.stages);
+    // (num_others, numbers, 32): m and l of the rows, then acc, of each lane
+    auto state_of = [&](int other) {
+      return reinterpret_cast<float4*>(shared.stages) +
+             (other - other / key_warps - 1) * numbers * 32 + lane;
+    };
     __syncthreads();  // all have used the last tile
     if (warp % key_warps != 0) {
-      float4* mine = states + warp * numbers * 32 + lane;
+      float4* mine = state_of(warp);
 #pragma unroll
       for (int t = 0; t < row_tiles; ++t) {
         mine[t * 32] = make_float4(state.m[t][0], state.l[t][0], state.m[t][1], state.l[t][1]);
@@ -31,7 +35,7 @@ __device__ void merge_keys(RowState<row_tiles>& state, Shared& shared, float fac
     __syncthreads();
     if (warp % key_warps != 0) return;
     for (int other = warp + 1; other < warp + key_warps; ++other) {
-      const float4* its = states + other * numbers * 32 + lane;
+      const float4* its = state_of(other);
 #pragma unroll
       for (int t = 0; t < row_tiles; ++t) {
         float4 ml = its[t * 32];

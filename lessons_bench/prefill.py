@@ -1,0 +1,323 @@
+"""Times lesson 09's prefill ladder on a GPU: `python -m lessons_bench.prefill`.
+
+PyTorch's and, where it is installed, FlashInfer's attention are timed as well.
+
+Each backend computes the same batches, and each result is compared with float64. A launch is
+the replay of a CUDA graph. The backends take turns, so that a drifting clock slows all of them
+alike.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lessons_bench.backends import Gpu
+from lessons_bench.build_ahead import build_ahead
+from lessons_bench.compare import MOST_ERROR, turns
+from lessons_bench.flashinfer_backends import no_flashinfer
+from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS, PrefillWorkload
+from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
+
+ROUNDS, QUICK_ROUNDS = 15, 5
+MOST_MILLISECONDS = 400.0  # for all rounds of a backend, but one round there is
+FLASHINFER_BYTES = 512 << 20
+LAST_QUERIES = 4  # of each sequence, those that are compared with float64
+
+
+@dataclass
+class Batch:
+    """The tensors of a workload. rows: each sequence's blocks."""
+
+    workload: PrefillWorkload
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    block_table: Tensor
+    cu_seqlens_q: Tensor
+    seq_lens_kv: Tensor
+    rows: list[Tensor]
+
+    def gathered(self, seq: int) -> tuple[Tensor, Tensor]:
+        """A sequence's keys and values, (num_keys, num_kv_heads, head_size) each."""
+        num_keys, blocks = self.workload.lens[seq][1], self.rows[seq].long()
+        k, v = (
+            cache[blocks].flatten(0, 1)[:num_keys] for cache in (self.k_cache, self.v_cache)
+        )
+        return k, v
+
+
+def make_batch(workload: PrefillWorkload, device: str = "cuda") -> Batch:
+    """Seeded random numbers, in blocks in random order."""
+    counts = [-(-num_keys // workload.block_size) for _, num_keys in workload.lens]
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randperm(sum(counts), generator=generator).int().to(device)
+    rows = list(ids.split(counts))
+    table = torch.full((len(counts), max(counts)), -1, dtype=torch.int32, device=device)
+    for row, blocks in enumerate(rows):
+        table[row, : len(blocks)] = blocks
+    numbers = torch.Generator(device).manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=numbers, device=device, dtype=workload.dtype)
+
+    cache = (sum(counts), workload.block_size, workload.num_kv_heads, workload.head_size)
+    return Batch(
+        workload,
+        random(workload.num_tokens, workload.num_q_heads, workload.head_size),
+        random(*cache),
+        random(*cache),
+        table,
+        _starts((q_len for q_len, _ in workload.lens), device),
+        torch.tensor([n for _, n in workload.lens], dtype=torch.int32, device=device),
+        rows,
+    )
+
+
+def _starts(lengths, device) -> Tensor:
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+def reference(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Which rows of the result are compared, and what they should be, in float64."""
+    workload, end = batch.workload, 0
+    tokens: list[int] = []
+    results: list[Tensor] = []
+    group = workload.num_q_heads // workload.num_kv_heads
+    for seq, (q_len, num_keys) in enumerate(workload.lens):
+        end += q_len
+        count = min(q_len, LAST_QUERIES)
+        tokens += range(end - count, end)
+        k, v = (x.double() for x in batch.gathered(seq))
+        q = batch.q[end - count : end].double().unflatten(1, (workload.num_kv_heads, group))
+        scores = torch.einsum("qhgd,khd->hgqk", q, k) / math.sqrt(workload.head_size)
+        last = torch.arange(num_keys - count, num_keys, device=q.device)[:, None]
+        scores.masked_fill_(torch.arange(num_keys, device=q.device) > last, -math.inf)
+        out = torch.einsum("hgqk,khd->qhgd", scores.softmax(-1), v)
+        results.append(out.flatten(1, 2))
+    return torch.tensor(tokens, device=batch.q.device), torch.cat(results)
+
+
+def plan_rung(number: int, batch: Batch) -> PagedPrefill:
+    workload = batch.workload
+    return PagedPrefill(
+        number,
+        batch.cu_seqlens_q,
+        batch.seq_lens_kv,
+        num_q_heads=workload.num_q_heads,
+        num_kv_heads=workload.num_kv_heads,
+        head_size=workload.head_size,
+        block_size=workload.block_size,
+        dtype=workload.dtype,
+    )
+
+
+def _rung(number: int) -> Callable[[Batch], Callable[[], Tensor]]:
+    def build(batch: Batch):
+        prefill = plan_rung(number, batch)
+        return lambda: prefill(batch.q, batch.k_cache, batch.v_cache, batch.block_table)
+
+    return build
+
+
+def _torch_flash(batch: Batch):
+    """PyTorch's FlashAttention-2. The keys were gathered and repeated before, untimed."""
+    workload = batch.workload
+    group = workload.num_q_heads // workload.num_kv_heads
+    pairs = [batch.gathered(seq) for seq in range(len(workload.lens))]
+    k, v = (torch.cat(rows).repeat_interleave(group, 1) for rows in zip(*pairs, strict=True))
+    ends = _starts((num_keys for _, num_keys in workload.lens), k.device)
+    most = [max(lens) for lens in zip(*workload.lens, strict=True)]
+    return lambda: torch.ops.aten._flash_attention_forward(
+        batch.q, k, v, batch.cu_seqlens_q, ends, *most, 0.0, True, False, scale=None
+    )[0]
+
+
+def _flashinfer(backend: str) -> Callable[[Batch], Callable[[], Tensor]]:
+    def build(batch: Batch):
+        import flashinfer
+
+        workload, device = batch.workload, batch.q.device
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
+            torch.empty(FLASHINFER_BYTES, dtype=torch.uint8, device=device),
+            "NHD",
+            backend=backend,
+        )
+        wrapper.plan(
+            batch.cu_seqlens_q,
+            _starts((len(row) for row in batch.rows), device),
+            torch.cat(batch.rows),
+            ((batch.seq_lens_kv - 1) % workload.block_size + 1).int(),
+            workload.num_q_heads,
+            workload.num_kv_heads,
+            workload.head_size,
+            workload.block_size,
+            causal=True,
+            q_data_type=workload.dtype,
+            kv_data_type=workload.dtype,
+        )
+        return lambda: wrapper.run(batch.q, (batch.k_cache, batch.v_cache))
+
+    return build
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to compute a batch. missing: says why it cannot run here; empty if it can."""
+
+    name: str
+    build: Callable[[Batch], Callable[[], Tensor]]
+    missing: Callable[[], str] = lambda: ""
+
+
+BACKENDS = (
+    *(Backend(f"rung {rung.number}", _rung(rung.number)) for rung in PREFILL_RUNGS),
+    Backend("PyTorch flash", _torch_flash),
+    Backend("FlashInfer FA2", _flashinfer("fa2"), no_flashinfer),
+    Backend("FlashInfer FA3", _flashinfer("fa3"), no_flashinfer),
+)
+
+
+@dataclass
+class Row:
+    """A backend on a workload. milliseconds: None if it failed; `reason` says why."""
+
+    workload: str
+    backend: str
+    milliseconds: float | None = None
+    teraflops: float | None = None
+    error: float | None = None
+    reason: str = ""
+
+    def __str__(self):
+        figures = ""
+        if self.milliseconds:
+            figures = f"{self.milliseconds:9.3f} ms {self.teraflops:6.0f} TFLOP/s"
+        error = "" if self.error is None else f"error {self.error:.1e}"
+        return f"{self.workload:36} {self.backend:16}{figures} {error} {self.reason}".rstrip()
+
+
+def compare(
+    machine: Gpu, workload: PrefillWorkload, backends: Sequence[Backend], quick: bool = False
+) -> list[Row]:
+    """Times the backends on a workload, in turns."""
+    machine.clean()
+    batch = make_batch(workload)
+    tokens, expected = reference(batch)
+    rows = [Row(workload.name, backend.name, reason=backend.missing()) for backend in backends]
+    runs: dict[int, Callable[[], Tensor]] = {}
+    rounds = [0] * len(rows)
+    for number, (row, backend) in enumerate(zip(rows, backends, strict=True)):
+        if not row.reason:
+            try:
+                run = runs[number] = machine.prepare(backend.build(batch))
+                deviation = (run()[tokens].double() - expected).abs().max()
+                row.error = float(deviation)
+                if not row.error <= MOST_ERROR[workload.dtype]:  # NaN is not
+                    row.reason = "wrong"
+                most = QUICK_ROUNDS if quick else ROUNDS
+                enough = int(MOST_MILLISECONDS / machine.milliseconds(run))
+                rounds[number] = max(1, min(most, enough))
+            except Exception as error:
+                row.reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    times: list[list[float]] = [[] for _ in rows]
+    for number in turns(rounds):
+        times[number].append(machine.milliseconds(runs[number]))
+    for row, measured in zip(rows, times, strict=True):
+        if measured:
+            row.milliseconds = statistics.median(measured)
+            row.teraflops = workload.operations() / row.milliseconds / 1e9
+    return rows
+
+
+def _build(number: int, workload: PrefillWorkload) -> None:
+    plan_rung(number, make_batch(workload))
+
+
+def _build_ahead(workloads: Sequence[PrefillWorkload], backends: Sequence[Backend]) -> None:
+    """Compiles what the rungs need, several at once."""
+    names = {backend.name for backend in backends}
+    jobs = {
+        (rung.number, workload.dtype, workload.head_size, workload.block_size, group): (
+            rung.number,
+            PrefillWorkload(
+                "",
+                ((5, 5),),
+                group,
+                1,
+                workload.head_size,
+                workload.block_size,
+                workload.dtype,
+            ),
+        )
+        for workload in workloads
+        for rung in PREFILL_RUNGS
+        for group in [workload.num_q_heads // workload.num_kv_heads]
+        if f"rung {rung.number}" in names
+    }
+    if len(jobs) > 2:
+        build_ahead(_build, list(jobs.values()))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """TFLOP/s, a line for each workload."""
+    names = list(dict.fromkeys(row.backend for row in rows))
+    lines = [f"{'TFLOP/s':36}" + "".join(f"{name:>16}" for name in names)]
+    for workload in dict.fromkeys(row.workload for row in rows):
+        figures = {row.backend: row for row in rows if row.workload == workload}
+        words = [
+            "-" if figures[name].teraflops is None else f"{figures[name].teraflops:.0f}"
+            for name in names
+        ]
+        lines.append(f"{workload:36}" + "".join(f"{word:>16}" for word in words))
+    return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if a rung fails or is wrong; 2 if nothing can be measured."""
+    parser = argparse.ArgumentParser(
+        "python -m lessons_bench.prefill",
+        description="Times lesson 09's kernels on this GPU, beside what else is installed.",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="backends that begin so")
+    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="those that begin so")
+    parser.add_argument("--variants", action="store_true", help="eight further shapes too")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    arguments = parser.parse_args(words)
+    if not torch.cuda.is_available():
+        print("Nothing can be measured: PyTorch sees no GPU.", file=sys.stderr)
+        return 2
+    backends = [b for b in BACKENDS if _begins(b.name, arguments.only)]
+    workloads = [
+        workload
+        for workload in (*WORKLOADS, *VARIANTS * arguments.variants)
+        if _begins(workload.name, arguments.workloads)
+    ]
+    _build_ahead(workloads, backends)
+    machine, rows = Gpu(), []
+    print(", ".join(f"{name} {value}" for name, value in machine.facts().items() if value))
+    for workload in workloads:
+        for row in compare(machine, workload, backends, arguments.quick):
+            print(row, flush=True)
+            rows.append(row)
+    print("\n" + table(rows))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1))
+    return int(any(row.reason for row in rows if row.backend.startswith("rung")))
+
+
+def _begins(name: str, beginnings: Sequence[str] | None) -> bool:
+    return beginnings is None or name.lower().startswith(tuple(b.lower() for b in beginnings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
