@@ -10,11 +10,12 @@ __global__ void __launch_bounds__(num_threads, blocks_at_once)
     tensor_core_kernel(PrefillParams params, const WorkItem* items) {
   extern __shared__ uint4 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  WorkItem item = items[blockIdx.x / params.num_q_heads];
-  TileRows<1> rows(params, item, blockIdx.x % params.num_q_heads);
+  const WorkItem& item = items[blockIdx.x / params.num_q_heads];
+  int head = blockIdx.x % params.num_q_heads;
   RowState<most_row_tiles> state;
-  attend<most_row_tiles, 1, false>(state, shared, rows, item.begin, item.end);
-  write_out(state, shared.queries, rows, WarpPart<most_row_tiles, 1>().first_row);
+  attend<1, most_row_tiles, 1, false>(state, shared, params, item, head);
+  write_out(state, shared.queries, TileRows<1>(params, item, head),
+            WarpPart<most_row_tiles, 1>().first_row);
 }
 
 extern "C" int paged_prefill(PrefillParams params, const int* items, int num_items,

@@ -10,12 +10,13 @@ __global__ void __launch_bounds__(num_threads, blocks_at_once)
     packed_heads_kernel(PrefillParams params, const WorkItem* items) {
   extern __shared__ uint4 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  WorkItem item = items[blockIdx.x / params.num_kv_heads];
-  int kv_head = blockIdx.x % params.num_kv_heads;
-  TileRows<queries_per_kv_head> rows(params, item, kv_head * queries_per_kv_head);
+  const WorkItem& item = items[blockIdx.x / params.num_kv_heads];
+  constexpr int heads = queries_per_kv_head;
+  int first_head = blockIdx.x % params.num_kv_heads * heads;
   RowState<most_row_tiles> state;
-  attend<most_row_tiles, 1, false>(state, shared, rows, item.begin, item.end);
-  write_out(state, shared.queries, rows, WarpPart<most_row_tiles, 1>().first_row);
+  attend<heads, most_row_tiles, 1, false>(state, shared, params, item, first_head);
+  write_out(state, shared.queries, TileRows<heads>(params, item, first_head),
+            WarpPart<most_row_tiles, 1>().first_row);
 }
 
 extern "C" int paged_prefill(PrefillParams params, const int* items, int num_items,

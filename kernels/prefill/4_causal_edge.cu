@@ -7,14 +7,20 @@
 #include "combine.cuh"
 #include "merge_keys.cuh"
 
-// An item in which row_tiles and key_warps say how the warps divide the work.
-template <int row_tiles, int key_warps, typename Rows>
-__device__ void compute(Shared& shared, const Rows& rows, const WorkItem& item, Parts parts) {
+constexpr int heads = queries_per_kv_head;
+constexpr int key_warps_of_few = tile_keys / 16;
+constexpr int few_rows = num_warps / key_warps_of_few * 16;
+
+// row_tiles and key_warps say how the warps divide the item.
+template <int row_tiles, int key_warps>
+__device__ void compute(Shared& shared, const PrefillParams& params, const WorkItem& item,
+                        int first_head, Parts parts) {
   RowState<row_tiles> state;
+  attend<heads, row_tiles, key_warps, true>(state, shared, params, item, first_head);
+  merge_keys<key_warps>(state, shared, params.scale * log2_e);
   WarpPart<row_tiles, key_warps> part;
-  attend<row_tiles, key_warps, true>(state, shared, rows, item.begin, item.end);
-  merge_keys<key_warps>(state, shared, rows.params.scale * log2_e);
-  if (part.first_key != 0 || part.first_row >= rows.count()) return;  // another warp has them
+  TileRows<heads> rows(params, item, first_head);
+  if (part.first_key != 0 || part.first_row >= rows.count()) return;  // others have them
   if (item.part < 0) write_out(state, shared.queries, rows, part.first_row);
   else write_part(state, parts, rows, item.part, part.first_row);
 }
@@ -24,13 +30,11 @@ __global__ void __launch_bounds__(num_threads, blocks_at_once)
     causal_edge_kernel(PrefillParams params, const WorkItem* items, Parts parts) {
   extern __shared__ uint4 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  WorkItem item = items[blockIdx.x / params.num_kv_heads];
-  int kv_head = blockIdx.x % params.num_kv_heads;
-  TileRows<queries_per_kv_head> rows(params, item, kv_head * queries_per_kv_head);
-  constexpr int key_warps = tile_keys / 16;
-  if (rows.count() <= num_warps / key_warps * 16)
-    compute<1, key_warps>(shared, rows, item, parts);
-  else compute<most_row_tiles, 1>(shared, rows, item, parts);
+  const WorkItem& item = items[blockIdx.x / params.num_kv_heads];
+  int first_head = blockIdx.x % params.num_kv_heads * heads;
+  if (TileRows<heads>(params, item, first_head).count() <= few_rows)
+    compute<1, key_warps_of_few>(shared, params, item, first_head, parts);
+  else compute<most_row_tiles, 1>(shared, params, item, first_head, parts);
 }
 
 // cut_tiles, part_o and part_ml are as in combine.cuh.

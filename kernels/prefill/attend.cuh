@@ -35,16 +35,20 @@ __device__ void mask(float (&scores)[row_tiles][key_tiles][4], const Rows& rows,
   }
 }
 
-// A block's attention over the tiles begin … end - 1 of keys. While a tile is multiplied, the
-// next one is on its way into the other stage.
+// A block's attention over an item's tiles of keys. While a tile is multiplied, the next one is
+// on its way into the other stage. What is needed before and after, but not here, is loaded
+// again after this: no register has to keep it.
+//   heads: of a token, that are rows of the tile
 //   only_needed: whether to leave out masks and products where the causal edge allows it
-template <int row_tiles, int key_warps, bool only_needed, typename Rows>
-__device__ void attend(RowState<row_tiles>& state, Shared& shared, const Rows& rows, int begin,
-                       int end) {
+template <int heads, int row_tiles, int key_warps, bool only_needed>
+__device__ void attend(RowState<row_tiles>& state, Shared& shared, const PrefillParams& params,
+                       const WorkItem& item, int first_head) {
   using Part = WarpPart<row_tiles, key_warps>;
   Part part;
   AsyncCopies copies;
-  KeyCopier<Rows> copier(rows);
+  TileRows<heads> rows(params, item, first_head);
+  int begin = item.begin, end = item.end;
+  KeyCopier copier(rows);
   copier.look_up(begin);
   copy_queries(copies, shared.queries, rows);
   copier.copy(copies, shared.stages[0], begin);
@@ -56,7 +60,7 @@ __device__ void attend(RowState<row_tiles>& state, Shared& shared, const Rows& r
   int seen_by_all = rows.last_key(part.first_row), seen_by_any = rows.last_key(last_row);
   if (!only_needed) seen_by_any = rows.sequence.num_keys - 1;
   if (last_row < part.first_row) seen_by_any = -1;
-  float factor = rows.params.scale * log2_e;
+  float factor = params.scale * log2_e;
   for (int tile = begin; tile < end; ++tile) {
     copies.wait<0>();
     __syncthreads();  // this tile is there, and all warps have used the one before
