@@ -13,7 +13,10 @@ from lessons_lib.paths import KERNELS, ROOT
 from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
+from paged_attention.prefill import PREFILL_RUNGS
 from test_paged_kernel import Batch
+from test_prefill_kernels import Batch as PrefillBatch
+from test_prefill_kernels import planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))
@@ -88,6 +91,24 @@ def run_rung(number):
     return run
 
 
+def run_prefill_rung(number):
+    """A rung of the prefill ladder, with many rows and with few; both have several tiles."""
+    batch = PrefillBatch(((70, 200), (1, 300)), 4, 2, 64)
+
+    def run(texts):
+        shape = Shape(torch.float16, 64, 2, 16)
+        texts = texts | {"ladder/shape.cuh": shape_text(shape)}
+        files = PREFILL_RUNGS[number].files
+        library = build_cuda(
+            *(texts[name] for name in files), names=files, target="checked", name="barriers"
+        )
+        *tensors, metadata = batch.tensors()
+        prefill = planned(number, batch, metadata, "checked", library=library)
+        return library, lambda: prefill(*tensors, metadata.block_table)
+
+    return run
+
+
 STAGED_SUM = """
 __global__ void staged_sum_kernel(float* out, const float* tiles, int num_tiles) {
   __shared__ Stage stages[num_stages];
@@ -114,6 +135,12 @@ RUNS = {
     for rung in RUNGS[:8]
     for file in rung.files
     if file.startswith("ladder/")
+}
+RUNS |= {
+    file: run_prefill_rung(rung.number)
+    for rung in PREFILL_RUNGS
+    for file in rung.files
+    if file.startswith("prefill/")
 }
 RUNS |= dict.fromkeys(KERNEL_FILES, run_paged_attention)
 RUNS |= {

@@ -82,13 +82,13 @@ __device__ void attend(RowState<row_tiles>& state, Shared& shared, const Prefill
 }
 
 // Writes the warp's results. They pass through the place of its queries, so that neighbouring
-// lanes write neighbouring chunks of a row. All lanes call it.
+// lanes write neighbouring chunks of a row. No lane still reads the queries, because all lanes
+// load matrices together. All lanes call it.
 template <int row_tiles, typename Rows>
 __device__ void write_out(const RowState<row_tiles>& state, uint4* queries, const Rows& rows,
                           int first_row) {
   int lane = threadIdx.x % 32, r = lane / 4, s = lane % 4;
   queries += first_row * row_chunks;
-  __syncwarp();  // all lanes have read the queries
 #pragma unroll
   for (int t = 0; t < row_tiles; ++t) {
 #pragma unroll
@@ -103,7 +103,7 @@ __device__ void write_out(const RowState<row_tiles>& state, uint4* queries, cons
       }
     }
   }
-  __syncwarp();
+  __syncwarp();  // whole rows are there
   for (int i = lane; i < 16 * row_tiles * row_chunks; i += 32) {
     int row = i / row_chunks, chunk = i % row_chunks;
     if (first_row + row < rows.count())

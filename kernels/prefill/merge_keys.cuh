@@ -32,7 +32,7 @@ __device__ void merge_keys(RowState<row_tiles>& state, Shared& shared, float fac
         }
       }
     }
-    __syncthreads();
+    __syncthreads();  // the states are there
     if (warp % key_warps != 0) return;
     for (int other = warp + 1; other < warp + key_warps; ++other) {
       const float4* its = state_of(other);
