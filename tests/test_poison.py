@@ -5,6 +5,7 @@ hold NaN, infinities and 3e38. Requests arrive, end, wait and share prefixes.
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 
 import pytest
@@ -24,6 +25,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
 from paged_attention.tiny_qwen3.tasks import decode, encode
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
+from test_prefill_kernels import assert_right, attention
 
 HALF = torch.float16
 BFLOAT = torch.bfloat16
@@ -224,7 +226,7 @@ def poison_the_rest(engine, poison):
 
 def serve(model, path, trace, sizes, poison=None):
     """The requests of a trace, and of each the logits that its tokens were chosen from."""
-    engine = Engine(model, path=path, block_size=4, **sizes)
+    engine = Engine(model, path=path, **{"block_size": 4} | sizes)
     requests = []
     logits = {}
     choose = engine.sample
@@ -329,6 +331,146 @@ def test_any_trace_gives_the_same_in_a_poisoned_pool(
                 0, -len(rows) :
             ]
             torch.testing.assert_close(torch.stack(rows), alone, **CLOSE[model.dtype])
+
+
+# Path "fast" in its own numbers
+
+
+def compared(metadata, path=PATHS["fast"], seen=None):
+    """The path; each of its results is compared with attention in float64."""
+    attend = path(metadata)
+
+    def attend_and_compare(q, k_cache, v_cache):
+        o = attend(q, k_cache, v_cache)
+        assert_right(o, q, attention(q, k_cache, v_cache, metadata))
+        if seen is not None:
+            seen.append(metadata.cu_seqlens_q.diff().tolist())
+        return o
+
+    return attend_and_compare
+
+
+in_16_bits = pytest.mark.parametrize("dtype", [BFLOAT, HALF], ids=str)
+BLOCKS_OF_8 = {**EXAMPLE["sizes"], "num_blocks": 4, "block_size": 8}
+
+
+ORDERS = {
+    "chunks between single tokens": (BATCH, (torch.Tensor, torch.Tensor)),
+    "chunks last": (sorted(BATCH, key=lambda pair: pair[1] > 1), (slice, slice)),
+    "chunks only": ([pair for pair in BATCH if pair[1] > 1], ()),
+}
+
+
+@in_16_bits
+@on_each_device
+@pytest.mark.parametrize("batch, rows", ORDERS.values(), ids=ORDERS)
+def test_the_fast_path_is_within_rounding_of_float64(monkeypatch, dtype, device, batch, rows):
+    manager, q, _ = scene(device, dtype)
+    metadata, parts, part_of = build_metadata(manager, batch), [], paths.part_of
+    monkeypatch.setattr(
+        paths, "part_of", lambda *arguments: parts.append(part_of(*arguments)) or parts[-1]
+    )
+    q = q[: len(metadata.slot_mapping)]
+    heads_first = q.transpose(0, 1).contiguous().transpose(0, 1)  # as some models have them
+    fill_where(manager.kv_cache, PLACES["all of it"](manager), POISONS["NaN"])
+    for queries in (q, heads_first):
+        compared(metadata)(queries, *manager.kv_cache[0])
+    # where no others lie between them, their rows are a view
+    assert tuple(type(place) for place, _ in parts[: len(rows)]) == rows
+    assert len(parts) == 2 * len(rows)
+    for place, part in parts:
+        assert torch.equal(part.slot_mapping, metadata.slot_mapping[place])
+
+
+@in_16_bits
+@on_each_device
+@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@given(
+    trace=st.lists(actions, min_size=3, max_size=12),
+    sizes=all_sizes.map(
+        lambda sizes: {**sizes, "block_size": 8, "num_blocks": sizes["num_blocks"] // 2 + 1}
+    ),
+    poison=poisons,
+)
+def test_each_step_of_the_fast_path_is_within_rounding_of_float64(
+    dtype, device, trace, sizes, poison
+):
+    model = random_model(dtype, device)
+    requests, _ = serve(model, compared, trace, sizes, poison)
+    assert not any(request.reason == "not finite" for request in requests)
+
+
+@in_16_bits
+@pytest.mark.parametrize("poison", [POISONS["NaN"], POISONS["inf"]])
+@pytest.mark.parametrize("target", ["fast", "checked"])
+def test_a_step_with_chunks_and_single_tokens_on_both_targets(dtype, target, poison):
+    path, seen = partial(PATHS["fast"], target=target), []
+    requests, _ = serve(
+        random_model(dtype, "cpu"),
+        partial(compared, path=path, seen=seen),
+        EXAMPLE["trace"],
+        BLOCKS_OF_8,
+        poison,
+    )
+    assert {request.reason for request in requests} == {"length", "cancelled"}
+    assert any(request.num_preempted for request in requests)
+    assert any(1 in q_lens and max(q_lens) > 1 for q_lens in seen)  # a mix
+    assert any(sum(q_len > 1 for q_len in q_lens) > 1 for q_lens in seen)  # several chunks
+
+
+class Plans:
+    """PagedPrefill, and how often it was planned and called."""
+
+    def __init__(self, monkeypatch):
+        self.planned = self.called = 0
+        prefill = paths.PagedPrefill
+
+        def plan(*arguments, **named):
+            self.planned += 1
+            planned = prefill(*arguments, **named)
+
+            def call(*tensors):
+                self.called += 1
+                return planned(*tensors)
+
+            return call
+
+        monkeypatch.setattr(paths, "PagedPrefill", plan)
+
+
+def test_the_chunks_of_a_step_have_one_plan_and_a_launch_in_each_layer(monkeypatch):
+    plans, seen = Plans(monkeypatch), []
+    monkeypatch.setattr(paths, "attend_one", None)  # no chunk goes by itself
+    serve(
+        random_model(BFLOAT, "cpu"),
+        partial(compared, seen=seen),
+        EXAMPLE["trace"],
+        BLOCKS_OF_8,
+    )
+    with_chunks = sum(max(q_lens) > 1 for q_lens in seen)  # in each of two layers
+    assert len(seen) > with_chunks > 2
+    assert (plans.planned, plans.called) == (with_chunks // 2, with_chunks)
+
+
+@pytest.mark.parametrize(
+    "dtype, head_size, block_size, num_q_heads",
+    [(FLOAT, 64, 8, 4), (HALF, 32, 8, 4), (HALF, 64, 4, 4), (HALF, 64, 8, 34)],
+    ids=["float32", "heads of 32", "blocks of 4", "17 query heads"],
+)
+def test_chunks_that_the_kernel_is_not_made_for_go_as_before(
+    monkeypatch, dtype, head_size, block_size, num_q_heads
+):
+    plans = Plans(monkeypatch)
+    manager = PagedAttentionManager(9, block_size, 2, head_size, 8, 5, dtype=dtype)
+    for name, length in (("prompt", 5), ("chunk", 14)):
+        manager.add_sequence(name, length)
+    manager.kv_cache.normal_(generator=torch.Generator().manual_seed(0))
+    metadata = build_metadata(manager, [("prompt", 5), ("chunk", 7)])
+    q = torch.randn(12, num_q_heads, head_size).to(dtype)
+    o, gathered = (
+        PATHS[path](metadata)(q, *manager.kv_cache[0]) for path in ("fast", "gather")
+    )
+    assert torch.equal(o, gathered) and plans.planned == 0
 
 
 @pytest.fixture(scope="module")

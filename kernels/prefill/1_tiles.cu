@@ -1,6 +1,7 @@
-// Rung 1: tiles of queries against tiles of keys. A block takes 32 queries of a head. It copies
-// 32 keys and values at a time into shared memory, and there all of its queries meet them. So a
-// key is read from memory once for 32 queries. Four neighbouring lanes have a query together.
+// Rung 1: tiles of queries against tiles of keys. A block takes 32 queries of a head. It
+// copies 32 keys and values at a time into shared memory, and there all of its queries meet
+// them. So a key is read from memory once for 32 queries. Four neighbouring lanes have a query
+// together.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -32,8 +33,8 @@ __device__ void copy_rows(uint4 (*to)[row_chunks + 1], int num_rows, RowOf row_o
   }
 }
 
-// A lane's part of a query's softmax. The four lanes of a query have the same m, each the sum of
-// its own weights, and every fourth chunk of acc.
+// A lane's part of a query's softmax. The four lanes of a query have the same m, each the sum
+// of its own weights, and every fourth chunk of acc.
 struct RowState {
   float m = -INFINITY, l = 0.0f;
   float acc[row_chunks / 4][8] = {};

@@ -1,6 +1,6 @@
-// Rung 3: the query heads of a KV head share a tile. They meet the same keys, so a key is loaded
-// once for all of them. And a short chunk fills more of a tile: with eight heads, 16 tokens are
-// 128 rows.
+// Rung 3: the query heads of a KV head share a tile. They meet the same keys, so a key is
+// loaded once for all of them. And a short chunk fills more of a tile: with eight heads, 16
+// tokens are 128 rows.
 #include <cuda_runtime.h>
 
 #include "attend.cuh"

@@ -35,8 +35,8 @@ __device__ void mask(float (&scores)[row_tiles][key_tiles][4], const Rows& rows,
   }
 }
 
-// A block's attention over an item's tiles of keys. While a tile is multiplied, the next one is
-// on its way into the other stage. What is needed before and after, but not here, is loaded
+// A block's attention over an item's tiles of keys. While a tile is multiplied, the next one
+// is on its way into the other stage. What is needed before and after, but not here, is loaded
 // again after this: no register has to keep it.
 //   heads: of a token, that are rows of the tile
 //   only_needed: whether to leave out masks and products where the causal edge allows it

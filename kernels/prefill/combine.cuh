@@ -4,8 +4,8 @@
 
 // The results of items that have only some of their rows' keys.
 //   o: (num_parts, num_kv_heads, tile_rows, head_size), divided by l
-//   ml: (num_parts, num_kv_heads, tile_rows): m, not scaled, and l. A row that sees none of the
-//     part's keys has o = 0, m = -INFINITY, l = 0.
+//   ml: (num_parts, num_kv_heads, tile_rows): m, not scaled, and l. A row that sees none of
+//     the part's keys has o = 0, m = -INFINITY, l = 0.
 struct Parts {
   float* o;
   float2* ml;
@@ -43,7 +43,8 @@ __device__ void write_part(const RowState<row_tiles>& state, Parts parts, const 
 }
 
 // Combines the parts of each row, as combine_result() of lesson 04 does.
-// Grid: (cut tiles × KV heads, tile_rows). head_size threads, one for each number of the result.
+// Grid: (cut tiles × KV heads, tile_rows). head_size threads, one for each number of the
+// result.
 __global__ void combine_kernel(PrefillParams params, const CutTile* cut_tiles, Parts parts) {
   CutTile cut = cut_tiles[blockIdx.x / params.num_kv_heads];
   int kv_head = blockIdx.x % params.num_kv_heads, row = blockIdx.y;

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 // Matrices of 8 × 8 numbers of 16 bits, from shared memory into the lanes that a product of
-// matrices needs them in (../ladder/matrix.cuh). A row of such a matrix is a chunk of 16 bytes.
-// All 32 lanes bring the address of one row: lane 8i + j that of row j of matrix i. With
-// r = lane / 4 and s = lane % 4, a lane gets in to[i], of matrix i,
+// matrices needs them in (../ladder/matrix.cuh). A row of such a matrix is a chunk of 16
+// bytes. All 32 lanes bring the address of one row: lane 8i + j that of row j of matrix i.
+// With r = lane / 4 and s = lane % 4, a lane gets in to[i], of matrix i,
 //   load_matrices:    row r, columns 2s and 2s+1
 //   load_transposed:  column r, rows 2s and 2s+1
 

@@ -3,8 +3,8 @@
 #include "../ladder/async_copy.cuh"
 #include "tile_shape.cuh"
 
-// Copies a tile's queries. Neighbouring threads copy neighbouring chunks. Rows that do not exist
-// become zeros.
+// Copies a tile's queries. Neighbouring threads copy neighbouring chunks. Rows that do not
+// exist become zeros.
 template <typename Rows>
 __device__ void copy_queries(AsyncCopies& copies, uint4* to, const Rows& rows) {
   int num_rows = rows.count(), chunk = threadIdx.x % row_chunks;
@@ -16,8 +16,8 @@ __device__ void copy_queries(AsyncCopies& copies, uint4* to, const Rows& rows) {
 }
 
 // Copies tiles of keys and values through the block table. A thread copies the same chunk of
-// several rows. Its warp's lanes look up a row each, and the others ask them for it by shuffles.
-// The lookup is a load: made one tile early, nothing waits for it.
+// several rows. Its warp's lanes look up a row each, and the others ask them for it by
+// shuffles. The lookup is a load: made one tile early, nothing waits for it.
 template <typename Rows>
 struct KeyCopier {
   static constexpr int rows_at_once = num_threads / row_chunks;

@@ -2,8 +2,8 @@
 
 #include "params.cuh"
 
-// The sizes of tiles from rung 2 on. A block has tile_rows queries, and loads tile_keys keys and
-// values at a time into one of two stages. paged_attention/prefill_plan.py counts alike.
+// The sizes of tiles from rung 2 on. A block has tile_rows queries, and loads tile_keys keys
+// and values at a time into one of two stages. paged_attention/prefill_plan.py counts alike.
 constexpr int row_chunks = head_size / 8;  // a row in chunks of 16 bytes
 
 template <int rows, int keys>
@@ -16,8 +16,8 @@ constexpr int tile_rows = roomy ? 128 : 64, tile_keys = roomy ? 64 : 32;
 using Shared = StagedTiles<tile_rows, tile_keys>;
 
 // A warp has 16 rows, or twice 16: then it loads each key once for both. A lane has
-// 16 * head_size / 32 numbers of a result of 16 rows in registers, so at head size 256 there is
-// no room for two.
+// 16 * head_size / 32 numbers of a result of 16 rows in registers, so at head size 256 there
+// is no room for two.
 constexpr int most_row_tiles = head_size <= 128 ? 2 : 1;
 constexpr int num_warps = tile_rows / (16 * most_row_tiles), num_threads = 32 * num_warps;
 // Two blocks have room in a multiprocessor if their registers do. One multiplies while the

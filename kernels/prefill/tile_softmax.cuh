@@ -7,8 +7,8 @@
 #include "tile_shape.cuh"
 
 // A warp's online softmax of 16 * row_tiles rows, in registers. With r = lane / 4 and
-// s = lane % 4, a lane has of each 16 rows the rows r and r+8 (i = 0 and 1), and of each 8 dims
-// or keys the numbers 2s and 2s+1, as the products of matrices give them (matrix.cuh).
+// s = lane % 4, a lane has of each 16 rows the rows r and r+8 (i = 0 and 1), and of each 8
+// dims or keys the numbers 2s and 2s+1, as the products of matrices give them (matrix.cuh).
 template <int row_tiles_>
 struct RowState {
   static constexpr int row_tiles = row_tiles_;
@@ -90,8 +90,8 @@ __device__ void take_scores(RowState<row_tiles>& state,
   }
 }
 
-// acc += weights · values. What a lane has of a product of 16 rows and 8 keys is what it needs of
-// them as a left factor, so the weights stay in their registers.
+// acc += weights · values. What a lane has of a product of 16 rows and 8 keys is what it needs
+// of them as a left factor, so the weights stay in their registers.
 //   values: in shared memory, that of the warp's first key
 template <int row_tiles, int key_tiles>
 __device__ void add_values(RowState<row_tiles>& state,

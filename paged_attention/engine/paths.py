@@ -19,8 +19,14 @@ from lessons_lib.cuda import CudaLibrary
 from paged_attention.decode import block_attention, combine_segments, dispatch
 from paged_attention.fused import Attend, FusedAttention, fused_needs
 from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
+from paged_attention.metadata import (
+    BatchMetadata,
+    attn_paged_torch,
+    cumulative_lengths,
+    visible_keys,
+)
 from paged_attention.paged_kernel import attn_paged_cuda
+from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill, check_prefill_shape
 
 FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 
@@ -140,52 +146,81 @@ def batched(metadata: BatchMetadata) -> Attend:
     """
     # A group reaches from one power of two to the next, so no context is padded to twice its
     # length.
-    return split(metadata, Padded, group_of=lambda kv_len: (kv_len - 1).bit_length())
+    return split(metadata, Padded, gather, group_of=lambda kv_len: (kv_len - 1).bit_length())
 
 
-def fast(metadata: BatchMetadata) -> Attend:
-    """Computes all single new tokens in one launch of lesson 07's last kernel. For a GPU.
+def fast(metadata: BatchMetadata, target: str | None = None) -> Attend:
+    """Computes a batch in two calls of the course's last kernels. For a GPU.
 
-    Chunks go one by one.
+    All single new tokens go through the last rung of lesson 07's ladder, and all chunks
+    through the last rung of the prefill ladder.
+
+    target: as for PagedDecode and PagedPrefill.
     """
-    return split(metadata, FastDecode, group_of=lambda kv_len: 0)
+    return split(
+        metadata,
+        partial(FastDecode, target=target),
+        partial(FastPrefill, target=target),
+        group_of=lambda kv_len: 0,
+    )
 
 
 def split(
     metadata: BatchMetadata,
-    plan_singles: Callable[[BatchMetadata, list[int]], Callable[..., Tensor]],
+    singles: Callable[[BatchMetadata], Attend],
+    chunks: Callable[[BatchMetadata], Attend],
     group_of: Callable[[int], int],
 ) -> Attend:
-    """Sends sequences with one new token to `plan_singles`, and the others to `attend_one`.
+    """Sends sequences with one new token to one path, and the others to another.
 
-    group_of: gives the group for a number of keys. A group is planned together.
+    singles, chunks: the two paths.
+    group_of: gives the group for a number of keys. Of the sequences with one new token, a
+        group is planned together.
     """
     starts = metadata.cu_seqlens_q.tolist()
-    kv_lens = metadata.seq_lens_kv.tolist()
+    groups: dict[int | None, list[int]] = {}  # None: the chunks
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        is_chunk = starts[s + 1] - starts[s] > 1
+        groups.setdefault(None if is_chunk else group_of(kv_len), []).append(s)
+    if len(groups) == 1:
+        return (chunks if None in groups else singles)(metadata)
     # rows of q, and their attention
-    parts: list[tuple[slice | Tensor, Callable[..., Tensor]]] = []
-    groups: dict[int, list[int]] = {}
-    for s, kv_len in enumerate(kv_lens):
-        if starts[s + 1] - starts[s] > 1:
-            attend_chunk = partial(
-                attend_one, table_row=metadata.block_table[s], kv_len=kv_len
-            )
-            parts.append((slice(starts[s], starts[s + 1]), attend_chunk))
-        else:
-            groups.setdefault(group_of(kv_len), []).append(s)
-    for group in groups.values():
-        rows = torch.tensor([starts[s] for s in group], device=metadata.block_table.device)
-        parts.append((rows, plan_singles(metadata, group)))
+    parts: list[tuple[slice | Tensor, Attend]] = []
+    for group, seqs in groups.items():
+        rows, part = part_of(metadata, seqs, starts)
+        parts.append((rows, (chunks if group is None else singles)(part)))
 
     def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        if len(parts) == 1:
-            return parts[0][1](q, k_cache=k_cache, v_cache=v_cache)
         o = torch.empty_like(q)
         for rows, attend_rows in parts:
-            o[rows] = attend_rows(q[rows], k_cache=k_cache, v_cache=v_cache)
+            o[rows] = attend_rows(q[rows], k_cache, v_cache)
         return o
 
     return attend
+
+
+def part_of(
+    metadata: BatchMetadata, seqs: list[int], starts: list[int]
+) -> tuple[slice | Tensor, BatchMetadata]:
+    """Returns the rows of some sequences in q, and the metadata of a batch of only these.
+
+    seqs: the sequences, ascending.
+    starts: cu_seqlens_q on the host.
+    """
+    device = metadata.block_table.device
+    rows: slice | Tensor
+    if seqs[-1] - seqs[0] < len(seqs):  # no others between them: a view will do
+        rows = slice(starts[seqs[0]], starts[seqs[-1] + 1])
+    else:
+        each = [row for s in seqs for row in range(starts[s], starts[s + 1])]
+        rows = torch.tensor(each, device=device)
+    lengths = cumulative_lengths([starts[s + 1] - starts[s] for s in seqs])
+    return rows, BatchMetadata(
+        cu_seqlens_q=lengths.to(device),
+        seq_lens_kv=metadata.seq_lens_kv[seqs],
+        block_table=metadata.block_table[seqs],
+        slot_mapping=metadata.slot_mapping[rows],
+    )
 
 
 class Padded:
@@ -196,9 +231,8 @@ class Padded:
     value is NaN too.
     """
 
-    def __init__(self, metadata: BatchMetadata, singles: list[int]):
-        self.kv_lens = metadata.seq_lens_kv[singles]
-        self.block_table = metadata.block_table[singles]
+    def __init__(self, metadata: BatchMetadata):
+        self.kv_lens, self.block_table = metadata.seq_lens_kv, metadata.block_table
         self.visible: Tensor | None = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
@@ -235,9 +269,8 @@ class Padded:
 class FastDecode:
     """Attention of single queries with the ladder's last rung, planned once for all layers."""
 
-    def __init__(self, metadata: BatchMetadata, singles: list[int]):
-        self.context_lens = metadata.seq_lens_kv[singles]
-        self.block_table = metadata.block_table[singles]
+    def __init__(self, metadata: BatchMetadata, target: str | None = None):
+        self.metadata, self.target = metadata, target
         self.decode: PagedDecode | None = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
@@ -245,14 +278,55 @@ class FastDecode:
             _, block_size, num_kv_heads, head_size = k_cache.shape
             self.decode = PagedDecode(
                 FAST_RUNG,
-                self.context_lens,
+                self.metadata.seq_lens_kv,
                 num_q_heads=q.shape[1],
                 num_kv_heads=num_kv_heads,
                 head_size=head_size,
                 block_size=block_size,
                 dtype=q.dtype,
+                target=self.target,
             )
-        return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
+        return self.decode(q.contiguous(), k_cache, v_cache, self.metadata.block_table)
+
+
+class FastPrefill:
+    """Attention of chunks with the prefill ladder's last rung, planned once for all layers.
+
+    What the ladder is not made for goes through `gather`: numbers of 32 bits, and block sizes
+    and heads of other shapes.
+    """
+
+    def __init__(self, metadata: BatchMetadata, target: str | None = None):
+        self.metadata, self.target = metadata, target
+        self.attend: Attend | None = None
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        if self.attend is None:
+            self.attend = self.plan(q, k_cache)
+        return self.attend(q, k_cache, v_cache)
+
+    def plan(self, q: Tensor, k_cache: Tensor) -> Attend:
+        _, block_size, num_kv_heads, head_size = k_cache.shape
+        group = q.shape[1] // num_kv_heads
+        try:
+            check_prefill_shape(
+                LAST_PREFILL_RUNG, Shape(q.dtype, head_size, group, block_size)
+            )
+        except (TypeError, ValueError):
+            return gather(self.metadata)
+        prefill = PagedPrefill(
+            LAST_PREFILL_RUNG,
+            self.metadata.cu_seqlens_q,
+            self.metadata.seq_lens_kv,
+            num_q_heads=q.shape[1],
+            num_kv_heads=num_kv_heads,
+            head_size=head_size,
+            block_size=block_size,
+            dtype=q.dtype,
+            target=self.target,
+        )
+        table = self.metadata.block_table
+        return lambda q, k_cache, v_cache: prefill(q.contiguous(), k_cache, v_cache, table)
 
 
 def fused(metadata: BatchMetadata) -> Attend:
@@ -276,7 +350,8 @@ def choose_path(shape: Shape, device: torch.device) -> str:
     """Chooses the engine's path: "fast" or "batched".
 
     "fast" is for a GPU that can compile and run lesson 07's last kernel, and a shape that this
-    kernel is made for. Everything else gets "batched".
+    kernel is made for. Everything else gets "batched". Chunks do not count: path "fast" has a
+    way for each shape.
     """
     if device.type != "cuda":
         return "batched"
