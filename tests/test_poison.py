@@ -7,6 +7,7 @@ hold NaN, infinities and 3e38. Requests arrive, end, wait and share prefixes.
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from paged_attention.engine.faults import each_alone
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import build_metadata
+from paged_attention.metadata import build_metadata, cumulative_lengths
 from paged_attention.tiny_qwen3.tasks import decode, encode
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from test_prefill_kernels import assert_right, attention
@@ -467,6 +468,39 @@ def test_chunks_that_the_kernel_is_not_made_for_go_as_before(
     manager.kv_cache.normal_(generator=torch.Generator().manual_seed(0))
     metadata = build_metadata(manager, [("prompt", 5), ("chunk", 7)])
     q = torch.randn(12, num_q_heads, head_size).to(dtype)
+    o, gathered = (
+        PATHS[path](metadata)(q, *manager.kv_cache[0]) for path in ("fast", "gather")
+    )
+    assert torch.equal(o, gathered) and plans.planned == 0
+
+
+@pytest.mark.parametrize(
+    "new, kept, expected",
+    [
+        ([512], [0], True),
+        ([511], [0], False),
+        ([512], [1], False),
+        ([4096, 4096], [0, 0], True),
+        ([4096, 4095], [0, 0], False),
+        ([8192, 8192], [0, 16], False),
+        ([], [], False),
+    ],
+)
+def test_a_few_long_whole_prompts(new, kept, expected):
+    """new: each sequence's tokens in this step; kept: those in the cache already."""
+    kv_lens = torch.tensor([a + b for a, b in zip(new, kept, strict=True)], dtype=torch.int32)
+    metadata = SimpleNamespace(cu_seqlens_q=cumulative_lengths(new), seq_lens_kv=kv_lens)
+    assert paths.are_few_long_prompts(metadata) == expected
+
+
+def test_a_long_prompt_on_a_hopper_card_goes_to_pytorch(monkeypatch):
+    monkeypatch.setattr(paths, "is_hopper", lambda device: True)
+    plans = Plans(monkeypatch)
+    manager = PagedAttentionManager(70, 8, 1, 64, 1, 70, dtype=BFLOAT)
+    manager.add_sequence("prompt", 520)
+    manager.kv_cache.normal_(generator=torch.Generator().manual_seed(0))
+    metadata = build_metadata(manager, [("prompt", 520)])
+    q = torch.randn(520, 2, 64).to(BFLOAT)
     o, gathered = (
         PATHS[path](metadata)(q, *manager.kv_cache[0]) for path in ("fast", "gather")
     )
