@@ -10,6 +10,7 @@ from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))
@@ -61,12 +62,43 @@ def launch_rung(number, dtype, head_size, context_lens, how, launch=True):
         assert decode(q, k_cache, v_cache, block_table, *scales).isfinite().all()
 
 
+def launch_prefill(number, dtype, head_size, context_lens, launch=True):
+    """A decode, a chunk, a whole prompt, and a sequence without a query."""
+    _, k_cache, v_cache, block_table, lens = batch(head_size, context_lens, dtype)
+    q_lens = [1, min(40, max(context_lens)), 2, 0]
+    lens = torch.tensor([5, max(context_lens), 2, 7], dtype=torch.int32, device="cuda")
+    ends = torch.tensor([0, *q_lens], device="cuda").cumsum(0).int()
+    prefill = PagedPrefill(
+        number,
+        ends,
+        lens,
+        num_q_heads=6,
+        num_kv_heads=2,
+        head_size=head_size,
+        block_size=16,
+        dtype=dtype,
+        most_tiles=1 if number == LAST_PREFILL_RUNG else None,  # so that parts are combined
+    )
+    if launch:
+        q = torch.rand(sum(q_lens), 6, head_size, device="cuda").to(dtype)
+        rows = block_table[[0, 1, 2, 0]].contiguous()
+        assert prefill(q, k_cache, v_cache, rows).isfinite().all()
+
+
+def prefills():
+    for number in range(LAST_PREFILL_RUNG + 1):
+        for dtype, (head_size, context_lens) in zip(DTYPES[1:], CONTEXTS[1:], strict=True):
+            yield number, dtype, head_size, context_lens
+
+
 def main(build_only: bool = False):
     library = paged_attention_library("gpu")
     vector_add = build_cuda(read_kernel("vector_add.cu"), target="gpu")
     torch.manual_seed(0)
     for rung in rungs():
         launch_rung(*rung, launch=not build_only)
+    for prefill in prefills():
+        launch_prefill(*prefill, launch=not build_only)
     if build_only:
         return
     a, b = torch.rand(1000, device="cuda"), torch.rand(1000, device="cuda")
@@ -78,7 +110,7 @@ def main(build_only: bool = False):
             result = attn_paged_cuda(*batch(head_size, context_lens, dtype), library=library)
             assert result.isfinite().all()
     torch.cuda.synchronize()
-    print(f"{10 + len(list(rungs()))} launches")
+    print(f"{10 + len(list(rungs())) + len(list(prefills()))} launches")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,14 @@ from test_prefill_kernels import planned
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))
 TEXTS = {name: read_kernel(name) for name in FILES}
+# Seen by compute-sanitizer's racecheck alone (tests/gpu.sh). On a GPU a lane loads the row
+# whose address it brings; on the CPU it loads what it gets, and overwrites no more than that.
+ONLY_ON_A_GPU = {("prefill/attend.cuh", "no lane's row of queries is still being loaded")}
 BARRIERS = [
     (name, number)
     for name, text in TEXTS.items()
-    for number in range(len(BARRIER.findall(text)))
+    for number, barrier in enumerate(BARRIER.finditer(text))
+    if (name, text[barrier.end() :].split("\n")[0].strip(" /")) not in ONLY_ON_A_GPU
 ]
 BATCH = HuntCase("more tokens than threads, and fewer", (300, 5), num_q_heads=2, block_size=16)
 SEEDS = range(4)

@@ -82,13 +82,13 @@ __device__ void attend(RowState<row_tiles>& state, Shared& shared, const Prefill
 }
 
 // Writes the warp's results. They pass through the place of its queries, so that neighbouring
-// lanes write neighbouring chunks of a row. No lane still reads the queries, because all lanes
-// load matrices together. All lanes call it.
+// lanes write neighbouring chunks of a row. All lanes call it.
 template <int row_tiles, typename Rows>
 __device__ void write_out(const RowState<row_tiles>& state, uint4* queries, const Rows& rows,
                           int first_row) {
   int lane = threadIdx.x % 32, r = lane / 4, s = lane % 4;
   queries += first_row * row_chunks;
+  __syncwarp();  // no lane's row of queries is still being loaded
 #pragma unroll
   for (int t = 0; t < row_tiles; ++t) {
 #pragma unroll
