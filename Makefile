@@ -69,7 +69,7 @@ format: $(READY)  ## tidy Python, C++ and CUDA, mend the slips that a tool can m
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
+	$(PY) -c 'import mutmut' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	$(PY) tests/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)

@@ -23,6 +23,8 @@ FILES = [
     "test_hidden.py",
     "test_mistakes.py",
 ]
+# A second process imports and collects for longer than the tests of one in Python take.
+WORKERS = {"python": [], "c++": ["-n", "auto"], "cuda": ["-n", "auto"]}
 BUILT_MUTANTS = "6"  # of an answer in C++ or CUDA; of one in Python all are tried
 
 
@@ -31,7 +33,7 @@ def main(words: list[str]) -> int:
     exercise, *options = words or [""]
     lesson = exercise.partition(".")[0].zfill(2)
     try:
-        checks.find(exercise)
+        language = checks.find(exercise).language
         problems = build.check(build.select([lesson]))
     except (KeyError, build.SourceError) as error:
         print(error.args[0])
@@ -49,8 +51,7 @@ def main(words: list[str]) -> int:
             "-m",
             "pytest",
             "-q",
-            "-n",
-            "auto",
+            *WORKERS[language],
             "-m",
             "not slow and not alone",
             "-k",
