@@ -1,4 +1,4 @@
-"""Times lesson 09's prefill ladder on a GPU: `python -m lessons_bench.prefill`.
+"""Times the prefill ladder on a GPU: `python -m lessons_bench.prefill`.
 
 PyTorch's and, where it is installed, FlashInfer's attention are timed as well.
 
@@ -285,7 +285,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if a rung fails or is wrong; 2 if nothing can be measured."""
     parser = argparse.ArgumentParser(
         "python -m lessons_bench.prefill",
-        description="Times lesson 09's kernels on this GPU, beside what else is installed.",
+        description="Times the prefill ladder on this GPU, beside what else is installed.",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="backends that begin so")

@@ -185,15 +185,15 @@ spawn.get_preparation_data = _prepare_without_main
 # one at most, started after each run, so that the next need not wait
 _waiting: list[_Child] = []
 _starting = threading.RLock()
-
-
 _starter: threading.Thread | None = None
 
 
 def _start_soon():
     global _starter
-    _starter = threading.Thread(target=_start_waiting, daemon=True)
-    _starter.start()
+    starter = threading.Thread(target=_start_waiting, daemon=True)
+    with suppress(RuntimeError):  # no thread can be started: the next run starts its process
+        starter.start()
+        _starter = starter
 
 
 def _start_waiting():
@@ -208,16 +208,15 @@ def _take_waiting() -> _Child | None:
         child = _waiting.pop() if _waiting else None
     if child is None or child.place == _place() and child.process.is_alive():
         return child
-    if child.place[0] == os.getpid():  # else it is our parent's
-        child.end()
+    child.end()
     return None
 
 
 def _place() -> tuple:
     """What a new process takes over from this one."""
     with suppress(OSError):
-        return os.getpid(), os.getcwd(), *sys.path
-    return os.getpid(), None, *sys.path
+        return os.getcwd(), *sys.path
+    return None, *sys.path
 
 
 def end_waiting():
@@ -226,6 +225,16 @@ def end_waiting():
         _starter.join()
     if child := _take_waiting():
         child.end()
+
+
+def _forget_waiting():
+    """In a fork of this process: what waits is its parent's, and so is what starts one."""
+    global _starting, _starter
+    _waiting.clear()
+    _starting, _starter = threading.RLock(), None
+
+
+os.register_at_fork(after_in_child=_forget_waiting)
 
 
 @atexit.register  # before multiprocessing waits for it

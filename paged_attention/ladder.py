@@ -20,8 +20,9 @@ from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES
 from paged_attention.splits import choose_num_splits
 from paged_attention.validate import (
     KERNEL_DTYPES,
+    check_chunks,
     check_contiguous,
-    check_devices,
+    check_launch,
     check_paged_decode,
     check_tensor,
 )
@@ -419,19 +420,7 @@ class PagedDecode:
             shape.cache_dtype,
         )
         check_tensor("v_cache", v_cache, tuple(k_cache.shape), shape.cache_dtype)
-        # the kernels count a cache's rows in 32 bits
-        if k_cache.numel() // shape.head_size >= 2**31:
-            raise ValueError(
-                f"k_cache has {k_cache.numel() // shape.head_size} rows "
-                f"of head_size numbers; a cache of this ladder has less than {2**31}"
-            )
         check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
-        if block_table.shape[1] * shape.block_size < self.max_context_len:
-            raise ValueError(
-                f"block_table has {block_table.shape[1]} entries in a row, "
-                f"and the longest context of {self.max_context_len} tokens needs "
-                f"{-(-self.max_context_len // shape.block_size)}"
-            )
         scales = {"k_scales": k_scales, "v_scales": v_scales}
         if self.number == 8:
             for name, tensor in scales.items():
@@ -441,40 +430,17 @@ class PagedDecode:
             raise ValueError(
                 f"k_scales and v_scales are for fp8 caches, rung 8; this is rung {self.number}"
             )
-        check_devices(
-            context_lens=self.context_lens,
-            q=q,
-            k_cache=k_cache,
-            v_cache=v_cache,
+        tensors = dict(q=q, k_cache=k_cache, v_cache=v_cache, out=out)
+        check_launch(
+            shape.block_size,
+            self.max_context_len,
+            **tensors,
             block_table=block_table,
-            out=out,
+            context_lens=self.context_lens,
             **(scales if self.number == 8 else {}),
         )
-        for name, tensor in (
-            ("k_cache", k_cache),
-            ("v_cache", v_cache),
-            ("block_table", block_table),
-            ("out", out),
-        ):
-            check_contiguous(name, tensor)
-        if not q[0].is_contiguous():
-            raise ValueError(
-                "q must hold each sequence's heads one after the other, "
-                f"and its strides are {q.stride()} for the shape {tuple(q.shape)}; "
-                "q.contiguous() makes a copy that does"
-            )
         if self.number >= 2:  # loads of 16 bytes
-            for name, tensor in (
-                ("q", q),
-                ("k_cache", k_cache),
-                ("v_cache", v_cache),
-                ("out", out),
-            ):
-                if tensor.data_ptr() % 16 or tensor.stride(0) * tensor.element_size() % 16:
-                    raise ValueError(
-                        f"{name} must begin, with each sequence, at a multiple of 16 bytes; "
-                        "a clone does"
-                    )
+            check_chunks(**tensors)
 
 
 def attn_paged_fast(

@@ -1,4 +1,4 @@
-"""The ladder of prefill kernels (lesson 09): causal attention of any batch over a paged cache.
+"""The ladder of prefill kernels: causal attention of any batch over a paged cache.
 
 A rung is compiled for the shapes of a model, planned for a batch, and then launched.
 """
@@ -29,8 +29,10 @@ from paged_attention.prefill_plan import (
     plan_needed_tiles,
 )
 from paged_attention.validate import (
+    check_chunks,
     check_contiguous,
     check_devices,
+    check_launch,
     check_tensor,
 )
 
@@ -44,7 +46,6 @@ PREFILL_RUNGS = (
 LAST_PREFILL_RUNG = PREFILL_RUNGS[-1].number
 PREFILL_DTYPES = (torch.float16, torch.bfloat16)
 BLOCK_SIZES = range(8, 65)
-MOST_ROWS = 2**31  # of a cache; the kernels count them in 32 bits
 
 
 def check_prefill_shape(number: int, shape: Shape) -> None:
@@ -267,57 +268,18 @@ class PagedPrefill:
         cache_shape = ("num_blocks", shape.block_size, self.num_kv_heads, shape.head_size)
         check_tensor("k_cache", k_cache, cache_shape, shape.dtype)
         check_tensor("v_cache", v_cache, tuple(k_cache.shape), shape.dtype)
-        if (num_rows := math.prod(k_cache.shape[:3])) >= MOST_ROWS:
-            raise ValueError(
-                f"k_cache has {num_rows} rows, tokens times KV heads, "
-                f"and the kernels take fewer than {MOST_ROWS}"
-            )
         check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
-        if block_table.shape[1] * shape.block_size < self.most_keys:
-            raise ValueError(
-                f"block_table has {block_table.shape[1]} entries in a row, "
-                f"and the longest context of {self.most_keys} tokens needs "
-                f"{-(-self.most_keys // shape.block_size)}"
-            )
         if not math.isfinite(scale):
             raise ValueError(f"scale must be a finite number, not {scale}")
-        check_devices(
-            seq_lens_kv=self.seq_lens_kv,
-            q=q,
-            k_cache=k_cache,
-            v_cache=v_cache,
+        tensors = dict(q=q, k_cache=k_cache, v_cache=v_cache, out=out)
+        check_launch(
+            shape.block_size,
+            self.most_keys,
+            **tensors,
             block_table=block_table,
-            out=out,
+            seq_lens_kv=self.seq_lens_kv,
         )
-        for name, tensor in (
-            ("k_cache", k_cache),
-            ("v_cache", v_cache),
-            ("block_table", block_table),
-            ("out", out),
-        ):
-            check_contiguous(name, tensor)
-        check_heads_in_a_row(q)
-        for name, tensor in (
-            ("q", q),
-            ("k_cache", k_cache),
-            ("v_cache", v_cache),
-            ("out", out),
-        ):  # loads and stores of 16 bytes
-            if tensor.data_ptr() % 16 or tensor.stride(0) * tensor.element_size() % 16:
-                raise ValueError(
-                    f"{name} must begin, with each of its rows, at a multiple of 16 bytes; "
-                    "a clone does"
-                )
-
-
-def check_heads_in_a_row(q: Tensor) -> None:
-    """Raises ValueError if a token's heads are not one after the other."""
-    if len(q) and not q[0].is_contiguous():
-        raise ValueError(
-            "q must hold each token's heads one after the other, "
-            f"and its strides are {q.stride()} for the shape {tuple(q.shape)}; "
-            "q.contiguous() makes a copy that does"
-        )
+        check_chunks(**tensors)
 
 
 def check_lengths(cu_seqlens_q: Tensor, seq_lens_kv: Tensor) -> tuple[np.ndarray, np.ndarray]:

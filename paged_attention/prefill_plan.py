@@ -1,4 +1,4 @@
-"""How the work of a prefill batch is divided among thread blocks (lesson 09).
+"""How the work of a prefill batch is divided among thread blocks.
 
 A sequence's queries become rows, which are cut into tiles. Each tile of rows meets the tiles
 of keys that its rows see. An item is what a thread block does for a KV head.

@@ -3,6 +3,7 @@
 An error names what does not fit, what was expected and what was given.
 """
 
+import math
 import operator
 
 import torch
@@ -227,6 +228,57 @@ def check_contiguous(name: str, tensor: Tensor) -> None:
         )
 
 
+def check_launch(
+    block_size: int,
+    longest: int,
+    *,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    out: Tensor,
+    **others: Tensor,
+) -> None:
+    """Checks what every launch of a paged kernel needs, once the shapes are right.
+
+    longest: tokens of the longest context.
+    others: further tensors, on the same device.
+    Raises ValueError naming the argument.
+    """
+    rows = math.prod(k_cache.shape[:3])
+    if rows >= MOST_CACHE_ROWS:
+        raise ValueError(
+            f"k_cache has {rows} rows of head_size numbers, "
+            f"and the kernels take less than {MOST_CACHE_ROWS}"
+        )
+    entries = block_table.shape[1]
+    if entries * block_size < longest:
+        raise ValueError(
+            f"block_table has {entries} entries in a row, and the longest context "
+            f"of {longest} tokens needs {-(-longest // block_size)}"
+        )
+    tensors = dict(k_cache=k_cache, v_cache=v_cache, block_table=block_table, out=out)
+    check_devices(**others, q=q, **tensors)
+    for name, tensor in tensors.items():
+        check_contiguous(name, tensor)
+    if len(q) and not q[0].is_contiguous():
+        raise ValueError(
+            "q must hold the heads of each row one after the other, "
+            f"and its strides are {q.stride()} for the shape {tuple(q.shape)}; "
+            "q.contiguous() makes a copy that does"
+        )
+
+
+def check_chunks(**tensors: Tensor) -> None:
+    """Raises ValueError for a tensor whose rows cannot be loaded in chunks of 16 bytes."""
+    for name, tensor in tensors.items():
+        if tensor.data_ptr() % 16 or tensor.stride(0) * tensor.element_size() % 16:
+            raise ValueError(
+                f"{name} must begin, with each of its rows, at a multiple of 16 bytes; "
+                "a clone does"
+            )
+
+
 def check_devices(**tensors: Tensor) -> None:
     """Raises ValueError naming the first tensor that is not on the first one's device."""
     (first, expected), *others = tensors.items()
@@ -280,6 +332,7 @@ def check_block_table(
 
 
 # A dtype's place here is its number in the kernel.
+MOST_CACHE_ROWS = 2**31  # the kernels count them in 32 bits
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LARGEST_HEAD_SIZE = 256
 

@@ -1141,10 +1141,11 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # 04, *kernel* is lesson 06 from its CUDA code (on the CPU, if there is no GPU), and *batched*
 # is the engine's own choice for this model.
 #
-# Two more need numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is
-# lesson 05's one call of FlashInfer. The engine chooses *fast* by itself on a GPU of compute
-# capability 8.0 or more with `nvcc`, if the model is in 16 bits and has heads that this kernel
-# is made for. `choose_path` checks this.
+# Two more need numbers in 16 bits and a GPU. *fast* is lesson 07's last kernel, and for chunks
+# of prompts a kernel built in the same way (`kernels/prefill/`). *fused* is lesson 05's one call
+# of FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more
+# with `nvcc`, if the model is in 16 bits and has heads that this kernel is made for.
+# `choose_path` checks this.
 #
 # FlashInfer has no kernel for heads of 32 numbers. So the recorded run below uses the same
 # model with heads of 64, with zeros between its numbers, and eight prompts with 24 tokens

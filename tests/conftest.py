@@ -25,10 +25,11 @@ def pytest_addoption(parser):
         "--every",
         type=int,
         default=24,
-        help="of the tests that each build an answer, run one of so many",
+        help="of the tests that each build an answer, run one in this many",
     )
 
 
+@pytest.hookimpl(trylast=True)  # of those that -k and -m have left
 def pytest_collection_modifyitems(config, items):
     """Leaves out most of the tests that build an answer each, the same ones on all workers."""
     built = [item for item in items if item.get_closest_marker("built")]

@@ -119,7 +119,7 @@ TURNS = [
     ),
     Turn(
         r"\b(?:the|into) so many\b|\bso many [a-z]+ (?:to (?:each|a)|behind|fill)\b"
-        r"|\bso and so many\b",
+        r"|\bso and so many\b|\b(?:of|most|least) so many\b|^[#\"]* ?So many [a-z]+ of\b",
         "“so many” does not stand for a number",
         "that many, this number of",
         "Only the so many likeliest may be drawn.",

@@ -370,9 +370,29 @@ def test_a_process_that_waits_is_not_used_from_another_folder(tmp_path, monkeypa
 
     monkeypatch.chdir(tmp_path)
     assert run_isolated(place).value[0] == str(tmp_path)
+    isolation._start_waiting()
+    (waiting,) = isolation._waiting
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert run_isolated(place).value == (str(ROOT), str(tmp_path))
+    assert not waiting.process.is_alive()
+
+
+def test_a_process_that_waits_is_used():
+    isolation.end_waiting()
+    isolation._start_waiting()
+    (waiting,) = isolation._waiting
+    assert run_isolated(os.getsid, 0).value == waiting.process.pid
+
+
+def test_a_fork_of_the_notebook_leaves_what_waits_alone():
+    isolation._start_waiting()
+    (waiting,) = isolation._waiting
+    if not (pid := os.fork()):
+        isolation.end_waiting()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert waiting.process.is_alive()
 
 
 @pytest.mark.alone

@@ -47,7 +47,10 @@ def observe(answer, case):
 
 @dataclass(frozen=True)
 class Alike:
-    """In place of a mistake's result: all that are like `shares` in one way, a key of SEEN."""
+    """The result of a mistake. It equals every list that is like `shares` in one way.
+
+    way: a key of SEEN.
+    """
 
     shares: list
     way: str

@@ -6,7 +6,7 @@ from lessons_lib.checks import HANG, Raised, Text
 
 
 class Changed(Text):
-    """In place of a result, where the answer changed its argument."""
+    """The result of an answer that changed its argument."""
 
 
 class AnyError(Exception):

@@ -34,7 +34,7 @@ MANY = 1_500  # blocks, among which hashes of one or two bytes cannot all be dif
 # bytes of a hash: with fewer, blocks that differ get the same one where a server has millions
 # of them
 ENOUGH = 8
-# So many blocks of so many tokens, each of 17 bits: nothing that is made of them and fits in
+# LONG blocks of WIDE tokens, each of 17 bits: nothing that is made of them and fits in
 # fewer bytes than ENOUGH can tell them all apart.
 LONG, WIDE = 32, 16
 

@@ -154,7 +154,7 @@ def make_request(name: str, prompt: str | int, num_new: int = 64) -> Request:
 
 
 def make_scheduler(scenario: Scenario, row: int = 16, **methods) -> Scheduler:
-    """A scheduler with `methods` in place of its own, over an empty pool.
+    """A scheduler over an empty pool. Some of its methods are replaced by `methods`.
 
     row: the entries of a row of the block table.
     """

@@ -10,6 +10,7 @@ Returns the shape of q.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -266,6 +267,17 @@ class Padded:
         return slots.index_fill_(0, self.hidden, 0.0)
 
 
+def sizes_of(q: Tensor, k_cache: Tensor) -> dict[str, Any]:
+    """The sizes that both ladders are planned for."""
+    _, block_size, num_kv_heads, head_size = k_cache.shape
+    return dict(
+        num_q_heads=q.shape[1],
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        block_size=block_size,
+    )
+
+
 class FastDecode:
     """Attention of single queries with the ladder's last rung, planned once for all layers."""
 
@@ -275,14 +287,10 @@ class FastDecode:
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         if self.decode is None:
-            _, block_size, num_kv_heads, head_size = k_cache.shape
             self.decode = PagedDecode(
                 FAST_RUNG,
                 self.metadata.seq_lens_kv,
-                num_q_heads=q.shape[1],
-                num_kv_heads=num_kv_heads,
-                head_size=head_size,
-                block_size=block_size,
+                **sizes_of(q, k_cache),
                 dtype=q.dtype,
                 target=self.target,
             )
@@ -307,11 +315,9 @@ class FastPrefill:
 
     def plan(self, q: Tensor, k_cache: Tensor) -> Attend:
         _, block_size, num_kv_heads, head_size = k_cache.shape
-        group = q.shape[1] // num_kv_heads
+        shape = Shape(q.dtype, head_size, q.shape[1] // num_kv_heads, block_size)
         try:
-            check_prefill_shape(
-                LAST_PREFILL_RUNG, Shape(q.dtype, head_size, group, block_size)
-            )
+            check_prefill_shape(LAST_PREFILL_RUNG, shape)
         except (TypeError, ValueError):
             return gather(self.metadata)
         if is_hopper(q.device) and are_few_long_prompts(self.metadata):
@@ -320,10 +326,7 @@ class FastPrefill:
             LAST_PREFILL_RUNG,
             self.metadata.cu_seqlens_q,
             self.metadata.seq_lens_kv,
-            num_q_heads=q.shape[1],
-            num_kv_heads=num_kv_heads,
-            head_size=head_size,
-            block_size=block_size,
+            **sizes_of(q, k_cache),
             dtype=q.dtype,
             target=self.target,
         )
