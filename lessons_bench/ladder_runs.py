@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench.tables import aligned
 from lessons_bench.workloads import TITLES
 
 MEASURED = Path(__file__).resolve().parent / "measured"
@@ -283,7 +284,7 @@ def _ladder_table(run: Run) -> str:
         [label, *(_cell(cells.get((name, backend))) for name in names)]
         for backend, label in backends.items()
     ]
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _variants_table(run: Run) -> str:
@@ -307,7 +308,7 @@ def _variants_table(run: Run) -> str:
                 "–" if row.error is None else f"{row.error:.0e}",
             ]
         )
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _comparison(run: Run) -> str:
@@ -351,10 +352,3 @@ def _cell(row: Row | None) -> str:
 
 def _time(milliseconds: float) -> str:
     return f"{milliseconds:.4f}" if milliseconds < 10 else f"{milliseconds:.2f}"
-
-
-def _aligned(lines: list[list[str]]) -> str:
-    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join([line[0].ljust(first), *map(str.rjust, line[1:], others)]) for line in lines
-    )

@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench.tables import aligned
+
 MEASURED = Path(__file__).resolve().parent / "measured" / "path_b"
 
 
@@ -181,7 +183,7 @@ def batches_table(run: PathBRun) -> str:
                 ),
             ]
         )
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def paths_table(run: PathBRun) -> str:
@@ -191,12 +193,4 @@ def paths_table(run: PathBRun) -> str:
         [row.path, *("the same" if row.same[way] else "NOT THE SAME" for way in ways)]
         for row in run.paths
     ]
-    return _aligned(lines)
-
-
-def _aligned(lines: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in lines
-    )
+    return aligned(lines)

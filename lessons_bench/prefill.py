@@ -8,8 +8,9 @@ alike.
 """
 
 import argparse
-import json
+import datetime
 import math
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from lessons_bench.backends import Gpu
 from lessons_bench.build_ahead import build_ahead
 from lessons_bench.compare import MOST_ERROR, turns
 from lessons_bench.flashinfer_backends import no_flashinfer
+from lessons_bench.prefill_runs import Row, Run, file_of, recorded, table
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS, PrefillWorkload
 from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
 
@@ -186,55 +188,39 @@ BACKENDS = (
 )
 
 
-@dataclass
-class Row:
-    """A backend on a workload. milliseconds: None if it failed; `reason` says why."""
-
-    workload: str
-    backend: str
-    milliseconds: float | None = None
-    teraflops: float | None = None
-    error: float | None = None
-    reason: str = ""
-
-    def __str__(self):
-        figures = ""
-        if self.milliseconds:
-            figures = f"{self.milliseconds:9.3f} ms {self.teraflops:6.0f} TFLOP/s"
-        error = "" if self.error is None else f"error {self.error:.1e}"
-        return f"{self.workload:36} {self.backend:16}{figures} {error} {self.reason}".rstrip()
-
-
 def compare(
-    machine: Gpu, workload: PrefillWorkload, backends: Sequence[Backend], quick: bool = False
+    machine, workload: PrefillWorkload, backends: Sequence[Backend], quick: bool = False
 ) -> list[Row]:
     """Times the backends on a workload, in turns."""
     machine.clean()
-    batch = make_batch(workload)
+    batch = make_batch(workload, machine.device)
     tokens, expected = reference(batch)
-    rows = [Row(workload.name, backend.name, reason=backend.missing()) for backend in backends]
+    errors: list[float | None] = [None] * len(backends)
+    reasons = [backend.missing() for backend in backends]
     runs: dict[int, Callable[[], Tensor]] = {}
-    rounds = [0] * len(rows)
-    for number, (row, backend) in enumerate(zip(rows, backends, strict=True)):
-        if not row.reason:
+    rounds = [0] * len(backends)
+    for number, backend in enumerate(backends):
+        if not reasons[number]:
             try:
                 run = runs[number] = machine.prepare(backend.build(batch))
                 deviation = (run()[tokens].double() - expected).abs().max()
-                row.error = float(deviation)
-                if not row.error <= MOST_ERROR[workload.dtype]:  # NaN is not
-                    row.reason = "wrong"
+                errors[number] = float(deviation)
+                if not deviation <= MOST_ERROR[workload.dtype]:  # NaN is not
+                    reasons[number] = "wrong"
                 most = QUICK_ROUNDS if quick else ROUNDS
                 enough = int(MOST_MILLISECONDS / machine.milliseconds(run))
                 rounds[number] = max(1, min(most, enough))
             except Exception as error:
-                row.reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    times: list[list[float]] = [[] for _ in rows]
+                reasons[number] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    times: list[list[float]] = [[] for _ in backends]
     for number in turns(rounds):
         times[number].append(machine.milliseconds(runs[number]))
-    for row, measured in zip(rows, times, strict=True):
-        if measured:
-            row.milliseconds = statistics.median(measured)
-            row.teraflops = workload.operations() / row.milliseconds / 1e9
+    rows = []
+    for number, backend in enumerate(backends):
+        milliseconds = statistics.median(times[number]) if times[number] else None
+        rate = milliseconds and workload.operations() / milliseconds / 1e9
+        figures = milliseconds, rate, errors[number], reasons[number]
+        rows.append(Row(workload.name, backend.name, *figures))
     return rows
 
 
@@ -267,56 +253,140 @@ def _build_ahead(workloads: Sequence[PrefillWorkload], backends: Sequence[Backen
         build_ahead(_build, list(jobs.values()))
 
 
-def table(rows: Sequence[Row]) -> str:
-    """TFLOP/s, a line for each workload."""
-    names = list(dict.fromkeys(row.backend for row in rows))
-    lines = [f"{'TFLOP/s':36}" + "".join(f"{name:>16}" for name in names)]
-    for workload in dict.fromkeys(row.workload for row in rows):
-        figures = {row.backend: row for row in rows if row.workload == workload}
-        words = [
-            "-" if figures[name].teraflops is None else f"{figures[name].teraflops:.0f}"
-            for name in names
-        ]
-        lines.append(f"{workload:36}" + "".join(f"{word:>16}" for word in words))
-    return "\n".join(lines)
+def multiply_limit(machine=None, size: int = 8192) -> float:
+    """TFLOP/s at which this GPU multiplies two matrices of size × size in bfloat16.
+
+    machine: as for `measure`.
+    """
+    machine = machine or Gpu()
+    options = dict(device=machine.device, dtype=torch.bfloat16)
+    a, b = (torch.randn(size, size, **options) for _ in range(2))
+    run = machine.prepare(lambda: a @ b)
+    return 2 * size**3 / statistics.median(machine.milliseconds(run) for _ in range(15)) / 1e9
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0; 1 if a rung fails or is wrong; 2 if nothing can be measured."""
+def measure(
+    workloads: Sequence[PrefillWorkload],
+    backends: Sequence[Backend],
+    quick: bool = False,
+    command: str = "lessons_bench.prefill.measure",
+    say: Callable[[str], None] = lambda line: None,
+    machine=None,
+) -> Run:
+    """Times the backends on the workloads, on this GPU.
+
+    quick: fewer repetitions.
+    say: called with a line of text for each result.
+    machine: what prepares and times functions; None takes the GPU.
+    """
+    if machine is None:
+        _build_ahead(workloads, backends)
+        machine = Gpu()
+    rows: list[Row] = []
+    limit = multiply_limit(machine) if machine.device == "cuda" else None
+    for workload in workloads:
+        for row in compare(machine, workload, backends, quick):
+            say(f"{row}")
+            rows.append(row)
+    today = datetime.date.today().isoformat()
+    return Run(
+        **machine.facts(),
+        date=today,
+        command=command,
+        multiply_limit_teraflops=limit,
+        rows=tuple(rows),
+    )
+
+
+def chosen(things: Sequence, beginnings: Sequence[str] | None) -> list:
+    """Those whose names begin so; None takes all."""
+    words = tuple(word.lower() for word in beginnings or ("",))
+    return [thing for thing in things if thing.name.lower().startswith(words)]
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m lessons_bench.prefill",
         description="Times the prefill ladder on this GPU, beside what else is installed.",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw each batch")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="backends that begin so")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="those that begin so")
     parser.add_argument("--variants", action="store_true", help="eight further shapes too")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--record", action="store_true", help="keep the run with the course")
+    parser.add_argument(
+        "--recorded", action="store_true", help="print the runs that are kept; measure nothing"
+    )
     arguments = parser.parse_args(words)
-    if not torch.cuda.is_available():
-        print("Nothing can be measured: PyTorch sees no GPU.", file=sys.stderr)
+    for path in filter(None, (arguments.json, arguments.plot)):
+        if not path.absolute().parent.is_dir():
+            parser.error(f"{path}: there is no folder {path.absolute().parent}")
+    if arguments.plot and arguments.plot.suffix != ".png":
+        parser.error(f"--plot writes a PNG; the name {arguments.plot} ends otherwise")
+    if not chosen(BACKENDS, arguments.only):
+        parser.error(f"--only: the names are {', '.join(b.name for b in BACKENDS)}")
+    if not chosen((*WORKLOADS, *VARIANTS), arguments.workloads):
+        names = ", ".join(workload.name for workload in (*WORKLOADS, *VARIANTS))
+        parser.error(f"--workloads: the names are {names}")
+    if arguments.record and (arguments.workloads or arguments.quick or arguments.recorded):
+        parser.error(
+            "--record keeps a whole run: leave --workloads, --quick and --recorded away"
+        )
+    return arguments
+
+
+def main(words: Sequence[str] | None = None, machine=None) -> int:
+    """Returns 0; 1 if a rung fails or is wrong; 2 if nothing can be measured."""
+    arguments = _arguments(words)
+    if arguments.recorded:
+        runs = recorded()
+        print("\n\n".join(map(table, runs)))
+        if runs:
+            _keep(runs[0], arguments)
+        return 0
+    if machine is None and not torch.cuda.is_available():
+        print(
+            "Nothing can be measured: PyTorch sees no GPU.\n"
+            "The command with --recorded prints what was measured on other machines.",
+            file=sys.stderr,
+        )
         return 2
-    backends = [b for b in BACKENDS if _begins(b.name, arguments.only)]
-    workloads = [
-        workload
-        for workload in (*WORKLOADS, *VARIANTS * arguments.variants)
-        if _begins(workload.name, arguments.workloads)
-    ]
-    _build_ahead(workloads, backends)
-    machine, rows = Gpu(), []
-    print(", ".join(f"{name} {value}" for name, value in machine.facts().items() if value))
-    for workload in workloads:
-        for row in compare(machine, workload, backends, arguments.quick):
-            print(row, flush=True)
-            rows.append(row)
-    print("\n" + table(rows))
+    run = measure(
+        chosen((*WORKLOADS, *VARIANTS * arguments.variants), arguments.workloads),
+        chosen(BACKENDS, arguments.only),
+        arguments.quick,
+        _command(arguments),
+        lambda line: print(line, file=sys.stderr, flush=True),
+        machine,
+    )
+    print(table(run))
+    _keep(run, arguments)
+    wrong = any(row.reason for row in run.rows if row.rung is not None)
+    if arguments.record and not wrong:
+        run.save(file_of(run))
+        print(f"\nRecorded in {file_of(run)}")
+    elif arguments.record:
+        print("\nNot recorded: a rung failed or is wrong.", file=sys.stderr)
+    return int(wrong)
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """The command that was measured, without the place of its results."""
+    words = [f"--{name}" for name in ("variants", "quick") if getattr(arguments, name)]
+    for name in ("only", "workloads"):
+        words += [f"--{name}", *getattr(arguments, name)] if getattr(arguments, name) else []
+    return shlex.join(["python", "-m", "lessons_bench.prefill", *words])
+
+
+def _keep(run: Run, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1))
-    return int(any(row.reason for row in rows if row.backend.startswith("rung")))
+        run.save(arguments.json)
+    if arguments.plot:
+        from lessons_draw.prefill import overview
 
-
-def _begins(name: str, beginnings: Sequence[str] | None) -> bool:
-    return beginnings is None or name.lower().startswith(tuple(b.lower() for b in beginnings))
+        overview(run).savefig(arguments.plot, dpi=100, facecolor="white")
 
 
 if __name__ == "__main__":

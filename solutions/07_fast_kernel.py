@@ -145,7 +145,7 @@ assert min(limits.values()) > 0
 # the memory busy all the time.
 #
 # (In prefill, hundreds of queries share each key, and it is the other way round. That takes
-# another kernel, with other rungs.)
+# another kernel, with other rungs: lesson [09](09_prompt_kernel.ipynb).)
 #
 # ## A judge and a counter
 #
@@ -1231,21 +1231,12 @@ else:
 # your card than the one before, you have found something that this lesson does not know.
 # Little's law and the waves are good places to begin looking.
 #
-# ## What would change for chunked prefill
+# ## And prompts?
 #
-# All of this was decode: one query for each sequence. In a prefill chunk a sequence has many
-# queries at once. The parts would be the same, but three things would change.
-#
-# - **More rows for the tile.** The queries of 64 tokens and four heads are 256 columns, not 4.
-#   Then each key is used 256 times once it is loaded, and the limit is no longer the memory
-#   but the tensor cores. You would use other instructions, which multiply larger tiles
-#   straight from shared memory (`wgmma` on an H100), and let some warps load while others
-#   multiply.
-# - **The causal mask.** A query sees the keys up to its own place. Tiles before the chunk need
-#   no mask, tiles after the query are skipped, and only those on the diagonal need a mask
-#   inside, as in lesson 03.
-# - **Shares.** The work of a row is no longer its number of tiles, but tiles times queries, so
-#   that is what is laid end to end.
+# All of this was decode: one query for each sequence. A prompt, or a chunk of one, has many
+# queries at once, and each key is used by all of them. Then the limit is no longer the memory
+# but the arithmetic, and other ideas count. Lesson [09](09_prompt_kernel.ipynb) builds a
+# second ladder for that.
 #
 # ## What you built
 #

@@ -1142,8 +1142,8 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # is the engine's own choice for this model.
 #
 # Two more need numbers in 16 bits and a GPU. *fast* is lesson 07's last kernel, and for chunks
-# of prompts a kernel built in the same way (`kernels/prefill/`). *fused* is lesson 05's one call
-# of FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more
+# of prompts the kernel that you build in lesson [09](09_prompt_kernel.ipynb). *fused* is lesson
+# 05's one call of FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more
 # with `nvcc`, if the model is in 16 bits and has heads that this kernel is made for.
 # `choose_path` checks this.
 #
@@ -1639,8 +1639,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # - transformers' documentation, [attention
 #   interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
-# lesson in which you build.
+# **Next:** [09 · The prompt's kernel](09_prompt_kernel.ipynb), in which prompts get a kernel as
+# fast as lesson 07's is for decodes.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under
 # nearly the same names. Read their schedulers next, and you will know your way around. Or go

@@ -23,6 +23,7 @@
 # | **block manager** | Hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
 # | **block size** | The number of slots in a block, 16 unless stated otherwise. | [02](02_block_tables.ipynb) |
 # | **block table** | For each sequence the ids of its blocks, in order. Entries after the last block are -1. | [02](02_block_tables.ipynb) |
+# | **causal edge** | Where, in the table of queries and keys, the keys that a query sees end. | [09](09_prompt_kernel.ipynb) |
 # | **causal** | A query sees its own key and those before it, and none after it. | [03](03_prefill.ipynb) |
 # | **checked mode** | Running a CUDA kernel on the CPU with every access watched, so that a race or a wrong index is named by its line. | [06](06_cuda_kernel.ipynb) |
 # | **chunk** | A piece of a prompt that is computed in one step, so that others need not wait for the whole prompt. | [05](05_batched_metadata.ipynb) |
@@ -42,6 +43,8 @@
 # | **grid** | All thread blocks of one launch. | [06](06_cuda_kernel.ipynb) |
 # | **head size** | The length of one head's key, value or query. | [02](02_block_tables.ipynb) |
 # | **kernel** | A function for the GPU, which many threads run at once. | [06](06_cuda_kernel.ipynb) |
+# | **intensity** | The operations that a computation does for each byte that it has to move. | [09](09_prompt_kernel.ipynb) |
+# | **item** | What one thread block does: a tile of rows, and the tiles of keys that it meets. | [09](09_prompt_kernel.ipynb) |
 # | **key** | The vector of a token that queries are compared with. Each KV head has one for each token. | [00](00_start_here.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
 # | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |
@@ -64,7 +67,8 @@
 # | **race** | A result that depends on which of several threads comes first. | [01](01_block_manager.ipynb) |
 # | **reference count** | How many users a block has: sequences, and in lesson 08 also the prefix cache. At 0 it is free. | [01](01_block_manager.ipynb) |
 # | **request** | A prompt and what the user wants for it. While it runs, it is a sequence. | [02](02_block_tables.ipynb) |
-# | **rung** | One of the kernels of lesson 07, with one more idea than the one before it. | [07](07_fast_kernel.ipynb) |
+# | **row of a tile** | A query and one of the query heads that share a KV head. | [09](09_prompt_kernel.ipynb) |
+# | **rung** | One of the kernels of lesson 07 or 09, with one more idea than the one before it. | [07](07_fast_kernel.ipynb) |
 # | **scheduler** | Decides what is computed in the next step, and which requests have to wait. | [04](04_decode.ipynb) |
 # | **sector** | 32 bytes of a GPU's memory, the least that a load fetches. | [07](07_fast_kernel.ipynb) |
 # | **segment** | The rows of one request in a tensor of all requests. | [04](04_decode.ipynb) |
@@ -80,7 +84,7 @@
 # | **swizzle** | An order of a tile's chunks in shared memory in which lanes that read together use different banks. | [07](07_fast_kernel.ipynb) |
 # | **tensor core** | The part of a GPU that multiplies small matrices in one instruction. | [07](07_fast_kernel.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
-# | **tile** | The keys and values of 16 tokens, which a warp takes at once. | [07](07_fast_kernel.ipynb) |
+# | **tile** | The keys and values of 16 tokens or more that are taken at once; in lesson 09 also the rows that meet them. | [07](07_fast_kernel.ipynb) |
 # | **token** | A word or a part of one. A model reads and writes one after another. | [00](00_start_here.ipynb) |
 # | **token budget** | How many tokens a step may compute. | [08](08_serve_a_model.ipynb) |
 # | **trace** | The outputs of all layers of a run, kept to be compared. | [05](05_batched_metadata.ipynb) |

@@ -33,6 +33,7 @@ KEY_PICTURES = {
     "06_cuda_kernel": "The pool's blocks as tables",
     "07_fast_kernel": "Bars for all rungs and for the other libraries",
     "08_serve_a_model": "A timeline with twelve rows",
+    "09_prompt_kernel": "In rung 4 it reads those below",
 }
 
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include "mask.cuh"
+#include "take_scores.cuh"
 #include "tile_copies.cuh"
-#include "tile_softmax.cuh"
+#include "tile_products.cuh"
 
 constexpr float log2_e = 1.44269504f;
 
@@ -15,25 +17,6 @@ struct WarpPart {
       : first_row(int(threadIdx.x) / 32 / key_warps * num_rows),
         first_key(int(threadIdx.x) / 32 % key_warps * num_keys) {}
 };
-
-// Hides the keys that a row does not see.
-template <int row_tiles, int key_tiles, typename Rows>
-__device__ void mask(float (&scores)[row_tiles][key_tiles][4], const Rows& rows, int first_row,
-                     int first_key) {
-  int r = threadIdx.x % 32 / 4, s = threadIdx.x % 4;
-#pragma unroll
-  for (int t = 0; t < row_tiles; ++t) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      int num_seen = rows.last_key(first_row + 16 * t + r + 8 * i) + 1 - first_key - 2 * s;
-#pragma unroll
-      for (int n = 0; n < key_tiles; ++n) {
-        for (int j = 0; j < 2; ++j)
-          if (8 * n + j >= num_seen) scores[t][n][2 * i + j] = -INFINITY;
-      }
-    }
-  }
-}
 
 // A block's attention over an item's tiles of keys. While a tile is multiplied, the next one
 // is on its way into the other stage. What is needed before and after, but not here, is loaded

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "matrix_loads.cuh"
+#include "row_state.cuh"
+
+// The online softmax of a tile of keys. state takes in their scores, and the scores become the
+// weights of their values. A lane has parts of the warp's rows: with r = lane / 4, what belongs
+// to row 16t + 8i + r has the indices t and i (0 or 1).
+//   scores[t][n][2 * i + j], all n and j: the lane's scores of the row, products of queries and
+//     keys that are not scaled; -INFINITY for a key that is hidden. The three other lanes with
+//     the same r have the rest.
+//   state.m[t][i]: the largest score of the row so far, not scaled; the same in its four lanes.
+//     It stays -INFINITY as long as no key has been seen, and the weights are 0 then.
+//   state.l[t][i]: the sum of this lane's weights of the row
+//   state.acc[t][d][2 * i + j], all d and j: sums of weights times values. They are only
+//     rescaled here. The values of this tile are added later.
+//   factor: the scale times log2(e), so exp(scale * x) is power_of_2(factor * x)
+template <int row_tiles, int key_tiles>
+__device__ void take_scores(RowState<row_tiles>& state,
+                            float (&scores)[row_tiles][key_tiles][4], float factor) {
+  // BEGIN SOLUTION 9.3
+#pragma unroll
+  for (int t = 0; t < row_tiles; ++t) {
+    float rescale[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float m = state.m[t][i];
+#pragma unroll
+      for (int n = 0; n < key_tiles; ++n)
+        m = fmaxf(m, fmaxf(scores[t][n][2 * i], scores[t][n][2 * i + 1]));
+      for (int distance = 1; distance < 4; distance *= 2)
+        m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, distance));
+      float finite = m == -INFINITY ? 0.0f : m, sum = 0.0f;
+      rescale[i] = power_of_2(factor * (state.m[t][i] - finite));
+      state.m[t][i] = m;
+#pragma unroll
+      for (int n = 0; n < key_tiles; ++n) {
+        for (int j = 2 * i; j < 2 * i + 2; ++j) {
+          scores[t][n][j] = power_of_2(fmaf(factor, scores[t][n][j], -factor * finite));
+          sum += scores[t][n][j];
+        }
+      }
+      state.l[t][i] = rescale[i] * state.l[t][i] + sum;
+    }
+#pragma unroll
+    for (auto& sums : state.acc[t])
+      for (int j = 0; j < 4; ++j) sums[j] *= rescale[j / 2];
+  }
+  // END SOLUTION
+}

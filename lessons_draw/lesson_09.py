@@ -1,0 +1,109 @@
+"""The pictures of lesson 09: two limits, rungs in TFLOP/s, and which tiles meet."""
+
+import numpy as np
+
+import lessons_bench.ladder_runs
+from lessons_bench.prefill_runs import Run
+from lessons_draw import Picture, prefill, show
+from paged_attention.prefill_tiles import count_work
+
+DATA_SHEET = 989  # TFLOP/s of an H200 with numbers of 16 bits
+
+
+def opening() -> Picture:
+    """Operations for a byte, of prompts and of chunks."""
+    model = dict(num_q_heads=32, num_kv_heads=8, head_size=128, bytes_per_number=2)
+
+    def line(last, num_keys=None):
+        tokens = [2**power for power in range(last + 1)]
+        works = [count_work([n], [num_keys or n], **model) for n in tokens]
+        return tokens, [operations / num_bytes for operations, num_bytes in works]
+
+    limit = lessons_bench.ladder_runs.recorded()[0].read_limit_gb_per_s
+    return show(
+        prefill.intensity(
+            {"a chunk at 8,192 keys": line(11, 8192), "a whole prompt": line(13)},
+            DATA_SHEET * 1000 / limit,
+        ),
+        alt=(
+            "Operations for a byte over the number of new tokens, both axes logarithmic. A"
+            " dashed line at about 220 is what an H200 has time for while it reads a byte. A"
+            " chunk at 8,192 keys begins at 4 and passes the line at about 60 new tokens. A"
+            " whole prompt begins below 1 and passes it at about 550 tokens."
+        ),
+    )
+
+
+def rungs(run: Run, workload: str, last: int, limit: float) -> Picture:
+    """Rungs 0 to `last` on one workload, and the data sheet's rate."""
+    return show(
+        prefill.ladder(run, workload, last, limit),
+        alt=(
+            f"Bars for rungs 0 to {last} on {workload}, each with its time and its TFLOP/s,"
+            f" and a dashed line at {limit}."
+        ),
+    )
+
+
+def lanes() -> Picture:
+    """Which lane has which scores."""
+    return show(
+        prefill.lanes(),
+        alt=(
+            "A grid of 16 rows and 8 keys, with a lane's number over each pair of keys. Lane"
+            " 9 has keys 2 and 3 of rows 2 and 10. Lanes 8, 10 and 11, which have the other"
+            " keys of these rows, are marked as well."
+        ),
+    )
+
+
+def rows(tiles: list[list[tuple[int, int]]], tile_rows: int) -> Picture:
+    """Tiles of single heads, and the last one packed."""
+    padded = [[*tile, *[None] * (tile_rows - len(tile))] for tile in tiles]
+    titles = [f"head {head} alone" for head in range(len(tiles) - 1)] + ["packed"]
+    return show(
+        prefill.rows(padded, titles),
+        alt=(
+            f"{len(tiles)} tiles of {tile_rows} rows. In the first {len(tiles) - 1}, each of"
+            f" one head, {len(tiles[0])} rows are in use. In the last, where heads are packed,"
+            f" {len(tiles[-1])} are: query 0 with all heads, then query 1, and so on."
+        ),
+    )
+
+
+def tiles_met(read: list[np.ndarray], tile_tokens: int, blocks: list[int]) -> Picture:
+    """Which tile of rows read which blocks of a whole prompt; rung 3, and rung 4 if given."""
+    tiles, places = np.indices(read[0].shape)
+    needed = 16 * places < tile_tokens * (tiles + 1)
+    alt = (
+        "A grid of tiles of rows and blocks of the context. In rung 3 each tile reads all"
+        " blocks, and those above the diagonal for nothing."
+    )
+    if len(read) > 1:
+        alt += " In rung 4 it reads those below the diagonal, and at most two more."
+    titles = [f"Rung {number}" for number in range(3, 3 + len(read))]
+    return show(prefill.tiles_met(np.stack(read), needed, blocks, titles), alt=alt)
+
+
+def order(
+    panels: dict[str, list[tuple[int, int, int]]], times: list[int], num_slots: int
+) -> Picture:
+    """When each item runs, in two orders."""
+    ends = [max(begin + times[item] for item, _, begin in items) for items in panels.values()]
+    words = " and ".join(f"{title}, {end} units" for title, end in zip(panels, ends))
+    return show(
+        prefill.order(panels, times, num_slots),
+        alt=f"Items on {num_slots} places over time: {words}.",
+    )
+
+
+def batches(run: Run, workloads: list[str]) -> Picture:
+    """The last rung and other libraries on each batch."""
+    return show(
+        prefill.batches(run, tuple(workloads)),
+        alt=(
+            "For each of six batches four bars in TFLOP/s: rung 4, PyTorch's FlashAttention-2,"
+            " FlashInfer's FA2 and its FA3. FA3 is the longest on all but the mixed batch,"
+            " where rung 4 is."
+        ),
+    )

@@ -1,0 +1,842 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · The prompt's kernel
+#
+# **You build** a kernel for prompts, again one idea at a time. It takes any batch: whole
+# prompts, chunks of prompts and single new tokens, all in one launch. Before each step you
+# predict what it will gain. Then you see what it did gain, and why the two differ.
+#
+# **You need** lesson [07](07_fast_kernel.ipynb), and the metadata of lesson
+# [05](05_batched_metadata.ipynb). Words that you meet again are in the
+# [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
+# be measured on your machine, the kernels need a GPU of compute capability 8.0 or more, such
+# as an A100 or an RTX 30.) **It takes** two hours.
+
+# %%
+from lessons_lib import build_cuda, check, hint, open_lesson, solution
+
+draw = open_lesson("09")
+draw.opening()
+
+# %% [markdown]
+# On the left a sequence has one new token: a decode. It reads many keys and does little with
+# each of them. On the right are prompts. There each key serves thousands of queries, and the
+# arithmetic takes longer than the reading. Above the dashed line, the memory no longer limits
+# a kernel. The rate of arithmetic does. So this ladder climbs to another limit than the one
+# of lesson 07, and it needs other ideas.
+#
+# ## Another limit
+#
+# ### Exercise 9.1: the work of a batch
+#
+# Count what the attention of a batch has to do at least: the operations, and the bytes. A
+# multiplication is one operation, and an addition is another. The scale and the softmax are
+# small compared with the two products. Leave them out. Mind that each query head has its own
+# queries, and that several of them share the keys and values of a KV head.
+
+# %% exercise="9.1"
+# INCLUDE paged_attention/prefill_tiles.py count_work
+
+
+# %% check="9.1"
+check("9.1", count_work)
+
+# %% [markdown]
+# With 32 query heads, 8 KV heads of size 128 and numbers of 16 bits, that is the following:
+
+# %%
+model = {"num_q_heads": 32, "num_kv_heads": 8, "head_size": 128, "bytes_per_number": 2}
+
+
+def intensity(num_new, num_keys):
+    """Counts the operations for each byte of a sequence with num_new queries."""
+    operations, num_bytes = count_work([num_new], [num_keys], **model)
+    return operations / num_bytes
+
+
+for num_new, num_keys in ((1, 8192), (16, 8192), (512, 8192), (64, 64), (8192, 8192)):
+    print(
+        f"{num_new:5,} new tokens, {num_keys:5,} keys: "
+        f"{intensity(num_new, num_keys):7,.1f} operations for a byte"
+    )
+
+# %% [markdown]
+# And how many does a card have time for? Take an H200. By its data sheet it does 989 TFLOP/s
+# with numbers of 16 bits on its tensor cores. The benchmark of lesson 07 has measured how fast
+# it reads. Divide one by the other:
+
+# %%
+import lessons_bench.ladder
+
+DATA_SHEET = 989  # TFLOP/s
+read_limit = lessons_bench.ladder.recorded()[0].read_limit_gb_per_s
+balance = DATA_SHEET * 1e12 / (read_limit * 1e9)
+print(f"{balance:.0f} operations while it reads a byte at {read_limit:,.0f} GB/s")
+chunk = next(n for n in range(1, 8193) if intensity(n, 8192) > balance)
+prompt = next(n for n in range(1, 8193) if intensity(n, n) > balance)
+print(f"Arithmetic is the limit from {chunk} new tokens on, if there are 8,192 keys,")
+print(f"and for a whole prompt from {prompt} tokens on.")
+assert 1 < chunk < prompt
+
+# %% [markdown]
+# Four query heads share each key. So a chunk of n tokens does about 4n operations for a byte
+# of keys and values. A short prompt does less, for two reasons. On average a query sees only
+# half of it, and its queries and outputs are more bytes than its keys and values.
+#
+# A data sheet's rate is one that no program reaches. If this machine has a GPU, the next cell
+# measures how fast it multiplies two large matrices. That is the fairest limit to compare an
+# attention kernel with:
+
+# %% tags=["nbval-ignore-output"]
+import torch
+
+import lessons_bench.prefill
+from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
+from lessons_lib.cuda_builds import choose_target
+
+run = of_the_ladder(recorded())
+library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
+no_gpu = "There is no GPU here that kernels can be built for."
+if library_target == "gpu":
+    here = lessons_bench.prefill.multiply_limit()
+    print(f"{torch.cuda.get_device_name()} (here): {here:,.0f} TFLOP/s")
+    assert here > 0
+else:
+    print(no_gpu, f"The times below were recorded on one {run.card} on {run.date}.")
+
+# %% [markdown]
+# ## A judge and a counter
+#
+# As in lesson 07, you look at each rung twice: at times that were measured, and at counts that
+# are the same on every machine. `measured` prints the times of three batches: a whole prompt;
+# eight chunks of 512 tokens, each at the end of 8,192 keys; and a mix of four chunks and 60
+# decodes. The operations in TFLOP/s are those of exercise 9.1. What a kernel computes beyond
+# them does not count.
+
+# %%
+import numpy as np
+
+from lessons_bench.prefill_workloads import WORKLOADS, PrefillWorkload
+
+THREE = (
+    "1 prompt of 8,192",
+    "8 chunks of 512 at 8,192",
+    "mixed: 4 chunks of 512, 60 decodes",
+)
+assert all(
+    workload.operations() == count_work(*zip(*workload.lens), **model)[0]
+    for workload in WORKLOADS
+)
+
+
+def measured(number):
+    """Prints the recorded times of a rung, what it gained, and, with a GPU, the times here."""
+    for name in THREE:
+        row = run.row(name, f"rung {number}")
+        gain = ""
+        if number > 0:
+            ratio = run.row(name, f"rung {number - 1}").milliseconds / row.milliseconds
+            gain = f", {ratio:.2f} times as fast as rung {number - 1}"
+        print(f"{name:34} {row.milliseconds:7.3f} ms, {row.teraflops:3.0f} TFLOP/s{gain}")
+    if library_target == "gpu":
+        backends = lessons_bench.prefill.chosen(
+            lessons_bench.prefill.BACKENDS, [f"rung {number}"]
+        )
+        workloads = [workload for workload in WORKLOADS if workload.name in THREE]
+        here = lessons_bench.prefill.measure(workloads, backends, quick=True)
+        print(lessons_bench.prefill.table(here))
+        assert not any(row.reason for row in here.rows)
+
+
+# %% [markdown]
+# The judge runs a rung on a small batch in checked mode, and compares it with lesson 05's
+# attention in float64. NaN is in every slot that holds no key. The rung is built from the code
+# in this notebook, including yours.
+
+# %%
+from paged_attention.ladder import Shape
+from paged_attention.metadata import BatchMetadata, attn_paged_torch
+from paged_attention.prefill import PagedPrefill, prefill_texts
+
+prefill_files = {}  # files of kernels/ that are in this notebook: their names and texts
+
+
+def small_batch(*lens):
+    """Makes a batch with (queries, keys) of each sequence; 4 query heads share a KV head."""
+    workload = PrefillWorkload("small", lens, 4, 1, 128, 16, torch.float16)
+    batch = lessons_bench.prefill.make_batch(workload, "cpu")
+    for blocks, (_, num_keys) in zip(batch.rows, lens):
+        for cache in (batch.k_cache, batch.v_cache):
+            cache[blocks[-1], (num_keys - 1) % 16 + 1 :] = torch.nan
+    return batch
+
+
+def ready(number, batch, **plan):
+    """Prepares a rung in checked mode. Files not in `prefill_files` come from kernels/."""
+    files = prefill_texts(number, Shape(torch.float16, 128, 4, 16))
+    files |= {name: text for name, text in prefill_files.items() if name in files}
+    library = build_cuda(*files.values(), names=tuple(files), target="checked")
+    sizes = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128, "block_size": 16}
+    lengths = batch.cu_seqlens_q, batch.seq_lens_kv
+    return PagedPrefill(number, *lengths, **sizes, dtype=torch.float16, library=library, **plan)
+
+
+def arguments(batch):
+    return batch.q, batch.k_cache, batch.v_cache, batch.block_table
+
+
+def metadata_of(batch):
+    lengths = batch.cu_seqlens_q, batch.seq_lens_kv, batch.block_table
+    return BatchMetadata(*lengths, slot_mapping=torch.zeros(0, dtype=torch.int64))
+
+
+def exact(batch):
+    """Computes lesson 05's attention in float64."""
+    tensors = (tensor.double() for tensor in (batch.q, batch.k_cache, batch.v_cache))
+    return attn_paged_torch(*tensors, metadata_of(batch))
+
+
+def judge(number, **plan):
+    """Runs a rung on a prompt, a chunk and two decodes, and compares it with float64."""
+    batch = small_batch((70, 70), (33, 200), (1, 90), (1, 17))
+    out = ready(number, batch, **plan)(*arguments(batch))
+    assert (out - exact(batch)).abs().max() < 0.004  # false for a NaN
+    print(f"rung {number}: no fault found, and less than 0.004 from float64")
+
+
+# %% [markdown]
+# The counter prints what rungs do for two small batches. *Asked for* counts how often the
+# bytes of keys and values are asked for, all threads together. *Meetings* counts how often a
+# tile of queries meets a tile of keys. A meeting is a product of two tiles, and it takes its
+# time, whether all of it is needed or not. The last column says how much of it is: the pairs
+# of a query and a key that it sees, out of all pairs in all meetings.
+
+# %%
+SMALL = {
+    "a prompt of 256 tokens": [(256, 256)],
+    "a chunk of 48 tokens at 304 keys, and eight decodes at 128": [(48, 304)] + [(1, 128)] * 8,
+}
+
+
+def count(*numbers):
+    for title, lens in SMALL.items():
+        batch = small_batch(*lens)
+        of_model = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128}
+        operations, _ = count_work(*zip(*lens), **of_model, bytes_per_number=2)
+        needed = operations // (4 * 128)  # pairs of a query and a key
+        least = sum(num_keys for _, num_keys in lens) * 2 * 128 * 2
+        print(title)
+        for number in numbers:
+            prefill = ready(number, batch)
+            with prefill.library.count("k_cache", "v_cache") as counts:
+                prefill(*arguments(batch))
+            print(f"  rung {number}: asked for {counts.bytes_read / least:7.1f} times", end="")
+            if number > 0:
+                items, sizes = prefill.plan.items, prefill.workspace
+                meetings = int((items[:, 3] - items[:, 2]).sum()) * (4 if number < 3 else 1)
+                room = meetings * sizes["planned_rows"] * sizes["planned_keys"]
+                print(f", {meetings:5,} meetings, {needed / room:4.0%} needed", end="")
+            print()
+
+
+# %% [markdown]
+# ## Rung 0: each query as a decode
+#
+# There is a kernel already that attends for one query: lesson 07's. Give each query of each
+# head a thread block, and let it see the keys up to its own place. This is all that has to be
+# added to rung 3 of lesson 07. A block has to find out which sequence its query belongs to,
+# and `last_key` says how far it sees. That is lesson 05's rule: query i of n sees the keys
+# 0 … c − n + i.
+
+# %%
+prefill_files["prefill/params.cuh"] = r"""
+// INCLUDE prefill/params.cuh
+"""
+prefill_files["prefill/0_each_query.cu"] = r"""
+// INCLUDE prefill/0_each_query.cu
+"""
+judge(0)
+
+# %%
+count(0)
+
+# %% tags=["nbval-ignore-output"]
+measured(0)
+
+# %% [markdown]
+# It is right, and it asks for each key and value about five hundred times. Its rate is a
+# hundredth of the data sheet's.
+#
+# ## Rung 1: tiles of queries, tiles of keys
+#
+# Lesson 03 has the way out. Take a tile of queries, and let a tile of keys meet all of them
+# before the next one comes. The softmax goes on from tile to tile: `m`, `l` and `acc` of each
+# query are rescaled when a larger score comes.
+#
+# A thread block takes 32 queries of a head. It copies 32 keys and 32 values into shared
+# memory, and there all of its queries meet them. So a key is read from memory once for 32
+# queries. This is the loop of its kernel:
+
+# %%
+from lessons_lib.inline import read_kernel
+
+
+def show_lines(file, first, last):
+    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
+    lines = read_kernel(file).split("\n")
+    begin = next(number for number, line in enumerate(lines) if first in line)
+    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
+    print("\n".join(lines[begin : end + 1]))
+
+
+show_lines("prefill/1_tiles.cu", "RowState state;", "float l = state.l")
+
+# %% [markdown]
+# `update` is the online softmax, for a query that four neighbouring lanes have together. You
+# write one for tensor cores in exercise 9.3.
+#
+# **Predict.** How often will the keys and values of a prompt of 256 tokens be asked for? And
+# how many times as fast will a step be?
+#
+# <details><summary>A way to work it out</summary>
+#
+# There are eight tiles of queries for each of four heads. This rung is simple: it lets each
+# tile of queries meet all keys of its sequence, and hides those that a query does not see. So
+# all keys are asked for 32 times, instead of 514 times. If the time depended on the bytes that
+# are asked for, it would be 16 times as fast.
+# </details>
+
+# %%
+judge(1)
+
+# %%
+count(0, 1)
+
+# %% tags=["nbval-ignore-output"]
+measured(1)
+
+# %% [markdown]
+# **Why they differ.** It gained nothing on the whole prompt. So rung 0 was not waiting for
+# memory. Its blocks asked for the same keys at about the same time, and most of these were in
+# a cache. It was busy with instructions: each number of a key is widened to 32 bits,
+# multiplied and added, one at a time. Rung 1 does the same, number by number, and takes them
+# from shared memory each time.
+#
+# Look at the three batches. On the chunks, rung 1 is nearly twice as fast as rung 0. On the
+# whole prompt it is not, because there it computes twice as much as it needs: half of all
+# pairs are hidden. And in the mix, half of the tiles have one query, where 32 fit.
+#
+# So there are two things to do. The arithmetic has to get faster, by far. And a kernel should
+# not compute what nobody needs. First the arithmetic.
+
+# %%
+draw.rungs(run, "1 prompt of 8,192", 1, DATA_SHEET)
+
+# %% [markdown]
+# ## Rung 2: tensor cores
+#
+# You know the instruction from lesson 07: `mma` multiplies a 16 × 16 matrix by a 16 × 8
+# matrix, and the 32 lanes of a warp hold the three matrices in their registers. There it was
+# used to keep up with the memory. Here it is what everything depends on.
+#
+# A block takes 128 queries of a head, and each warp has 32 of them, twice 16. Keys and values
+# come 64 at a time, by `cp.async`, into one of two stages. While the tensor cores multiply one
+# tile, the next is on its way. All that is as in rung 5 of lesson 07. So are the swizzled
+# places in shared memory.
+#
+# ### Scores that stay where they are
+#
+# The rows of the product are queries now, and its columns are keys. This picture shows which
+# lane has which of the scores of 16 rows and 8 keys. Each number is a lane, which has two
+# scores, side by side. With r = lane / 4 and s = lane % 4, a lane has rows r and r + 8, and
+# keys 2s and 2s + 1.
+
+# %%
+draw.lanes()
+
+# %% [markdown]
+# The scores of a row are in four neighbouring lanes, those with the same r. A tile of 64 keys
+# is eight such products, so each of the four lanes has 16 scores of a row. The largest of them
+# is soon found: 16 in the lane itself, then two shuffles.
+#
+# And there is a piece of luck in the pattern. The second product, weights times values, needs
+# the weights as its left matrix. Look up in lesson 07 which numbers of that matrix a lane
+# holds: rows r and r + 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. Those are just the numbers
+# that two products of scores have left there. So the weights need not go anywhere. Scores and
+# weights never leave the registers of their lane. (In lesson 07 keys were the rows, and the
+# weights had to be turned.)
+#
+# The pattern has a price: a lane has to know which of its numbers is which. That is what the
+# next two exercises are about. In both, `row_tiles` is the number of 16-row products that a
+# warp has, one or two, and `key_tiles` the number of 8-key products.
+#
+# ### Exercise 9.2: hide what a row does not see
+#
+# At the causal edge a tile of keys has some that a row sees, and some that it does not. Hidden
+# scores become `-INFINITY`. Then exp makes their weights 0. Find out for each of the lane's
+# scores which row and which key it belongs to.
+#
+# `rows` knows the rows of the block's tile. `rows.last_key(row)` counts a row from the
+# beginning of the tile, and the key that it returns from the beginning of the sequence.
+
+# %% exercise="9.2" language="cuda"
+mask = r"""
+// INCLUDE prefill/mask.cuh
+"""
+
+# %% check="9.2"
+check("9.2", mask)
+
+# %% [markdown]
+# ### Exercise 9.3: the softmax of a tile
+#
+# A tile of keys has been multiplied and masked. Now the state of each row takes in its scores,
+# as `SoftmaxState` did in lesson 03: a new maximum, a factor for what was summed before, the
+# weights, their sum. This time a lane has parts of several rows at once, and its three
+# neighbours have the rest.
+#
+# - All four lanes of a row have to arrive at the same m. (`l` may stay in parts: each lane adds
+#   up its own weights. They are put together once, at the very end.)
+# - m is the largest score *before* scaling. The scale comes in only once, together with the
+#   change from e to 2: the GPU has an instruction for 2 to the power of x, and none for e. So
+#   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`.
+# - A row may see none of a tile's keys. Then all of its scores are `-INFINITY`, and if no key
+#   has come before, so is m. What is `-INFINITY` minus `-INFINITY`?
+
+# %%
+prefill_files["prefill/row_state.cuh"] = r"""
+// INCLUDE prefill/row_state.cuh
+"""
+
+# %% exercise="9.3" language="cuda"
+take_scores = r"""
+// INCLUDE prefill/take_scores.cuh
+"""
+
+# %% check="9.3"
+check("9.3", take_scores)
+
+# %% [markdown]
+# Around your functions there are two products. Here is the first, queries times keys, in steps
+# of 16 dims. `load_matrices` is an instruction (`ldmatrix`): it fetches four matrices of 8 × 8
+# numbers from shared memory into just the lanes that need them. For the CPU,
+# `matrix_loads.cuh` spells out what it does.
+
+# %%
+prefill_files["prefill/mask.cuh"] = mask
+prefill_files["prefill/take_scores.cuh"] = take_scores
+show_lines("prefill/tile_products.cuh", "k < head_size / 16", "multiply_add<Number>(scores[t][n + 1]")
+
+# %% [markdown]
+# The loop that puts it all together is `attend`. It is written once for rungs 2 to 4, which
+# differ in `heads` and `only_needed`:
+
+# %%
+show_lines("prefill/attend.cuh", "for (int tile = begin", "add_values(state")
+
+# %% [markdown]
+# **Predict.** According to their data sheet, the tensor cores of an H200 are 15 times as fast
+# as its plain arithmetic (989 TFLOP/s and 67). How many times as fast as rung 1 will rung 2
+# be? And which of the three batches will gain least?
+#
+# <details><summary>A way to work it out</summary>
+#
+# If both rungs came equally near to the limit of their instructions, it would be 15 times. But
+# rung 1 was far from it: it had 9 of 67 TFLOP/s. A plain product needs its two numbers fetched
+# and widened first, and one `mma` takes the place of 2,048 of these. So it may well be more
+# than 15.
+#
+# The decodes gain least. A tile has room for 128 queries now, and a decode fills one row of
+# it.
+# </details>
+
+# %%
+judge(2)
+
+# %%
+count(1, 2)
+
+# %% tags=["nbval-ignore-output"]
+measured(2)
+
+# %%
+draw.rungs(run, "1 prompt of 8,192", 2, DATA_SHEET)
+
+# %% [markdown]
+# **Why they differ.** The first two gained more than 15 times: rung 1 was not near the limit of
+# its own instructions. In the mix there is a loss, too. Look at how little of its meetings is
+# needed.
+#
+# ## Rung 3: query heads packed
+#
+# A decode has one query for each head: a row, in a tile that has room for 128. In lesson 07
+# you let the query heads that share a KV head share a block. Do it here as well. They meet the
+# same keys, so their rows can be in the same tile: the four heads of token 0, then the four
+# heads of token 1, and so on. Only `last_key` has to know which token a row belongs to.
+#
+# ### Exercise 9.4: rows of a tile
+
+# %% exercise="9.4"
+# INCLUDE paged_attention/prefill_tiles.py pack_rows
+
+
+# %% check="9.4"
+check("9.4", pack_rows)
+
+# %% [markdown]
+# Here is a chunk of three tokens, with four query heads to a KV head and tiles of 16 rows.
+# Packed, one tile is enough, where it took four:
+
+# %%
+apart = [pack_rows(3, 1, head, 16)[0] for head in range(4)]
+(packed,) = pack_rows(3, 4, 0, 16)
+draw.rows([*apart, packed], 16)
+
+# %% [markdown]
+# **Predict.** What will change for a prompt of 256 tokens? What will change for the mix?
+#
+# <details><summary>A way to work it out</summary>
+#
+# A prompt of 256 tokens was two tiles for each of four heads. Now it is 1,024 rows, which are
+# eight tiles as well. Each of them meets the same number of tiles of keys as before. So nothing
+# is gained: the number of meetings stays the same.
+#
+# The chunk of 48 tokens took a tile for each head, and so did each decode. With 48 · 4 = 192
+# rows the chunk takes two tiles, and a decode takes one. So there are fewer than a third of the
+# meetings.
+# </details>
+
+# %%
+prefill_files["prefill/3_packed_heads.cu"] = r"""
+// INCLUDE prefill/3_packed_heads.cu
+"""
+judge(3)
+
+# %%
+count(2, 3)
+
+# %% tags=["nbval-ignore-output"]
+measured(3)
+
+# %% [markdown]
+# **Why they differ.** They hardly do. The prompt and the chunks had full tiles before. In the
+# mix, the decodes now take a quarter of their meetings, and the chunks as many as before.
+#
+# ## Rung 4: only what the causal edge needs
+#
+# Half of all pairs of a whole prompt are hidden. Which tiles meet for nothing? Watch rung 3 at
+# work, with your functions in it. This is a prompt of 256 tokens. Its rows are in eight tiles,
+# and each column of the picture is a block of its context. The numbers below are the ids of
+# the blocks in the pool: this is the block table's row.
+
+# %%
+def blocks_read(number, lens):
+    """Runs a rung on a sequence, and notes which tile of rows read which blocks.
+
+    Returns bool (tiles of rows, blocks of the context).
+    """
+    batch = small_batch(lens)
+    prefill = ready(number, batch)
+    with prefill.library.trace("k_cache") as accesses:
+        prefill(*arguments(batch))
+    tile_of_item = prefill.plan.items[:, 1] // prefill.workspace["planned_rows"]
+    place = {int(block): place for place, block in enumerate(batch.rows[0])}
+    read = np.zeros((tile_of_item.max() + 1, len(place)), dtype=bool)
+    for access in accesses:
+        read[tile_of_item[access.block[0]], place[access.index[0]]] = True
+    return read
+
+
+pool_ids = small_batch((256, 256)).rows[0].tolist()
+all_read = blocks_read(3, (256, 256))
+draw.tiles_met([all_read], 32, pool_ids)
+
+# %% [markdown]
+# Each tile has 32 tokens of four heads. Grey is what it reads, multiplies and hides again. The
+# keys come in tiles of 64, four blocks at a time, so some grey has to stay.
+#
+# ### Exercise 9.5: the causal edge
+#
+# For a tile of queries there are three kinds of tiles of keys. Some come before all of its
+# queries, and need no mask. Some lie on the causal edge. Some come after all of its queries,
+# and are not needed. Say where the second kind begins and where the third.
+
+# %% exercise="9.5"
+# INCLUDE paged_attention/prefill_tiles.py causal_tiles
+
+
+# %% check="9.5"
+check("9.5", causal_tiles)
+
+# %% [markdown]
+# A prompt of 8,192 tokens with four heads to a KV head has 256 tiles of 32 tokens each:
+
+# %%
+kinds = [causal_tiles(32 * tile, 32 * tile + 31, 8192, 8192, 64) for tile in range(256)]
+meetings = sum(end for _, end in kinds)
+with_mask = sum(end - num_whole for num_whole, end in kinds)
+print(f"{256 * 128:,} meetings without your function, {meetings:,} with it, "
+      f"and {with_mask} of these need a mask")
+assert with_mask == 256
+
+# %% [markdown]
+# ### The order of work
+#
+# Now the blocks of a prompt no longer take equally long. The first tile of queries meets one
+# tile of keys, and the last one 128. A GPU starts the blocks of a launch in their order, and
+# whenever one has ended the next one begins. If the longest come last, most of the card
+# waits for them.
+#
+# ### Exercise 9.6: the order of work
+
+# %% exercise="9.6"
+# INCLUDE paged_attention/prefill_tiles.py run_items
+
+
+# %% check="9.6"
+check("9.6", run_items)
+
+# %% [markdown]
+# Here are five prompts of different lengths, on a small card with eight slots. An item is a
+# tile of 32 queries with the tiles of keys that it needs:
+
+# %%
+times = []
+for length in (64, 130, 400, 640, 900):
+    for first in range(0, length, 32):
+        last = min(first + 31, length - 1)
+        times.append(causal_tiles(first, last, length, length, 64)[1])
+orders = {
+    "In the order of the batch": run_items(times, 8, longest_first=False),
+    "The longest first": run_items(times, 8, longest_first=True),
+}
+draw.order(orders, times, 8)
+
+# %% [markdown]
+# With the longest first, the short ones fill the gaps at the end.
+#
+# ### One long row
+#
+# Order does not help if there is too little to order. Take a chunk of 16 tokens at 32,768
+# keys. That is one tile of queries for each of eight KV heads: eight blocks, on a card that
+# runs two for each of its 132 multiprocessors. So what is longer than its share is cut, as in
+# rung 6 of lesson 07. Each part leaves its (o, m, l), and a second launch combines them:
+
+# %%
+from paged_attention.prefill_plan import TileSizes, plan_needed_tiles
+
+sizes = TileSizes(rows=128, keys=64, few_rows=16)
+for q_len, kv_len in ((16, 32768), (8192, 8192)):
+    plan = plan_needed_tiles(np.array([q_len]), np.array([kv_len]), 4, sizes, 8, 2 * 132)
+    longest = (plan.items[:, 3] - plan.items[:, 2]).max()
+    print(f"{q_len:5,} queries, {kv_len:6,} keys: {len(plan.items):3} items for each KV head, "
+          f"the longest {longest} tiles of keys, {plan.num_parts} parts to combine")
+
+# %% [markdown]
+# The whole prompt has enough tiles. Nothing of it is cut, so there is no second launch.
+#
+# One more thing helps short chunks and decodes. In a full tile each warp has 32 rows, and goes
+# over all 64 keys. If a tile has 16 rows or fewer, three of the four warps have nothing to do.
+# Then the warps share the rows, and each takes 16 of the keys. At the end of the item they
+# merge their states.
+#
+# **Predict.** How many times as fast will each of the three batches be?
+#
+# <details><summary>A way to work it out</summary>
+#
+# The whole prompt has half of the meetings, so it may be twice as fast. A chunk of 512 at
+# 8,192 keys needs nearly all of its meetings: of the last 512 keys half are hidden, and that
+# is 3 % of all. In the mix the warps share the decodes' work, and the order helps, since a
+# chunk's item takes much longer than a decode's. That is harder to count.
+# </details>
+
+# %%
+prefill_files["prefill/4_causal_edge.cu"] = r"""
+// INCLUDE prefill/4_causal_edge.cu
+"""
+judge(4)
+judge(4, most_tiles=2)
+
+# %%
+count(3, 4)
+
+# %% tags=["nbval-ignore-output"]
+measured(4)
+
+# %%
+draw.tiles_met([all_read, blocks_read(4, (256, 256))], 32, pool_ids)
+
+# %% [markdown]
+# **Why they differ.** The prompt gained a little more than twice. Besides the meetings, it saves
+# masks: they are computed only where they are needed, in one meeting of 64. The chunks had 3 %
+# to save, and gained 7 %. So masks take their time, too.
+#
+# In the second small batch, most of a meeting is still not needed. For a decode that cannot be
+# helped: four rows cannot fill a tile. That is why the engine of lesson 08 gives single new
+# tokens to the kernel of lesson 07.
+
+# %%
+draw.rungs(run, "1 prompt of 8,192", 4, DATA_SHEET)
+
+# %% [markdown]
+# ## What a chunk costs
+#
+# An engine cuts long prompts into chunks, so that decodes need not wait. What does it pay for
+# that? Count a prompt of 8,192 tokens, whole and in 16 chunks of 512:
+
+# %%
+whole = count_work([8192], [8192], **model)
+chunks = [count_work([512], [end], **model) for end in range(512, 8193, 512)]
+in_chunks = [sum(column) for column in zip(*chunks)]
+print(f"operations: {whole[0]:.3g} whole, {in_chunks[0]:.3g} in chunks")
+print(f"bytes:      {whole[1]:.3g} whole, {in_chunks[1]:.3g} in chunks")
+assert whole[0] == in_chunks[0]
+
+# %% [markdown]
+# The arithmetic is the same. The keys of earlier chunks are read again, but arithmetic is the
+# limit, so these bytes cost little. By the record the last of such chunks run at nearly the
+# rate of the whole prompt. And now the other side, a decode in the same batch. The mix again:
+
+# %%
+mixed = next(workload for workload in WORKLOADS if workload.name == THREE[2])
+decodes = [lens for lens in mixed.lens if lens[0] == 1]
+of_decodes, of_all = (count_work(*zip(*lens), **model) for lens in (decodes, mixed.lens))
+for what, part, whole in zip(("operations", "bytes"), of_decodes, of_all):
+    print(f"{len(decodes)} decodes of the mix: {part / whole:.0%} of its {what}")
+
+# %% [markdown]
+# The chunks need the arithmetic and the decodes need the memory. In one launch both are busy
+# at the same time. That is the best reason to put them into one batch.
+#
+# ## The whole ladder, and others
+#
+# Beside our last rung there are FlashInfer's two kernels for the same cache, FA2 and FA3, and
+# PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
+
+# %%
+peers = of_the_peers(recorded())
+draw.batches(peers, [workload.name for workload in WORKLOADS])
+
+# %%
+print(f"{peers.card}, {peers.date}, PyTorch {peers.torch}, FlashInfer {peers.flashinfer}")
+for name in peers.workloads:
+    ours = peers.row(name, "rung 4").milliseconds
+    fa2, fa3 = (peers.row(name, f"FlashInfer {way}").milliseconds / ours for way in ("FA2", "FA3"))
+    print(f"{name:34}  FA2 takes {fa2:.2f} times our time, FA3 {fa3:.2f} times")
+
+# %% [markdown]
+# The first six are the batches of the picture, and the others have different shapes. FA2 uses
+# the same instructions as our rung 4. On the prompts and chunks of the picture, the two are
+# within 7 % of each other. With decodes in the batch, ours is ahead.
+#
+# FA3 is another matter. It is written for this generation of cards, Hopper. It copies whole
+# tiles with one instruction, by a unit of the card that takes no thread's time. And four warps
+# together multiply tiles straight from shared memory, while another warp has the copies made.
+# Our ladder has no such rung. The figures say what it would be worth: up to 1.8 times on long
+# contexts.
+#
+# ## Any batch
+#
+# `attn_paged_prefill` is this kernel as one call. It takes lesson 05's metadata and any mix.
+# Here are three scenarios of lesson 05: a prompt, a new token, and a mix of both. Beside them
+# is what was recorded for the one call of FlashInfer, path B, on the same scenarios:
+
+# %%
+import lessons_bench.path_b_runs
+from paged_attention.prefill import attn_paged_prefill
+
+path_b = lessons_bench.path_b_runs.recorded()[0]
+print(f"path B: FlashInfer {path_b.flashinfer} on one {path_b.card}, {path_b.date}")
+for row in path_b.batches:
+    if (row.dtype, row.head_size) == ("float16", 128) and row.sequences:
+        lens = [(new, cached + new) for cached, new in row.sequences]
+        batch = small_batch(*lens)
+        out = attn_paged_prefill(*arguments(batch)[:3], metadata_of(batch))
+        assert (out - exact(batch)).abs().max() < 0.004
+        print(f"{row.name}: less than 0.004 from float64; path B {row.error:.4f}")
+
+# %% [markdown]
+# The engine of lesson 08 uses it, too. On its path *fast*, all chunks of a step are one launch
+# of this kernel. Single new tokens go to lesson 07's, and on a Hopper card a few long whole
+# prompts go to cuDNN, which is faster there.
+#
+# ## On your card
+#
+# The whole ladder, with a table and a plot, is one command in a terminal:
+# `python -m lessons_bench.prefill`. With `--recorded` it prints the runs that come with the
+# course.
+#
+# ## What you built
+#
+# - The count of operations and bytes, which says what limits a batch before anything runs.
+# - The two functions between the products: the mask, and the softmax of a tile whose rows are
+#   spread over four lanes.
+# - A plan for any batch: rows packed, tiles that nobody needs left out, the longest first.
+#
+# ## Ask yourself
+#
+# <details><summary>A prompt has 100 tokens. Is memory or arithmetic its limit?</summary>
+#
+# By the count, memory: it does about 40 operations for a byte. But such a prompt takes a few
+# microseconds either way, and then the start of a launch counts more than both. In a batch of
+# 64 such prompts the answer is memory, too, since intensity does not depend on how many there
+# are.
+# </details>
+#
+# <details><summary>Why does a block take 128 rows and not 32 or 1,024?</summary>
+#
+# Each key that comes into shared memory is used once for each row. With more rows, fewer bytes
+# move for the same arithmetic. But a row's queries and its sums have to be kept somewhere, and
+# registers and shared memory are limited. With 128 rows of 128 numbers the sums alone take
+# half of the registers that two blocks on a multiprocessor can have.
+# </details>
+#
+# <details><summary>l is kept in four parts until the end. Why not m?</summary>
+#
+# The parts of l are added, and they can be added at any time. But weights depend on m. If the
+# four lanes had different maxima, their weights, and their parts of `acc`, would count from
+# different places. A product adds up over all keys of the tile, across lanes, so they have to
+# agree before it.
+# </details>
+#
+# <details><summary>Could a tile of queries hold tokens of two sequences?</summary>
+#
+# It could, but nothing would be gained. Their keys are different, so a tile of keys would be
+# of use to some of the rows only. Heads of one KV head share their keys, so they pack well.
+# </details>
+#
+# <details><summary>Longest first: is that the best order there is?</summary>
+#
+# No. To find the best is a hard problem in general. But the simple rule is never far off: it
+# takes at most a third longer than the best order, whatever the items are (Graham, 1969).
+# </details>
+#
+# ## Sources
+#
+# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work
+#   Partitioning*, 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691): rows to warps,
+#   and the causal edge.
+# - Jay Shah et al., *FlashAttention-3: Fast and Accurate Attention with Asynchrony and
+#   Low-precision*, 2024, [arXiv:2407.08608](https://arxiv.org/abs/2407.08608): what Hopper's
+#   instructions give.
+# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference
+#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): tiles over a paged
+#   cache, and heads packed into rows.
+# - Samuel Williams et al., *Roofline: An Insightful Visual Performance Model for Multicore
+#   Architectures*, Communications of the ACM, 2009: operations for a byte.
+# - Ronald Graham, *Bounds on Multiprocessing Timing Anomalies*, SIAM Journal on Applied
+#   Mathematics, 1969: longest first.
+# - NVIDIA, *H200 Tensor Core GPU*, data sheet: 989 TFLOPS in BFLOAT16 without sparsity, 67 in
+#   FP32.
+# - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `ldmatrix`,
+#   `mma` for m16n8k16, `cp.async`, `wgmma`.
+#
+# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
+# lesson in which you build.
