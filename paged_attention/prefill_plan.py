@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paged_attention.prefill_tiles import causal_tiles
-
 # The time of a tile with few rows, whose keys the warps divide; a full tile takes 1.
 FEW_ROWS_COST = 0.35
 ITEM_COST = 1.5  # an item's time to begin and to end, in the same unit
@@ -76,9 +74,7 @@ def plan_needed_tiles(
     """
     seq, first_row, num_rows = _tiles_of_rows(q_lens, heads, sizes.rows)
     last_query = (first_row + num_rows - 1) // heads
-    _, ends = causal_tiles(
-        first_row // heads, last_query, q_lens[seq], kv_lens[seq], sizes.keys
-    )
+    ends = (kv_lens[seq] - q_lens[seq] + last_query) // sizes.keys + 1  # as causal_tiles()
     cost = np.where(num_rows <= sizes.few_rows, FEW_ROWS_COST, 1.0)  # of a tile of keys
     if most_tiles is None:
         share = num_kv_heads * float((cost * ends + ITEM_COST).sum()) / num_slots

@@ -16,10 +16,10 @@ def count_work(
 
     q_lens, kv_lens: each sequence's queries, and its keys, those of the queries included.
     bytes_per_number: 2 for float16 and bfloat16.
-    Returns (operations, num_bytes), whole numbers. Operations are the multiplications and the
-        additions of both products, of queries with keys and of weights with values, for each
-        query head. There is an addition for each multiplication. The bytes are those of each
-        key, value, query and output, once.
+    Returns (operations, num_bytes). Operations are the multiplications and the additions of
+        both products, of queries with keys and of weights with values, for each query head.
+        There is an addition for each multiplication. The bytes are those of each key, value,
+        query and output, once.
     """
     # BEGIN SOLUTION 9.1
     pairs = sum(n * (c - n) + n * (n + 1) // 2 for n, c in zip(q_lens, kv_lens, strict=True))

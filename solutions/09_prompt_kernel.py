@@ -26,10 +26,11 @@ draw = open_lesson("09")
 draw.opening()
 
 # %% [markdown]
-# On the left a sequence has one new token: a decode. It reads many keys and does little with
-# each of them. On the right are prompts. There each key serves thousands of queries, and the
-# arithmetic takes longer than the reading. Above the dashed line, the memory no longer limits
-# a kernel. The rate of arithmetic does. So this ladder climbs to another limit than the one
+# The orange line is a chunk at the end of 8,192 keys. At its left end the chunk has one token:
+# it is a decode, which reads many keys and does little with each of them. Further to the right
+# each key serves more queries. The same is true of whole prompts, the blue line. Above the
+# dashed line, the arithmetic takes longer than the reading. Then the memory no longer limits a
+# kernel, but the rate of arithmetic does. So this ladder climbs to another limit than the one
 # of lesson 07, and it needs other ideas.
 #
 # ## Another limit
@@ -49,7 +50,8 @@ draw.opening()
 check("9.1", count_work)
 
 # %% [markdown]
-# With 32 query heads, 8 KV heads of size 128 and numbers of 16 bits, that is the following:
+# The operations for each byte are called the **intensity** of a computation. With 32 query
+# heads, 8 KV heads of size 128 and numbers of 16 bits, it is the following:
 
 # %%
 model = {"num_q_heads": 32, "num_kv_heads": 8, "head_size": 128, "bytes_per_number": 2}
@@ -87,12 +89,13 @@ assert 1 < chunk < prompt
 
 # %% [markdown]
 # Four query heads share each key. So a chunk of n tokens does about 4n operations for a byte
-# of keys and values. A short prompt does less, for two reasons. On average a query sees only
-# half of it, and its queries and outputs are more bytes than its keys and values.
+# of keys and values. (A long chunk does fewer, since its queries and outputs are bytes too.) A
+# whole prompt does less, for two reasons. On average a query sees only half of it, and its
+# queries and outputs are more bytes than its keys and values.
 #
-# A data sheet's rate is one that no program reaches. If this machine has a GPU, the next cell
-# measures how fast it multiplies two large matrices. That is the fairest limit to compare an
-# attention kernel with:
+# A data sheet's rate is one that programs hardly reach. If this machine has a GPU, the next cell
+# measures how fast it multiplies two large matrices, which is a fairer limit. The recorded runs
+# lack this figure, so the pictures below show the data sheet's.
 
 # %% tags=["nbval-ignore-output"]
 import torch
@@ -116,9 +119,9 @@ else:
 #
 # As in lesson 07, you look at each rung twice: at times that were measured, and at counts that
 # are the same on every machine. `measured` prints the times of three batches: a whole prompt;
-# eight chunks of 512 tokens, each at the end of 8,192 keys; and a mix of four chunks and 60
-# decodes. The operations in TFLOP/s are those of exercise 9.1. What a kernel computes beyond
-# them does not count.
+# eight chunks of 512 tokens, each at the end of 8,192 keys; and a mix of four chunks of 512 at
+# 2,048 keys and 60 decodes at 259 to 3,925. The operations in TFLOP/s are those of exercise
+# 9.1. What a kernel computes beyond them does not count.
 
 # %%
 import numpy as np
@@ -157,8 +160,8 @@ def measured(number):
 
 # %% [markdown]
 # The judge runs a rung on a small batch in checked mode, and compares it with lesson 05's
-# attention in float64. NaN is in every slot that holds no key. The rung is built from the code
-# in this notebook, including yours.
+# attention in float64. NaN is in every slot that holds no key. The rung is built from your
+# functions, and from the files in `kernels/prefill`.
 
 # %%
 from paged_attention.ladder import Shape
@@ -184,8 +187,8 @@ def ready(number, batch, **plan):
     files |= {name: text for name, text in prefill_files.items() if name in files}
     library = build_cuda(*files.values(), names=tuple(files), target="checked")
     sizes = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128, "block_size": 16}
-    lengths = batch.cu_seqlens_q, batch.seq_lens_kv
-    return PagedPrefill(number, *lengths, **sizes, dtype=torch.float16, library=library, **plan)
+    plan |= {"dtype": torch.float16, "library": library}
+    return PagedPrefill(number, batch.cu_seqlens_q, batch.seq_lens_kv, **sizes, **plan)
 
 
 def arguments(batch):
@@ -214,8 +217,8 @@ def judge(number, **plan):
 # %% [markdown]
 # The counter prints what rungs do for two small batches. *Asked for* counts how often the
 # bytes of keys and values are asked for, all threads together. *Meetings* counts how often a
-# tile of queries meets a tile of keys. A meeting is a product of two tiles, and it takes its
-# time, whether all of it is needed or not. The last column says how much of it is: the pairs
+# tile of queries meets a tile of keys. A meeting is a product of two tiles, and it takes the
+# same time, whether all of it is needed or not. The last column says how much of it is: the pairs
 # of a query and a key that it sees, out of all pairs in all meetings.
 
 # %%
@@ -250,39 +253,10 @@ def count(*numbers):
 # ## Rung 0: each query as a decode
 #
 # There is a kernel already that attends for one query: lesson 07's. Give each query of each
-# head a thread block, and let it see the keys up to its own place. This is all that has to be
-# added to rung 3 of lesson 07. A block has to find out which sequence its query belongs to,
-# and `last_key` says how far it sees. That is lesson 05's rule: query i of n sees the keys
-# 0 … c − n + i.
-
-# %%
-prefill_files["prefill/params.cuh"] = r"""
-// INCLUDE prefill/params.cuh
-"""
-prefill_files["prefill/0_each_query.cu"] = r"""
-// INCLUDE prefill/0_each_query.cu
-"""
-judge(0)
-
-# %%
-count(0)
-
-# %% tags=["nbval-ignore-output"]
-measured(0)
-
-# %% [markdown]
-# It is right, and it asks for each key and value about five hundred times. Its rate is a
-# hundredth of the data sheet's.
-#
-# ## Rung 1: tiles of queries, tiles of keys
-#
-# Lesson 03 has the way out. Take a tile of queries, and let a tile of keys meet all of them
-# before the next one comes. The softmax goes on from tile to tile: `m`, `l` and `acc` of each
-# query are rescaled when a larger score comes.
-#
-# A thread block takes 32 queries of a head. It copies 32 keys and 32 values into shared
-# memory, and there all of its queries meet them. So a key is read from memory once for 32
-# queries. This is the loop of its kernel:
+# head a thread block, and let it see the keys up to its own place. Little has to be added to
+# rung 3 of lesson 07. A block has to find out which sequence its query belongs to. And it has
+# to know how far the query sees. That is lesson 05's rule, `last_key`: query i of n sees the
+# keys 0 … c − n + i. The struct also finds a key's row in the caches, through the block table:
 
 # %%
 from lessons_lib.inline import read_kernel
@@ -296,7 +270,38 @@ def show_lines(file, first, last):
     print("\n".join(lines[begin : end + 1]))
 
 
-show_lines("prefill/1_tiles.cu", "RowState state;", "float l = state.l")
+show_lines("prefill/params.cuh", "struct Sequence", "};")
+
+# %% [markdown]
+# The kernel begins like this. Its loop over the keys, up to `num_keys`, is lesson 07's:
+
+# %%
+show_lines("prefill/0_each_query.cu", "int token = blockIdx.x", "int num_keys")
+judge(0)
+
+# %%
+count(0)
+
+# %% tags=["nbval-ignore-output"]
+measured(0)
+
+# %% [markdown]
+# It is right. In the small prompt it asks for each key and value 514 times: there are four
+# heads, and on average 128.5 queries see a key. And on the card it reaches a hundredth of the
+# data sheet's rate.
+#
+# ## Rung 1: tiles of queries, tiles of keys
+#
+# Lesson 03 has the way out. Take a tile of queries, and let a tile of keys meet all of them
+# before the next one comes. The softmax goes on from tile to tile: `m`, `l` and `acc` of each
+# query are rescaled when a larger score comes.
+#
+# A thread block takes 32 queries of a head. It copies 32 keys and 32 values into shared
+# memory, and there all of its queries meet them. So a key is read from memory once for 32
+# queries. This is the loop of its kernel:
+
+# %%
+show_lines("prefill/1_tiles.cu", "RowState state;", "params.scale);")
 
 # %% [markdown]
 # `update` is the online softmax, for a query that four neighbouring lanes have together. You
@@ -323,15 +328,24 @@ count(0, 1)
 measured(1)
 
 # %% [markdown]
-# **Why they differ.** It gained nothing on the whole prompt. So rung 0 was not waiting for
-# memory. Its blocks asked for the same keys at about the same time, and most of these were in
-# a cache. It was busy with instructions: each number of a key is widened to 32 bits,
-# multiplied and added, one at a time. Rung 1 does the same, number by number, and takes them
-# from shared memory each time.
+# **Why they differ.** On the chunks, rung 1 is nearly twice as fast as rung 0. It gained nothing
+# on the whole prompt, because there it computes twice as much as it needs: half of all pairs
+# are hidden. And in the mix, half of the tiles have one query, where 32 fit.
 #
-# Look at the three batches. On the chunks, rung 1 is nearly twice as fast as rung 0. On the
-# whole prompt it is not, because there it computes twice as much as it needs: half of all
-# pairs are hidden. And in the mix, half of the tiles have one query, where 32 fit.
+# But why twice, and not 16 times? Look at how fast rung 0 got the bytes that it asked for:
+
+# %%
+pairs = count_work([8192], [8192], **model)[0] // (4 * 128)  # that see each other, by head
+asked_for = pairs * 2 * 128 * 2  # a key and a value of 128 numbers for each
+rate = asked_for / run.row("1 prompt of 8,192", "rung 0").milliseconds / 1e9
+print(f"{rate:.1f} TB/s, and the memory gives {read_limit / 1e3:.1f}")
+assert rate > 1.5 * read_limit / 1e3
+
+# %% [markdown]
+# So at least half of them came from a cache. Blocks that run at the same time ask for the same
+# keys. Memory was not what rung 0 waited for, and with fewer bytes there is little to gain. Both
+# rungs are busy with instructions: each number of a key is widened to 32 bits, multiplied and
+# added, one at a time.
 #
 # So there are two things to do. The arithmetic has to get faster, by far. And a kernel should
 # not compute what nobody needs. First the arithmetic.
@@ -344,7 +358,7 @@ draw.rungs(run, "1 prompt of 8,192", 1, DATA_SHEET)
 #
 # You know the instruction from lesson 07: `mma` multiplies a 16 × 16 matrix by a 16 × 8
 # matrix, and the 32 lanes of a warp hold the three matrices in their registers. There it was
-# used to keep up with the memory. Here it is what everything depends on.
+# used to keep up with the memory. Here everything depends on it.
 #
 # A block takes 128 queries of a head, and each warp has 32 of them, twice 16. Keys and values
 # come 64 at a time, by `cp.async`, into one of two stages. While the tensor cores multiply one
@@ -383,8 +397,10 @@ draw.lanes()
 # scores become `-INFINITY`. Then exp makes their weights 0. Find out for each of the lane's
 # scores which row and which key it belongs to.
 #
-# `rows` knows the rows of the block's tile. `rows.last_key(row)` counts a row from the
-# beginning of the tile, and the key that it returns from the beginning of the sequence.
+# `rows` knows the rows of the block's tile. `rows.last_key(row)` takes a row that is counted from
+# the beginning of the block's tile, and returns a key that is counted from the beginning of the
+# sequence. That key is the last one that the row still sees. Mind that a block has several
+# warps, and that `first_row` already is the place of the warp's own rows.
 
 # %% exercise="9.2" language="cuda"
 mask = r"""
@@ -397,8 +413,8 @@ check("9.2", mask)
 # %% [markdown]
 # ### Exercise 9.3: the softmax of a tile
 #
-# A tile of keys has been multiplied and masked. Now the state of each row takes in its scores,
-# as `SoftmaxState` did in lesson 03: a new maximum, a factor for what was summed before, the
+# A tile of keys has been multiplied and masked. Now the state of each row takes in the tile's
+# scores, as `SoftmaxState` did in lesson 03: a new maximum, a factor for what was summed before, the
 # weights, their sum. This time a lane has parts of several rows at once, and its three
 # neighbours have the rest.
 #
@@ -406,7 +422,7 @@ check("9.2", mask)
 #   up its own weights. They are put together once, at the very end.)
 # - m is the largest score *before* scaling. The scale comes in only once, together with the
 #   change from e to 2: the GPU has an instruction for 2 to the power of x, and none for e. So
-#   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`.
+#   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`. (`power_of_2` is given.)
 # - A row may see none of a tile's keys. Then all of its scores are `-INFINITY`, and if no key
 #   has come before, so is m. What is `-INFINITY` minus `-INFINITY`?
 
@@ -432,11 +448,13 @@ check("9.3", take_scores)
 # %%
 prefill_files["prefill/mask.cuh"] = mask
 prefill_files["prefill/take_scores.cuh"] = take_scores
-show_lines("prefill/tile_products.cuh", "k < head_size / 16", "multiply_add<Number>(scores[t][n + 1]")
+show_lines("prefill/tile_products.cuh", "k < head_size / 16", "{b[2], b[3]}")
 
 # %% [markdown]
-# The loop that puts it all together is `attend`. It is written once for rungs 2 to 4, which
-# differ in `heads` and `only_needed`:
+# The loop that puts it all together is in `attend`. It is written once for rungs 2 to 4.
+# `copier` looks up a tile's rows through the block table, one tile ahead, and copies them.
+# `part` is what a warp has of the block's tile: its first row, and its first key. In rungs 2
+# and 3, `seen_by_any` is the last key of the sequence, so nothing is left out yet:
 
 # %%
 show_lines("prefill/attend.cuh", "for (int tile = begin", "add_values(state")
@@ -448,13 +466,11 @@ show_lines("prefill/attend.cuh", "for (int tile = begin", "add_values(state")
 #
 # <details><summary>A way to work it out</summary>
 #
-# If both rungs came equally near to the limit of their instructions, it would be 15 times. But
-# rung 1 was far from it: it had 9 of 67 TFLOP/s. A plain product needs its two numbers fetched
-# and widened first, and one `mma` takes the place of 2,048 of these. So it may well be more
-# than 15.
+# If both rungs came equally near to the limit of their instructions, it would be 15 times. On
+# the chunks, where nearly all that it computes is needed, rung 1 had 17 of 67 TFLOP/s, a
+# quarter.
 #
-# The decodes gain least. A tile has room for 128 queries now, and a decode fills one row of
-# it.
+# The mix gains least. A tile has room for 128 queries now, and a decode fills one row of it.
 # </details>
 
 # %%
@@ -470,16 +486,18 @@ measured(2)
 draw.rungs(run, "1 prompt of 8,192", 2, DATA_SHEET)
 
 # %% [markdown]
-# **Why they differ.** The first two gained more than 15 times: rung 1 was not near the limit of
-# its own instructions. In the mix there is a loss, too. Look at how little of its meetings is
-# needed.
+# **Why they differ.** They hardly do. On the chunks rung 2 has 298 of 989 TFLOP/s, 30 % of its
+# limit, where rung 1 had 25 % of its own. So the first two gained more than 15 times. The mix
+# gained less. In the second small batch, which is like it, 8 % of each meeting is needed. (A
+# meeting of 128 rows and 64 keys is eight times as large as one of rung 1.)
 #
 # ## Rung 3: query heads packed
 #
 # A decode has one query for each head: a row, in a tile that has room for 128. In lesson 07
 # you let the query heads that share a KV head share a block. Do it here as well. They meet the
-# same keys, so their rows can be in the same tile: the four heads of token 0, then the four
-# heads of token 1, and so on. Only `last_key` has to know which token a row belongs to.
+# same keys, so they can be in the same tile. Then a **row of a tile** is a query and one of its
+# heads: the four heads of token 0, then the four heads of token 1, and so on. Only `last_key`
+# has to know which token a row belongs to.
 #
 # ### Exercise 9.4: rows of a tile
 
@@ -514,9 +532,7 @@ draw.rows([*apart, packed], 16)
 # </details>
 
 # %%
-prefill_files["prefill/3_packed_heads.cu"] = r"""
-// INCLUDE prefill/3_packed_heads.cu
-"""
+show_lines("prefill/3_packed_heads.cu", "constexpr int heads", "attend<")
 judge(3)
 
 # %%
@@ -526,8 +542,9 @@ count(2, 3)
 measured(3)
 
 # %% [markdown]
-# **Why they differ.** They hardly do. The prompt and the chunks had full tiles before. In the
-# mix, the decodes now take a quarter of their meetings, and the chunks as many as before.
+# **Why they differ.** They do not. The prompt and the chunks had full tiles before, and stay
+# as they were. The mix is twice as fast. Its decodes now take a quarter of their meetings, and
+# its chunks as many as before.
 #
 # ## Rung 4: only what the causal edge needs
 #
@@ -535,6 +552,7 @@ measured(3)
 # work, with your functions in it. This is a prompt of 256 tokens. Its rows are in eight tiles,
 # and each column of the picture is a block of its context. The numbers below are the ids of
 # the blocks in the pool: this is the block table's row.
+
 
 # %%
 def blocks_read(number, lens):
@@ -582,17 +600,20 @@ check("9.5", causal_tiles)
 kinds = [causal_tiles(32 * tile, 32 * tile + 31, 8192, 8192, 64) for tile in range(256)]
 meetings = sum(end for _, end in kinds)
 with_mask = sum(end - num_whole for num_whole, end in kinds)
-print(f"{256 * 128:,} meetings without your function, {meetings:,} with it, "
-      f"and {with_mask} of these need a mask")
+print(
+    f"{256 * 128:,} meetings without your function, {meetings:,} with it, "
+    f"and {with_mask} of these need a mask"
+)
 assert with_mask == 256
 
 # %% [markdown]
 # ### The order of work
 #
 # Now the blocks of a prompt no longer take equally long. The first tile of queries meets one
-# tile of keys, and the last one 128. A GPU starts the blocks of a launch in their order, and
-# whenever one has ended the next one begins. If the longest come last, most of the card
-# waits for them.
+# tile of keys, and the last one 128. In practice a GPU starts the blocks of a launch in their
+# order, and whenever one has ended the next one begins. If the longest come last, a part of the
+# card waits for them. What a block does is called an **item** here: a tile of rows, and the
+# tiles of keys that it meets.
 #
 # ### Exercise 9.6: the order of work
 
@@ -604,8 +625,7 @@ assert with_mask == 256
 check("9.6", run_items)
 
 # %% [markdown]
-# Here are five prompts of different lengths, on a small card with eight slots. An item is a
-# tile of 32 queries with the tiles of keys that it needs:
+# Here are five prompts of different lengths, on a small card that has room for eight items:
 
 # %%
 times = []
@@ -626,8 +646,9 @@ draw.order(orders, times, 8)
 #
 # Order does not help if there is too little to order. Take a chunk of 16 tokens at 32,768
 # keys. That is one tile of queries for each of eight KV heads: eight blocks, on a card that
-# runs two for each of its 132 multiprocessors. So what is longer than its share is cut, as in
-# rung 6 of lesson 07. Each part leaves its (o, m, l), and a second launch combines them:
+# runs two for each of its 132 multiprocessors. So an item that is longer than an equal share of
+# all work is cut, as in rung 6 of lesson 07. Each part leaves its (o, m, l), and a second launch
+# combines them. (`few_rows` is explained below.)
 
 # %%
 from paged_attention.prefill_plan import TileSizes, plan_needed_tiles
@@ -636,16 +657,18 @@ sizes = TileSizes(rows=128, keys=64, few_rows=16)
 for q_len, kv_len in ((16, 32768), (8192, 8192)):
     plan = plan_needed_tiles(np.array([q_len]), np.array([kv_len]), 4, sizes, 8, 2 * 132)
     longest = (plan.items[:, 3] - plan.items[:, 2]).max()
-    print(f"{q_len:5,} queries, {kv_len:6,} keys: {len(plan.items):3} items for each KV head, "
-          f"the longest {longest} tiles of keys, {plan.num_parts} parts to combine")
+    print(
+        f"{q_len:5,} queries, {kv_len:6,} keys: {len(plan.items):3} items for each KV head, "
+        f"the longest {longest} tiles of keys, {plan.num_parts} parts to combine"
+    )
 
 # %% [markdown]
 # The whole prompt has enough tiles. Nothing of it is cut, so there is no second launch.
 #
-# One more thing helps short chunks and decodes. In a full tile each warp has 32 rows, and goes
-# over all 64 keys. If a tile has 16 rows or fewer, three of the four warps have nothing to do.
-# Then the warps share the rows, and each takes 16 of the keys. At the end of the item they
-# merge their states.
+# One more thing helps decodes. In a full tile each warp has 32 rows, and goes over all 64 keys.
+# If a tile has 16 rows or fewer (four tokens of four heads), three of the four warps have
+# nothing to do. Then the warps share the rows, and each takes 16 of the keys. At the end of the
+# item they merge their states.
 #
 # **Predict.** How many times as fast will each of the three batches be?
 #
@@ -658,9 +681,7 @@ for q_len, kv_len in ((16, 32768), (8192, 8192)):
 # </details>
 
 # %%
-prefill_files["prefill/4_causal_edge.cu"] = r"""
-// INCLUDE prefill/4_causal_edge.cu
-"""
+show_lines("prefill/4_causal_edge.cu", "int first_head = blockIdx", "else compute")
 judge(4)
 judge(4, most_tiles=2)
 
@@ -676,7 +697,9 @@ draw.tiles_met([all_read, blocks_read(4, (256, 256))], 32, pool_ids)
 # %% [markdown]
 # **Why they differ.** The prompt gained a little more than twice. Besides the meetings, it saves
 # masks: they are computed only where they are needed, in one meeting of 64. The chunks had 3 %
-# to save, and gained 7 %. So masks take their time, too.
+# to save, and gained 7 %. So masks probably take their time, too. The mix gained 1.4 times. How
+# much of that comes from the order, and how much from the warps that share their rows, these
+# figures do not say.
 #
 # In the second small batch, most of a meeting is still not needed. For a decode that cannot be
 # helped: four rows cannot fill a tile. That is why the engine of lesson 08 gives single new
@@ -701,8 +724,9 @@ assert whole[0] == in_chunks[0]
 
 # %% [markdown]
 # The arithmetic is the same. The keys of earlier chunks are read again, but arithmetic is the
-# limit, so these bytes cost little. By the record the last of such chunks run at nearly the
-# rate of the whole prompt. And now the other side, a decode in the same batch. The mix again:
+# limit, so these bytes cost little. By the record, eight such chunks in one batch run at nearly
+# the rate of the whole prompt. (One alone is 128 blocks, on a card with room for 264. So a
+# chunk should have company.) And now the other side, a decode in the same batch. The mix again:
 
 # %%
 mixed = next(workload for workload in WORKLOADS if workload.name == THREE[2])
@@ -710,14 +734,20 @@ decodes = [lens for lens in mixed.lens if lens[0] == 1]
 of_decodes, of_all = (count_work(*zip(*lens), **model) for lens in (decodes, mixed.lens))
 for what, part, whole in zip(("operations", "bytes"), of_decodes, of_all):
     print(f"{len(decodes)} decodes of the mix: {part / whole:.0%} of its {what}")
+reading = of_all[1] / read_limit / 1e6
+computing = of_all[0] / run.row(THREE[0], "rung 4").teraflops / 1e9
+print(
+    f"to read the mix {reading:.2f} ms, to compute it at the prompt's rate {computing:.2f} ms"
+)
+print(f"recorded: {run.row(THREE[2], 'rung 4').milliseconds:.2f} ms")
 
 # %% [markdown]
-# The chunks need the arithmetic and the decodes need the memory. In one launch both are busy
-# at the same time. That is the best reason to put them into one batch.
+# The chunks need the arithmetic and the decodes need the memory. In one launch the two could
+# overlap. Here they hardly do: the mix takes about as long as reading and computing together.
 #
 # ## The whole ladder, and others
 #
-# Beside our last rung there are FlashInfer's two kernels for the same cache, FA2 and FA3, and
+# Next to our last rung there are FlashInfer's two kernels for the same cache, FA2 and FA3, and
 # PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
 
 # %%
@@ -727,14 +757,16 @@ draw.batches(peers, [workload.name for workload in WORKLOADS])
 # %%
 print(f"{peers.card}, {peers.date}, PyTorch {peers.torch}, FlashInfer {peers.flashinfer}")
 for name in peers.workloads:
-    ours = peers.row(name, "rung 4").milliseconds
-    fa2, fa3 = (peers.row(name, f"FlashInfer {way}").milliseconds / ours for way in ("FA2", "FA3"))
-    print(f"{name:34}  FA2 takes {fa2:.2f} times our time, FA3 {fa3:.2f} times")
+    ours, fa2, fa3 = (
+        peers.row(name, backend).milliseconds
+        for backend in ("rung 4", "FlashInfer FA2", "FlashInfer FA3")
+    )
+    print(f"{name:34}  FA2 takes {fa2 / ours:.2f} times our time, FA3 {fa3 / ours:.2f} times")
 
 # %% [markdown]
-# The first six are the batches of the picture, and the others have different shapes. FA2 uses
-# the same instructions as our rung 4. On the prompts and chunks of the picture, the two are
-# within 7 % of each other. With decodes in the batch, ours is ahead.
+# The first six are the batches of the picture, and the others have different shapes. FA2 is made
+# for cards from the A100 on, as our rung 4 is. On the prompts and chunks of the picture, the two
+# are within 8 % of each other. With decodes in the batch, ours is ahead of both.
 #
 # FA3 is another matter. It is written for this generation of cards, Hopper. It copies whole
 # tiles with one instruction, by a unit of the card that takes no thread's time. And four warps
@@ -745,27 +777,31 @@ for name in peers.workloads:
 # ## Any batch
 #
 # `attn_paged_prefill` is this kernel as one call. It takes lesson 05's metadata and any mix.
-# Here are three scenarios of lesson 05: a prompt, a new token, and a mix of both. Beside them
-# is what was recorded for the one call of FlashInfer, path B, on the same scenarios:
+# Here are three scenarios of lesson 05: a prompt, a new token, and a mix of both. Next to them
+# is what was recorded for lesson 05's one call of FlashInfer on the same lengths:
 
 # %%
+import math
+
 import lessons_bench.path_b_runs
 from paged_attention.prefill import attn_paged_prefill
 
-path_b = lessons_bench.path_b_runs.recorded()[0]
-print(f"path B: FlashInfer {path_b.flashinfer} on one {path_b.card}, {path_b.date}")
-for row in path_b.batches:
+by_flashinfer = lessons_bench.path_b_runs.recorded()[0]
+print(f"FlashInfer {by_flashinfer.flashinfer}: {by_flashinfer.card}, {by_flashinfer.date}")
+for row in by_flashinfer.batches:
     if (row.dtype, row.head_size) == ("float16", 128) and row.sequences:
         lens = [(new, cached + new) for cached, new in row.sequences]
         batch = small_batch(*lens)
         out = attn_paged_prefill(*arguments(batch)[:3], metadata_of(batch))
-        assert (out - exact(batch)).abs().max() < 0.004
-        print(f"{row.name}: less than 0.004 from float64; path B {row.error:.4f}")
+        error = (out - exact(batch)).abs().max().item()
+        assert error < 0.004
+        ours, theirs = (math.ceil(1000 * error) / 1000 for error in (error, row.error))
+        print(f"{row.name}: below {ours} from float64, FlashInfer below {theirs}")
 
 # %% [markdown]
 # The engine of lesson 08 uses it, too. On its path *fast*, all chunks of a step are one launch
-# of this kernel. Single new tokens go to lesson 07's, and on a Hopper card a few long whole
-# prompts go to cuDNN, which is faster there.
+# of this kernel. Single new tokens go to lesson 07's. And on a Hopper card a few long whole
+# prompts go to cuDNN, which took 1.0 ms for one of 8,192 tokens.
 #
 # ## On your card
 #
@@ -784,10 +820,9 @@ for row in path_b.batches:
 #
 # <details><summary>A prompt has 100 tokens. Is memory or arithmetic its limit?</summary>
 #
-# By the count, memory: it does about 40 operations for a byte. But such a prompt takes a few
-# microseconds either way, and then the start of a launch counts more than both. In a batch of
-# 64 such prompts the answer is memory, too, since intensity does not depend on how many there
-# are.
+# By the count, memory: it does about 40 operations for a byte. But to read its 2 MB takes half
+# a microsecond, and to start a kernel takes longer than that. In a batch of 64 such prompts the
+# answer is memory, too: with the batch, operations and bytes grow alike.
 # </details>
 #
 # <details><summary>Why does a block take 128 rows and not 32 or 1,024?</summary>

@@ -23,8 +23,8 @@
 # | **block manager** | Hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
 # | **block size** | The number of slots in a block, 16 unless stated otherwise. | [02](02_block_tables.ipynb) |
 # | **block table** | For each sequence the ids of its blocks, in order. Entries after the last block are -1. | [02](02_block_tables.ipynb) |
-# | **causal edge** | Where, in the table of queries and keys, the keys that a query sees end. | [09](09_prompt_kernel.ipynb) |
 # | **causal** | A query sees its own key and those before it, and none after it. | [03](03_prefill.ipynb) |
+# | **causal edge** | Where, in the table of queries and keys, the keys that a query sees end. | [09](09_prompt_kernel.ipynb) |
 # | **checked mode** | Running a CUDA kernel on the CPU with every access watched, so that a race or a wrong index is named by its line. | [06](06_cuda_kernel.ipynb) |
 # | **chunk** | A piece of a prompt that is computed in one step, so that others need not wait for the whole prompt. | [05](05_batched_metadata.ipynb) |
 # | **combine** | Making one (o, m, l) out of several, exactly, in any order. | [04](04_decode.ipynb) |
@@ -42,9 +42,9 @@
 # | **GQA** | Grouped-query attention: several query heads share one KV head. | [03](03_prefill.ipynb) |
 # | **grid** | All thread blocks of one launch. | [06](06_cuda_kernel.ipynb) |
 # | **head size** | The length of one head's key, value or query. | [02](02_block_tables.ipynb) |
-# | **kernel** | A function for the GPU, which many threads run at once. | [06](06_cuda_kernel.ipynb) |
 # | **intensity** | The operations that a computation does for each byte that it has to move. | [09](09_prompt_kernel.ipynb) |
 # | **item** | What one thread block does: a tile of rows, and the tiles of keys that it meets. | [09](09_prompt_kernel.ipynb) |
+# | **kernel** | A function for the GPU, which many threads run at once. | [06](06_cuda_kernel.ipynb) |
 # | **key** | The vector of a token that queries are compared with. Each KV head has one for each token. | [00](00_start_here.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
 # | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |

@@ -5,6 +5,8 @@ they run under.
 import json
 from pathlib import Path
 
+import pytest
+
 from lessons_build.source import read_lesson
 from lessons_grading.judge import grade_notebook
 from lessons_grading.sandbox import Limits
@@ -55,3 +57,16 @@ def solution_of(exercise_id: str) -> str:
         for cell in read_lesson(path).cells
         if cell.kind == "exercise" and cell.exercise == exercise_id
     )
+
+
+def a_few(cases: dict, *names: str) -> list:
+    """Parameters of a test: these, and all others only among the slow ones."""
+    assert set(names) <= set(cases)
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            id=name,
+            marks=[] if name in names else [pytest.mark.slow],
+        )
+        for name, case in cases.items()
+    ]

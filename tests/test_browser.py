@@ -70,11 +70,7 @@ def picture_folder() -> Path:
 
 QUICK = (
     "00_start_here",
-    "01_block_manager",
-    "04_decode",
     "06_cuda_kernel",
-    "08_serve_a_model",
-    "glossary",
     "summary",
 )
 

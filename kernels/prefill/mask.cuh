@@ -3,9 +3,9 @@
 #include "tile_shape.cuh"
 
 // Hides the keys that a row does not see: their scores become -INFINITY. The others stay as
-// they are. A warp has 16 * row_tiles rows and 8 * key_tiles keys. With r = lane / 4 and
-// s = lane % 4, a lane has in scores[t][n][2 * i + j] the score of the warp's row
-// 16t + 8i + r and the warp's key 8n + 2s + j. t, n, i and j begin at 0; i and j are 0 or 1.
+// they are. A warp has 16 * row_tiles rows and 8 * key_tiles keys. With r = lane / 4 and s =
+// lane % 4, a lane has in scores[t][n][2 * i + j] the score of the warp's row 16t + 8i + r and
+// the warp's key 8n + 2s + j. t, n, i and j begin at 0; i and j are 0 or 1.
 //   rows: rows.last_key(row) is the last key that a row sees. The row is counted in the
 //     block's tile, and the key in the sequence. If it is before first_key, the row sees none
 //     of the warp's keys.

@@ -3,17 +3,13 @@
 #include "matrix_loads.cuh"
 #include "row_state.cuh"
 
-// The online softmax of a tile of keys. state takes in their scores, and the scores become the
-// weights of their values. A lane has parts of the warp's rows: with r = lane / 4, what belongs
-// to row 16t + 8i + r has the indices t and i (0 or 1).
-//   scores[t][n][2 * i + j], all n and j: the lane's scores of the row, products of queries and
-//     keys that are not scaled; -INFINITY for a key that is hidden. The three other lanes with
-//     the same r have the rest.
-//   state.m[t][i]: the largest score of the row so far, not scaled; the same in its four lanes.
-//     It stays -INFINITY as long as no key has been seen, and the weights are 0 then.
-//   state.l[t][i]: the sum of this lane's weights of the row
-//   state.acc[t][d][2 * i + j], all d and j: sums of weights times values. They are only
-//     rescaled here. The values of this tile are added later.
+// The online softmax of a tile of keys. state takes in its scores, and the scores become the
+// weights of its values. With r = lane / 4, what belongs to the warp's row 16t + 8i + r has
+// the indices t and i. The other lanes with the same r have the row's other scores and sums.
+//   scores[t][n][2 * i + j], all n and j: products of queries and keys, not scaled; -INFINITY
+//     for a key that is hidden, and its weight is 0
+//   state.m[t][i]: stays -INFINITY as long as the row has seen no key
+//   state.acc[t][d][2 * i + j], all d and j: only rescaled here; values are added later
 //   factor: the scale times log2(e), so exp(scale * x) is power_of_2(factor * x)
 template <int row_tiles, int key_tiles>
 __device__ void take_scores(RowState<row_tiles>& state,

@@ -27,12 +27,17 @@ ALL, EDGE, SOME, NONE = (
     "only the rows 2, 5, 8 … see keys",
     "no row sees a key",
 )
-PARTS = (
-    "m by (warp, row, lane of the row)",
-    "weights by (call, warp, row, key)",
-    "l, summed over the lanes of a row, by (warp, row)",
-    "acc by (warp, row, d), a number of each d",
-)
+FEW_KEYS = 16  # of more keys, only each third one is looked at
+
+
+def parts(case) -> tuple[str, ...]:
+    keys = "" if 8 * case.tiles[1] <= FEW_KEYS else " for the keys 0, 3, 6, …"
+    return (
+        "m by (warp, row, lane of the row)",
+        f"weights by (call, warp, row, key){keys}",
+        "l, summed over the lanes of a row, by (warp, row)",
+        "acc by (warp, row, d), a number of each d",
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def made(case: Case) -> Calls:
 
 
 def taken(calls: Calls):
-    """m, the weights, l and acc, as PARTS says, in float64."""
+    """m, the weights, l and acc, as parts() says, in float64."""
     factor = float(torch.tensor(calls.case.factor))  # a float's, as the kernel gets it
     rows = calls.scores.double()
     m = torch.full(rows.shape[1:3], HIDDEN, dtype=torch.float64)
@@ -93,12 +98,17 @@ def taken(calls: Calls):
         acc = rescale[..., None] * acc
         if number + 1 < len(rows):
             acc += calls.added[number]
-    parts = m[..., None].expand(*m.shape, 4), torch.stack(weights), l, acc
-    return tuple(part.float() for part in sampled(*parts))
+    found = m[..., None].expand(*m.shape, 4), torch.stack(weights), l, acc
+    return tuple(part.float() for part in sampled(*found))
 
 
 def sampled(m: Tensor, weights: Tensor, l: Tensor, acc: Tensor):
-    """All of it, but of acc one of 8 dims, from each lane of a row in turn: records are small."""
+    """m and l, and a part of the rest, from each lane of a row in turn: records are small.
+
+    Of acc it is one of 8 dims, and of many keys one of 3.
+    """
+    if weights.shape[-1] > FEW_KEYS:
+        weights = weights[..., ::3]
     d = torch.arange(acc.shape[-1] // 8)
     return m, weights, l, acc[..., 8 * d + 2 * (d % 4) + d // 4 % 2]
 
@@ -176,7 +186,7 @@ def hidden(seed):
 
 
 def observe(subject, case):
-    return result_of(lambda: subject(made(case)), (), PARTS)
+    return result_of(lambda: subject(made(case)), (), parts(case))
 
 
 def describe(case):

@@ -9,8 +9,8 @@ struct GuardedLane {
   float behind[guards];
 };
 
-// scores, out_weights: (calls, warps, rows, keys). added: (calls, warps, rows, head_size), what
-// acc gets after each call but the last. out_m, out_l: (warps, rows, 4), of each lane of a row.
+// scores, out_weights: (calls, warps, rows, keys). added: (calls, warps, rows, head_size),
+// what acc gets after each call but the last. out_m, out_l: (warps, rows, 4), of each lane.
 // out_acc: (warps, rows, head_size). out_around: 3 * guards numbers for each thread, what is
 // around its own then; at first it is 1e4.
 template <int row_tiles, int key_tiles>
