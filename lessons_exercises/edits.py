@@ -36,6 +36,7 @@ import itertools
 import json
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -291,9 +292,14 @@ def _is_python(text: str) -> bool:
 
 
 def _problem(text: str) -> str:
-    """What Python says of a text that it cannot read, with the line; nothing if it can."""
+    """What Python says of a text that it cannot read, with the line; nothing if it can.
+
+    A number that is called, as in 0(x), is left of a spelling that an edit has torn.
+    """
     try:
-        compile(text, "", "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*object is not callable", SyntaxWarning)
+            compile(text, "", "exec", dont_inherit=True)
     except SyntaxError as error:
         return f"{error.msg}: `{(error.text or '').strip()}`"
     return ""
