@@ -74,3 +74,11 @@ def test_some_that_have_to_be_built_are_chosen_by_a_seed():
     chosen = [answers.some_built(mutants, 4, seed) for seed in (1, 1, 2)]
     assert chosen[0] == chosen[1] != chosen[2]
     assert len(chosen[0]["6.2"] + chosen[0]["7.2"]) == 4 and len(chosen[0]["0.1"]) == 3
+
+
+def test_an_explanation_of_what_a_sample_leaves_out_is_no_error(monkeypatch):
+    def count(mutants, *others):
+        return sum(map(len, mutants.values()))
+
+    monkeypatch.setattr(answers, "print_table", count)
+    assert answers.main(["6.3", "--built", "1", "--list"]) == 1

@@ -52,11 +52,11 @@ def main(words: list[str] | None = None) -> int:
     explained = Explained(ROOT, "answers.toml")
     results = Results(build_folder() / "answer_mutants.jsonl")
     mutants = {exercise.id: mutants_of(exercise) for exercise in chosen}
-    if options.built is not None:
-        mutants = some_built(mutants, options.built, options.seed)
     if unused := explained.unused([each for several in mutants.values() for each in several]):
         print("answers.toml tells of mutants that there are not:", *unused, sep="\n")
         return 2
+    if options.built is not None:
+        mutants = some_built(mutants, options.built, options.seed)
     if not options.list:
         with ThreadPoolExecutor(options.jobs) as pool:
             tried = [
