@@ -20,8 +20,6 @@ import torch
 
 from lessons_lib import results
 
-# Whether this process makes records: then an exercise whose answers draw draws more often.
-recording = False
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 # What reads the mistakes does not change what they give.
 _ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistakes", "records")]

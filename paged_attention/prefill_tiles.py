@@ -19,7 +19,7 @@ def count_work(
     Returns (operations, num_bytes). Operations are the multiplications and the additions of
         both products, of queries with keys and of weights with values, for each query head.
         There is an addition for each multiplication. The bytes are those of each key, value,
-        query and output, once.
+        query and output, once. A float that is equal to a count will do.
     """
     # BEGIN SOLUTION 9.1
     pairs = sum(n * (c - n) + n * (n + 1) // 2 for n, c in zip(q_lens, kv_lens, strict=True))
@@ -63,9 +63,10 @@ def causal_tiles(
     first_query, last_query: the first and the last query of the tile of queries, from 0 to
         num_queries - 1.
     num_queries, num_keys: of the sequence; never fewer keys than queries.
-    Returns (num_whole, end). Of the tiles of keys 0 … num_whole - 1, each query sees tile_keys
-        keys. Of the tiles num_whole … end - 1, at least one query sees a key, and at least one
-        sees fewer than tile_keys: these need a mask. Of the others, no query sees any key.
+    Returns (num_whole, end). In each of the tiles 0 … num_whole - 1 of the keys, every query
+        sees tile_keys keys. In each of the tiles num_whole … end - 1, some query sees a key,
+        and some query sees fewer than tile_keys: these need a mask. In the tiles from `end`
+        on, no query sees any key.
     """
     # BEGIN SOLUTION 9.5
     seen_before = num_keys - num_queries

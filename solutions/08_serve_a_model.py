@@ -653,9 +653,32 @@ draw.copy_on_write(steps)
 # | `seed` | of the draws | 0 |
 # | `ignore_end` | goes on after the end token | False |
 #
-# Each request has its own random generator, `request.generator`, made from its seed. If all
-# drew from one generator, the same request would get different tokens whenever another one
-# came along.
+# A draw needs a random number. A random generator hands out its numbers one after the other,
+# and that does not go well with an engine. If all requests shared a generator, a request would
+# get other tokens whenever another one came along. If each request had its own, the engine
+# would have to set it back whenever a step fails and its tokens are drawn a second time.
+#
+# So nothing is handed out here. A random number belongs to a token: it is computed from the
+# request's seed and from the token's **position**, its place in the sequence, as a hash is. If
+# the token is drawn once more, it is drawn with the same number. It does not matter whether
+# the request was preempted in between, who else is in the step, or which device computes.
+
+# %%
+from paged_attention.engine.draws import draw_number
+
+for seed, positions in ((3, range(6)), (3, range(4, 6)), (4, range(6))):
+    numbers = [draw_number(seed, position) for position in positions]
+    where = f"seed {seed}, positions {positions[0]} to {positions[-1]}"
+    print(f"{where}:", *(f"{number:.3f}" for number in numbers))
+assert draw_number(3, 5) == draw_number(3, 5) != draw_number(3, 4)
+
+# %% [markdown]
+# The numbers of positions 4 and 5 do not depend on whether those before them were asked for.
+# Every number from 0 to 1 is equally likely to come.
+#
+# How does a number choose a token? Put the probabilities side by side, the likeliest first:
+# they fill a line of length 1, if none was left out. The number is a point on this line. The
+# token that is drawn is the one whose piece the point is in.
 #
 # ### Exercise 8.7: draw a token
 
@@ -668,7 +691,7 @@ check("8.7", sample)
 
 # %% [markdown]
 # Your function draws from five tokens, with the probabilities 0.5, 0.25, 0.15, 0.08 and 0.02,
-# 1,000 times in each of four ways:
+# at 1,000 positions in each of four ways:
 
 # %%
 from collections import Counter
@@ -683,8 +706,7 @@ ways = {
 panels = {}
 for way, (options, should_be) in ways.items():
     params = SamplingParams(**options)
-    generator = torch.Generator().manual_seed(0)
-    drawn = Counter(sample(p.log(), params, generator) for _ in range(1000))
+    drawn = Counter(sample(p.log(), params, position) for position in range(1000))
     assert all(abs(drawn[token] / 1000 - should_be[token]) < 0.06 for token in range(5))
     panels[way] = {
         letter: (float(should_be[token]), drawn[token] / 1000)
@@ -703,7 +725,7 @@ from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
-# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, cancel, run, step, postprocess, stream, generate, _check, _end, _end_not_finite, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back
 
 
 # %%
@@ -744,6 +766,19 @@ Engine.add = add
 Engine.step = step
 
 # %% [markdown]
+# When the model has run, a step is completed. The prefix cache gets the new full blocks, but
+# none of a request whose logits are not finite.
+
+# %%
+# INCLUDE paged_attention/engine/engine.py Engine._complete
+
+
+# INCLUDE paged_attention/engine/engine.py Engine.are_finite
+
+
+Engine._complete, Engine.are_finite = _complete, are_finite
+
+# %% [markdown]
 # A request ends in one way, whatever the reason:
 
 # %%
@@ -762,8 +797,9 @@ Engine._end, Engine._end_not_finite = _end, _end_not_finite
 # their prompt, or of what they compute again after being preempted. What should happen to
 # their row?
 #
-# `self.sample(row, request.params, request.generator)` draws a token. `self.end_tokens` are
-# the tokens that end an answer, unless the request's `ignore_end` says otherwise.
+# `self.sample(row, request.params, position)` draws a token: your function from exercise 8.7,
+# with the position of the new token. `self.end_tokens` are the tokens that end an answer,
+# unless the request's `ignore_end` says otherwise.
 # `self._end(request, reason)` ends the request, once, with the reason `"end"` or `"length"`;
 # if both hold, either is right.
 
@@ -909,8 +945,9 @@ assert decode(good.output) == "q7b4mxy$" and later.output == dense(bad.prompt)
 
 # %% [markdown]
 # **The same answer again.** Draws are random, but a seed must always give the same tokens,
-# whatever else the engine is doing. Here the same request comes three times: alone, among ten
-# others, and in a pool so small that it is preempted:
+# whatever else the engine is doing. A number belongs to a seed and a position, so it does.
+# Here the same request comes three times: alone, among ten others, and in a pool so small that
+# it is preempted:
 
 # %%
 params = SamplingParams(temperature=4.0, max_new_tokens=24, seed=3, ignore_end=True)
@@ -1636,6 +1673,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*,
 #   2024, [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as
 #   a tree.
+# - Guy Steele, Doug Lea and Christine Flood, *Fast Splittable Pseudorandom Number Generators*,
+#   OOPSLA 2014: where the function that mixes seed and position in `draw_number` is from.
 # - transformers' documentation, [attention
 #   interface](https://huggingface.co/docs/transformers/attention_interface).
 #

@@ -70,9 +70,9 @@ for num_new, num_keys in ((1, 8192), (16, 8192), (512, 8192), (64, 64), (8192, 8
     )
 
 # %% [markdown]
-# And how many does a card have time for? Take an H200. By its data sheet it does 989 TFLOP/s
-# with numbers of 16 bits on its tensor cores. The benchmark of lesson 07 has measured how fast
-# it reads. Divide one by the other:
+# How many operations does a card have time for while it reads a byte? Take an H200. By its
+# data sheet it does 989 TFLOP/s with numbers of 16 bits on its tensor cores. The benchmark of
+# lesson 07 has measured how fast it reads. Divide one by the other:
 
 # %%
 import lessons_bench.ladder
@@ -243,7 +243,8 @@ def count(*numbers):
             print(f"  rung {number}: asked for {counts.bytes_read / least:7.1f} times", end="")
             if number > 0:
                 items, sizes = prefill.plan.items, prefill.workspace
-                meetings = int((items[:, 3] - items[:, 2]).sum()) * (4 if number < 3 else 1)
+                for_each = 1 if number >= 3 else 4  # from rung 3 on, heads share an item
+                meetings = int((items[:, 3] - items[:, 2]).sum()) * for_each
                 room = meetings * sizes["planned_rows"] * sizes["planned_keys"]
                 print(f", {meetings:5,} meetings, {needed / room:4.0%} needed", end="")
             print()
@@ -286,7 +287,7 @@ count(0)
 measured(0)
 
 # %% [markdown]
-# It is right. In the small prompt it asks for each key and value 514 times: there are four
+# Rung 0 is right. In the small prompt it asks for each key and value 514 times: there are four
 # heads, and on average 128.5 queries see a key. And on the card it reaches a hundredth of the
 # data sheet's rate.
 #
@@ -308,7 +309,7 @@ show_lines("prefill/1_tiles.cu", "RowState state;", "params.scale);")
 # write one for tensor cores in exercise 9.3.
 #
 # **Predict.** How often will the keys and values of a prompt of 256 tokens be asked for? And
-# how many times as fast will a step be?
+# how many times as fast as rung 0 will it be?
 #
 # <details><summary>A way to work it out</summary>
 #
@@ -330,7 +331,7 @@ measured(1)
 # %% [markdown]
 # **Why they differ.** On the chunks, rung 1 is nearly twice as fast as rung 0. It gained nothing
 # on the whole prompt, because there it computes twice as much as it needs: half of all pairs
-# are hidden. And in the mix, half of the tiles have one query, where 32 fit.
+# are hidden. On the mix it is even slower: half of the tiles have one query, where 32 fit.
 #
 # But why twice, and not 16 times? Look at how fast rung 0 got the bytes that it asked for:
 
@@ -496,8 +497,9 @@ draw.rungs(run, "1 prompt of 8,192", 2, DATA_SHEET)
 # A decode has one query for each head: a row, in a tile that has room for 128. In lesson 07
 # you let the query heads that share a KV head share a block. Do it here as well. They meet the
 # same keys, so they can be in the same tile. Then a **row of a tile** is a query and one of its
-# heads: the four heads of token 0, then the four heads of token 1, and so on. Only `last_key`
-# has to know which token a row belongs to.
+# heads: the four heads of token 0, then the four heads of token 1, and so on. The products and
+# the softmax need not know. Only three things depend on a row's token and head: its query, its
+# last key, and where its output goes.
 #
 # ### Exercise 9.4: rows of a tile
 
@@ -542,9 +544,9 @@ count(2, 3)
 measured(3)
 
 # %% [markdown]
-# **Why they differ.** They do not. The prompt and the chunks had full tiles before, and stay
-# as they were. The mix is twice as fast. Its decodes now take a quarter of their meetings, and
-# its chunks as many as before.
+# **Why they differ.** They hardly do. The prompt and the chunks had full tiles before, and
+# gain 3 %, which no count shows. The mix is twice as fast. Its decodes now take a quarter of
+# their meetings, and its chunks as many as before.
 #
 # ## Rung 4: only what the causal edge needs
 #
@@ -666,9 +668,12 @@ for q_len, kv_len in ((16, 32768), (8192, 8192)):
 # The whole prompt has enough tiles. Nothing of it is cut, so there is no second launch.
 #
 # One more thing helps decodes. In a full tile each warp has 32 rows, and goes over all 64 keys.
-# If a tile has 16 rows or fewer (four tokens of four heads), three of the four warps have
-# nothing to do. Then the warps share the rows, and each takes 16 of the keys. At the end of the
-# item they merge their states.
+# If a tile has 16 rows or fewer (four tokens of four heads), three of the four warps would have
+# nothing to do. So there the warps share the rows, and each takes 16 of the keys. At the end of
+# the item they merge their states.
+#
+# The judge runs this rung twice. Its small batch has no item that is long enough to be cut. So
+# in the second run no item may have more than two tiles of keys.
 #
 # **Predict.** How many times as fast will each of the three batches be?
 #
@@ -726,7 +731,8 @@ assert whole[0] == in_chunks[0]
 # The arithmetic is the same. The keys of earlier chunks are read again, but arithmetic is the
 # limit, so these bytes cost little. By the record, eight such chunks in one batch run at nearly
 # the rate of the whole prompt. (One alone is 128 blocks, on a card with room for 264. So a
-# chunk should have company.) And now the other side, a decode in the same batch. The mix again:
+# chunk should have company.) And what do decodes pay when chunks are in their batch? Here is
+# the mix again:
 
 # %%
 mixed = next(workload for workload in WORKLOADS if workload.name == THREE[2])
@@ -801,7 +807,8 @@ for row in by_flashinfer.batches:
 # %% [markdown]
 # The engine of lesson 08 uses it, too. On its path *fast*, all chunks of a step are one launch
 # of this kernel. Single new tokens go to lesson 07's. And on a Hopper card a few long whole
-# prompts go to cuDNN, which took 1.0 ms for one of 8,192 tokens.
+# prompts go to cuDNN, which is faster there. The recorded runs do not have it:
+# `are_few_long_prompts` in `paged_attention/engine/paths.py` says what was measured.
 #
 # ## On your card
 #

@@ -19,6 +19,7 @@ from echo import (
     engine_with,
     read_back,
 )
+from paged_attention.engine.draws import draw_number
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.history import History
 from paged_attention.engine.request import (
@@ -225,15 +226,10 @@ def test_sampling_parameters_out_of_range_are_refused(values, words):
         SamplingParams(**values)
 
 
-def test_a_seed_is_what_a_generator_takes():
+def test_a_seed_has_64_bits():
     smallest, largest = -(2**63), 2**64 - 1
     for seed in (smallest, largest):
-        assert (
-            engine_with()
-            .add("a", [1], SamplingParams(max_new_tokens=1, seed=seed))
-            .generator.initial_seed()
-            == seed % 2**64
-        )
+        assert SamplingParams(seed=seed).seed == seed
     for seed in (smallest - 1, largest + 1):
         with pytest.raises(ValueError, match="seed must fit into 64 bits"):
             SamplingParams(seed=seed)
@@ -314,8 +310,8 @@ def test_params_for_other_prompts_leave_no_request_behind():
 def test_a_seed_gives_the_same_tokens_whoever_else_runs():
     def drawn(others: int) -> list[int]:
         engine = engine_with(num_blocks=40)
-        engine.sample = lambda logits, params, generator: int(
-            torch.randint(VOCAB_SIZE, (), generator=generator)
+        engine.sample = lambda logits, params, position: int(
+            draw_number(params.seed, position) * VOCAB_SIZE
         )
         request = engine.add(
             "mine",

@@ -138,16 +138,14 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
 
 
 def test_a_draw_that_fails_takes_back_those_before_it():
-    """Their tokens, the random numbers that were used for them, and an end that one of them
-    had come to.
-    """
+    """Their tokens, and an end that one of them had come to. The next draw gives the same."""
 
     def drawn(fails_at):
         engine, requests = engine_with(token_budget=30), []
         draw, calls = engine.sample, iter(range(100))
 
-        def sample(row, params, generator):
-            token = draw(row, params, generator)
+        def sample(row, params, position):
+            token = draw(row, params, position)
             if next(calls) == fails_at:
                 raise RuntimeError("no memory")
             return token

@@ -308,7 +308,7 @@ def test_without_answers_every_part_is_the_courses(model, expected):
 
 
 def test_a_wrong_part_does_not_get_in(model, expected):
-    def sample(logits, params, generator):
+    def sample(logits, params, position):
         return int(logits.argmin())
 
     parts.save("8.7", of_notebook(sample))
@@ -331,6 +331,40 @@ def test_a_wrong_part_does_not_get_in(model, expected):
             f"it does not pass its check now: {mistake}"
         )
     assert serves(engine, expected)
+
+
+def test_answers_from_before_their_exercises_changed_say_so(model, expected):
+    def sample(logits, params, generator):
+        if params.temperature == 0:
+            return int(logits.argmax())
+        p = torch.softmax(logits.double() / params.temperature, dim=-1)
+        return int(torch.multinomial(p, 1, generator=generator))
+
+    def postprocess(self, scheduled, logits):
+        new = []
+        for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+            request.num_computed += num_tokens
+            if not request.num_uncomputed:
+                token = self.sample(row, request.params, request.generator)
+                request.tokens.append(token)
+                new.append((request, token))
+        return new
+
+    parts.save("8.7", of_notebook(sample))
+    parts.save("8.8", of_notebook(postprocess))
+    engine, assembled = parts.assemble(model)
+    for exercise, words in (
+        ("8.7", "the third argument of `sample` is now the token's position"),
+        ("8.8", "the third argument of `self.sample` is now the position of the new"),
+    ):
+        assert whose(assembled)[exercise] == "the course's"
+        reason = reasons(assembled)[exercise]
+        assert reason.startswith("This exercise has changed: ") and words in reason
+        assert "\n" not in reason
+    assert serves(engine, expected)
+    drawn = SamplingParams(NUM_TOKENS, temperature=2.0, ignore_end=True)
+    ours = Engine(model, path="paged_torch").generate(PROMPTS[:1], drawn)
+    assert engine.generate(PROMPTS[:1], drawn)[0].output == ours[0].output
 
 
 def test_a_check_that_cannot_run_is_a_reason(model, monkeypatch):

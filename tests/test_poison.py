@@ -232,9 +232,9 @@ def serve(model, path, trace, sizes, poison=None):
     logits = {}
     choose = engine.sample
 
-    def choose_and_keep(row, params, generator):
-        logits.setdefault(generator, []).append(row.clone())
-        return choose(row, params, generator)
+    def choose_and_keep(row, params, position):
+        logits.setdefault(params.seed, []).append(row.clone())
+        return choose(row, params, position)
 
     engine.sample = choose_and_keep
 
@@ -247,10 +247,9 @@ def serve(model, path, trace, sizes, poison=None):
         poison_the_rest(engine, poison)
     for number, (action, *details) in enumerate(trace):
         if action == "add":
+            own = SamplingParams(details[1], seed=number)  # a seed, to tell requests apart
             try:
-                requests.append(
-                    engine.add(number, details[0], SamplingParams(max_new_tokens=details[1]))
-                )
+                requests.append(engine.add(number, details[0], own))
             except RequestError:
                 pass  # too long for this pool
         elif action == "step":
@@ -262,7 +261,7 @@ def serve(model, path, trace, sizes, poison=None):
                 poison_the_rest(engine, poison)
     while engine.scheduler.has_work():
         step()
-    return requests, [logits.get(request.generator, []) for request in requests]
+    return requests, [logits.get(request.params.seed, []) for request in requests]
 
 
 text = list(range(1, 25))

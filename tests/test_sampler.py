@@ -1,5 +1,6 @@
-"""`sample` at its limits: which tokens may be drawn, exactly, and extreme numbers."""
+"""`sample` at its limits: which token is drawn, exactly, and extreme numbers."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from paged_attention.engine import sampler
+from paged_attention.engine.draws import draw_number
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.sampler import sample
 
@@ -14,10 +17,9 @@ INF = float("inf")
 
 
 def drawn(logits, times=120, seed=0, **params) -> set[int]:
-    """The tokens that come up in some draws."""
-    generator = torch.Generator().manual_seed(seed)
-    params = SamplingParams(**{"temperature": 1.0} | params)
-    return {sample(torch.as_tensor(logits), params, generator) for _ in range(times)}
+    """The tokens that come up at some positions."""
+    params = SamplingParams(**{"temperature": 1.0, "seed": seed} | params)
+    return {sample(torch.as_tensor(logits), params, position) for position in range(times)}
 
 
 @pytest.mark.parametrize(
@@ -25,8 +27,14 @@ def drawn(logits, times=120, seed=0, **params) -> set[int]:
     [(0.25, 1), (0.26, 2), (0.5, 2), (0.51, 3), (0.75, 3), (0.76, 4), (1.0, 4)],
 )
 def test_of_equal_tokens_as_few_as_reach_top_p(top_p, count):
-    """Two of four equal ones have 0.5 together; a third is not needed. Any two will do."""
-    assert len(drawn([1.5, 1.5, 1.5, 1.5], top_p=top_p)) == count
+    """Two of four equal ones have 0.5 together; a third is not needed."""
+    assert drawn([1.5, 1.5, 1.5, 1.5], top_p=top_p) == set(range(count))
+
+
+def test_of_equal_tokens_the_lowest_come_first():
+    """Of so many, a sort that is not stable changes the order."""
+    assert drawn([0.0] * 500, top_k=3) == {0, 1, 2}
+    assert drawn([0.0, 1.0] * 250, top_k=3) == {1, 3, 5}
 
 
 @pytest.mark.parametrize(
@@ -39,32 +47,43 @@ def test_only_the_top_k_likeliest_are_drawn(top_k, tokens):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    powers=st.lists(st.integers(0, 3), min_size=1, max_size=5, unique=True),
+    powers=st.lists(st.integers(0, 3), min_size=1, max_size=5),
     top_k=st.none() | st.integers(1, 6),
-    eighths=st.integers(1, 7),
-    seed=st.integers(0, 99),
+    eighths=st.integers(1, 8),
+    seed=st.integers(0, 2**64 - 1),
 )
-def test_who_may_be_drawn(powers, top_k, eighths, seed):
-    """Weights 1, 2, 4, 8, so that their sums are exact.
-
-    Each possible token has 1/15 at least, so 240 draws find it.
-    """
+def test_the_number_says_which_of_the_tokens_that_stay_is_drawn(powers, top_k, eighths, seed):
+    """Weights 1, 2, 4 and 8, so that their sums are exact."""
     weights = [2**power for power in powers]
-    kept = sorted(range(len(weights)), key=lambda token: -weights[token])[:top_k]
-    whole = sum(weights[token] for token in kept)
-    top_p = Fraction(eighths, 8)
-    before = 0
-    expected = set()
-    for token in kept:
-        if Fraction(before, whole) < top_p:
-            expected.add(token)
-        before += weights[token]
+    order = sorted(range(len(weights)), key=lambda token: -weights[token])[:top_k]
+    whole = sum(weights[token] for token in order)
+    limits = []  # (the running sum, its token) of those that stay
+    reached = 0
+    for token in order:
         # exactly top_p, and no binary fraction: either is right
-        assume(before * 8 != eighths * whole or whole in (1, 2, 4, 8))
-    logits = (
-        torch.tensor(weights, dtype=torch.float64).log2() * torch.tensor(2.0).double().log()
-    )
-    assert drawn(logits, times=240, seed=seed, top_k=top_k, top_p=float(top_p)) == expected
+        assume(reached * 8 != eighths * whole or whole.bit_count() == 1)
+        if reached * 8 < eighths * whole:
+            limits.append((reached + weights[token], token))
+        reached += weights[token]
+    logits = torch.tensor(weights).double().log()
+    params = SamplingParams(temperature=1.0, top_k=top_k, top_p=eighths / 8, seed=seed)
+    for position in range(40):
+        number = Fraction(draw_number(seed, position)) * limits[-1][0]
+        expected = next(token for limit, token in limits if limit >= number)
+        assert sample(logits, params, position) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "token"),
+    [(0.0, 0), (0.25, 0), (0.25 + 2**-53, 1), (0.5, 1), (0.75 + 2**-53, 3), (1 - 2**-53, 3)],
+)
+def test_a_number_that_a_sum_just_reaches_and_the_smallest_and_the_largest(
+    monkeypatch, number, token
+):
+    monkeypatch.setattr(sampler, "draw_number", lambda seed, position: number)
+    assert drawn([0.0] * 4, times=1) == {token}
+    # scaled, it is in a third of what three tokens have together
+    assert drawn([0.0] * 4, times=1, top_p=0.75) == {int(number * 3)}
 
 
 @pytest.mark.parametrize("temperature", [1e-5, 1.0, 1e30])
@@ -106,25 +125,22 @@ def test_the_row_stays_as_it_is(temperature):
     assert torch.equal(logits, before)
 
 
-def test_temperature_0_draws_nothing():
-    generator = torch.Generator().manual_seed(1)
-    before = generator.get_state()
-    assert sample(torch.tensor([0.0, 2.0, 1.0]), SamplingParams(seed=1), generator) == 1
-    assert torch.equal(generator.get_state(), before)
+def test_temperature_0_draws_nothing(monkeypatch):
+    def draw_number(seed, position):
+        raise AssertionError("a number is drawn")
+
+    monkeypatch.setattr(sampler, "draw_number", draw_number)
+    logits = torch.tensor([0.0, 2.0, 1.0])
+    assert sample(logits, SamplingParams(), 3) == 1
+    with pytest.raises(AssertionError, match="a number is drawn"):
+        sample(logits, SamplingParams(temperature=1.0), 3)
 
 
-def test_a_draw_depends_on_the_generator_alone():
-    logits, params = torch.zeros(50), SamplingParams(temperature=1.0)
-    torch.manual_seed(1)
-    a = [
-        sample(logits, params, generator)
-        for generator in [torch.Generator().manual_seed(7)]
-        for _ in range(9)
-    ]
+def test_a_draw_depends_on_seed_and_position_alone():
+    logits, params = torch.zeros(50), SamplingParams(temperature=1.0, seed=7)
+    forwards = [sample(logits, params, position) for position in range(9)]
     torch.manual_seed(2)
-    b = [
-        sample(logits, params, generator)
-        for generator in [torch.Generator().manual_seed(7)]
-        for _ in range(9)
-    ]
-    assert a == b and len(set(a)) > 1
+    backwards = [sample(logits, params, position) for position in reversed(range(9))]
+    assert forwards == backwards[::-1] and len(set(forwards)) > 1
+    other = replace(params, seed=8)
+    assert [sample(logits, other, position) for position in range(9)] != forwards

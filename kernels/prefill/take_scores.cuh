@@ -9,6 +9,7 @@
 //   scores[t][n][2 * i + j], all n and j: products of queries and keys, not scaled; -INFINITY
 //     for a key that is hidden, and its weight is 0
 //   state.m[t][i]: stays -INFINITY as long as the row has seen no key
+//   state.l[t][i]: a sum of weights; those of the row's four lanes are added at the very end
 //   state.acc[t][d][2 * i + j], all d and j: only rescaled here; values are added later
 //   factor: the scale times log2(e), so exp(scale * x) is power_of_2(factor * x)
 template <int row_tiles, int key_tiles>

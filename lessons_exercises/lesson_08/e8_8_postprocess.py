@@ -34,7 +34,6 @@ class Case:
     ignore_end: tuple[int, ...] = ()
     generated: tuple[int, ...] = (0, 0, 0)
     end_tokens: tuple[int, ...] = (END,)
-    drawn: bool = False  # at a high temperature from even logits, so that any token may come
     # these at so low a temperature that the likeliest comes, and is drawn all the same
     cold: tuple[int, ...] = ()
     end_in_prompt: bool = False  # each prompt begins with END
@@ -55,19 +54,25 @@ class BareEngine(Engine):
         self.history = None
         self.requests = {}
 
-    def watch_samples(self, logits):
-        """From now on self.sample tells if its rows are not these. A constant may be added."""
-        rows = logits.double().log_softmax(-1)
-        self.rows_given = Text("as they came")
+    def watch_samples(self, logits, owners):
+        """From now on self.sample notes what it is given.
 
-        def sample(row, params, generator):
+        logits: a step's. A constant may be added to a row.
+        owners: the requests' ids, by their params.
+        """
+        rows = logits.double().log_softmax(-1)
+        self.rows_given, self.sampled = Text("as they came"), []
+
+        def sample(row, params, position):
             is_float = isinstance(row, torch.Tensor) and row.is_floating_point()
             if is_float and row.shape == rows[0].shape:
                 distances = (row.double().log_softmax(-1) - rows).abs().amax(1)
                 if not (distances < 1e-3).any():
                     is_softmax = bool((row >= 0).all()) and abs(float(row.sum()) - 1) < 1e-3
                     self.rows_given = Text("probabilities" if is_softmax else "other numbers")
-            return Engine.sample(row, params, generator)
+            token = Engine.sample(row, params, position)
+            self.sampled.append(f"params of {owners.get(params, '?')}, position {position}")
+            return token
 
         # the name that a learner reads where it gets too few arguments
         sample.__qualname__ = "sample"
@@ -88,12 +93,6 @@ def steps_of(text):
     return tuple(tuple(map(read, step.split())) for step in text.split("|"))
 
 
-def same_logits(length, token):
-    """A case of one request whose tokens are drawn from the same logits in all steps."""
-    steps = ((0, length, token),), *[((0, 1, token),)] * 23
-    return Case((length,), steps, (30, 9, 9), drawn=True)
-
-
 LONG = steps_of("A2:4 B3:unasked C3:6 | A1:end B3:unasked C1:7 | B2:3 C1:end | B1:2")
 CASES = [
     Case((3,), steps_of("A3:7")),
@@ -104,7 +103,6 @@ CASES = [
     Case((3,), steps_of("A3:end")),
     Case((3,), steps_of("A3:7 | A1:end")),
     Case((3,), steps_of("A3:end | A1:6"), ignore_end=(0,)),
-    same_logits(2, 4),
     Case((5,), steps_of("A3:unasked | A2:6"), cold=(0,)),
     Case((3, 4), steps_of("A3:7 B4:8"), cold=(0, 1)),
     Case((3, 4), steps_of("A3:7 B4:8"), cold=(0,)),
@@ -159,12 +157,12 @@ def hidden(seed):
         cold = tuple(sorted(chance.sample(range(3), number % 3)))
         given = map(tuple, (prompts, steps, limits, ignore_end, own, ends))
         yield Case(*given, cold=cold, end_in_prompt=number % 5 == 4)
-    yield same_logits(chance.randint(3, 6), chance.randint(2, 12))
 
 
 def observe(answer, case):
     engine = BareEngine(case.end_tokens)
     requests = [_add(engine, case, number) for number in range(len(case.prompts))]
+    owners = {request.params: request.id for request in requests}
     seen = {}
     for number, step in enumerate(case.steps, 1):
         scheduled = [(requests[index], num_tokens) for index, num_tokens, _ in step]
@@ -175,36 +173,26 @@ def observe(answer, case):
         except Exception as error:
             seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
             break
-        before = [request.generator.get_state() for request in requests]
         logits = _logits(case, step)
-        engine.watch_samples(logits)
+        engine.watch_samples(logits, owners)
         result = answer(engine, scheduled, logits)
         if engine.rows_given != "as they came":
             seen["the logits that self.sample got"] = engine.rows_given
-        if case.drawn:
-            continue
         if scheduled != as_it_came:
             seen[f"after step {number}, the list `scheduled`"] = Text("changed")
         for part, value in _state(engine, requests, result).items():
             seen[f"after step {number}, {part}"] = value
-        seen[f"in step {number}, drawn with the generator of"] = [
-            request.id
-            for request, given in zip(requests, before, strict=True)
-            if not torch.equal(given, request.generator.get_state())
-        ]
-    if case.drawn:
-        drawn = set(_plain(requests[0].output))
-        which = "the likeliest" if drawn == {case.steps[0][0][2]} else "one"
-        again = f"{which} token again and again"
-        seen["its output"] = Text("many different tokens" if len(drawn) > 3 else again)
+        sampled = "; ".join(sorted(engine.sampled)) or "nothing"
+        seen[f"in step {number}, self.sample got"] = Text(sampled)
     return seen
 
 
 def _add(engine, case, number):
     params = SamplingParams(
         case.max_new_tokens[number],
-        temperature=50.0 if case.drawn else COLD if number in case.cold else 0.0,
-        ignore_end=case.drawn or number in case.ignore_end,
+        temperature=COLD if number in case.cold else 0.0,
+        seed=number,  # so that no two have the same params
+        ignore_end=number in case.ignore_end,
     )
     prompt = [2 + number] * case.prompts[number]
     if case.end_in_prompt:
@@ -265,8 +253,6 @@ def _reason(request):
 
 def describe(case):
     those = ", ".join(_request_in_words(case, number) for number in range(len(case.prompts)))
-    if case.drawn:
-        return f"{those[:-1]}, temperature=50), {len(case.steps)} steps with the same logits"
     numbered = []
     for number, step in enumerate(case.steps, 1):
         computes = [f"{'ABC'[i]} computes {num}, next token {token}" for i, num, token in step]
@@ -319,7 +305,8 @@ EXERCISE = Exercise(
         now? Only then ask whether any are left.
 
         A request whose tokens are all computed gets its next one from its own row:
-        `self.sample(row, request.params, request.generator)`.
+        `self.sample(row, request.params, position)`. Which place in `request.tokens` will the
+        new token have?
 
         There are two ways to end, and `self._end(request, reason)` does what both need. At
         most one of them happens.

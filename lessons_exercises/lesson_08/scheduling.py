@@ -1,13 +1,10 @@
 """Requests on their way through a scheduler, without a model, for 8.3, 8.4, 8.6 and 8.8."""
 
-import functools
 import operator
 import random
 import re
 import types
 from dataclasses import dataclass, fields
-
-import torch
 
 from lessons_exercises.words import SLIPS, counted
 from lessons_lib.checks import Text, raised
@@ -131,7 +128,6 @@ class Step:
     num_computed: tuple[tuple[str, int], ...]
     num_inserted: tuple[tuple[str, int], ...]
     num_preempted: tuple[tuple[str, int], ...]
-    draws_of_the_generator: tuple[tuple[str, int | str], ...]  # each request has its own
     reason: tuple[tuple[str, str], ...]
     lengths_in_the_manager: tuple[tuple[str, int], ...]  # of sequences with a row
     free_blocks: int  # those that only the prefix cache uses count as free
@@ -240,7 +236,6 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
         each(there, "num_computed"),
         each(there, "num_inserted"),
         each(requests, "num_preempted"),
-        tuple((request.id, draws_of(request)) for request in there),
         each(ended, "reason"),
         tuple(sorted((name, sequence.length) for name, sequence in manager.sequences.items())),
         manager.block_manager.get_num_free_blocks() + users.count(1),
@@ -257,36 +252,15 @@ def queues(scheduler: Scheduler) -> str:
 def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
     """What the model, the prefix cache and postprocess() do in a step.
 
-    A request's generator draws, as it does at a temperature above 0. The next token is the
-    number of those before it.
+    The next token is the number of those before it.
     """
     for request, num_tokens in scheduled:
         scheduler.prefix_cache.insert(request, request.num_computed + num_tokens)
         request.num_computed += num_tokens
         if not request.num_uncomputed:
             request.tokens.append(len(request.tokens))
-            torch.rand((), generator=request.generator)
             if len(request.output) == request.params.max_new_tokens:
                 scheduler.remove(request)
-
-
-def draws_of(request: Request) -> int | str:
-    """How often the request's generator has drawn since it was seeded."""
-    return _states().get(_state_of(request.generator), "as no other")
-
-
-@functools.cache
-def _states() -> dict[bytes, int]:
-    """The state of a request's generator to the number of draws that it has made."""
-    generator, states = make_request("A", 1, 1).generator, {}
-    for number in range(MAX_NUM_STEPS + 1):
-        states[_state_of(generator)] = number
-        torch.rand((), generator=generator)
-    return states
-
-
-def _state_of(generator: torch.Generator) -> bytes:
-    return generator.get_state().numpy().tobytes()
 
 
 def show(expected, actual) -> tuple[str, str]:

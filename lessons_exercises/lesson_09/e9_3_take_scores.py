@@ -156,6 +156,7 @@ def cases():
         Case((ALL,), factor=0.5, seed=2),
         Case((ALL,), level=1600.0, seed=3),
         Case((ALL,), level=-1600.0, seed=4),
+        Case((EDGE,), factor=0.25, level=-1e6, seed=14),  # 0.25 rounds nothing
         Case((ALL, ALL), rise=10.0, seed=5),
         Case((ALL, ALL), rise=-10.0, seed=6),
         Case((SOME, ALL), seed=7),
@@ -192,7 +193,7 @@ def observe(subject, case):
 def describe(case):
     row_tiles, key_tiles = case.tiles
     each = " each" if case.num_warps > 1 else ""
-    level = f", scores near {case.level:g}" if case.level else ""
+    level = f", scores near {case.level:,.0f}" if case.level else ""
     if case.rise and len(case.seen) > 1:
         way = "higher" if case.rise > 0 else "lower"
         level += f", about {abs(case.rise):g} {way} with each call"

@@ -124,27 +124,40 @@ class Engine:
             scheduled = self.scheduler.schedule()
             if not scheduled:
                 if self.scheduler.has_work():
-                    raise RuntimeError(
-                        "schedule() chose no request, though there are some; "
-                        "this would go on for ever"
-                    )
+                    raise self._nothing_scheduled()
                 return []
-            before = [
-                (request, len(request.tokens), request.generator.get_state())
-                for request, _ in scheduled
-            ]
-            logits = self.runner.run(scheduled)
-            # False for a row with a NaN or inf, or with nothing but -inf.
-            finite = logits.amax(-1).isfinite().tolist()
-            for (request, count), sound in zip(scheduled, finite, strict=True):
-                if sound:  # then the keys and values that it has seen are sound too
-                    self.prefix_cache.insert(request, request.num_computed + count)
-            if self.history is not None:  # an empty list is false
-                self.history(self, scheduled)
-            return self.postprocess(*self._end_not_finite(scheduled, logits, finite))
+            before = [(request, len(request.tokens)) for request, _ in scheduled]
+            return self._complete(scheduled, self.runner.run(scheduled))
         except BaseException:
             self._take_back(before)
             raise
+
+    def _complete(
+        self, scheduled: list[tuple[Request, int]], logits: Tensor
+    ) -> list[tuple[Request, int]]:
+        """Completes a step, after the model has run.
+
+        logits: (len(scheduled), vocab_size). Some rows may not be finite.
+        Returns (request, token) for each request that got a token.
+        """
+        finite = self.are_finite(logits)
+        for (request, count), sound in zip(scheduled, finite, strict=True):
+            if sound:  # then the keys and values that it has seen are sound too
+                self.prefix_cache.insert(request, request.num_computed + count)
+        if self.history is not None:  # an empty list is false
+            self.history(self, scheduled)
+        return self.postprocess(*self._end_not_finite(scheduled, logits, finite))
+
+    @staticmethod
+    def are_finite(logits: Tensor) -> list[bool]:
+        """False for a row with a NaN or inf, or with nothing but -inf."""
+        return logits.amax(-1).isfinite().tolist()
+
+    @staticmethod
+    def _nothing_scheduled() -> RuntimeError:
+        return RuntimeError(
+            "schedule() chose no request, though there are some; this would go on for ever"
+        )
 
     def postprocess(
         self, scheduled: list[tuple[Request, int]], logits: Tensor
@@ -166,7 +179,7 @@ class Engine:
             request.num_computed += num_tokens
             if request.num_uncomputed:
                 continue  # a chunk in the middle of a prompt
-            token = self.sample(row, request.params, request.generator)
+            token = self.sample(row, request.params, len(request.tokens))
             request.tokens.append(token)
             new.append((request, token))
             if token in self.end_tokens and not request.params.ignore_end:
@@ -282,20 +295,19 @@ class Engine:
         rows = logits if len(left) == len(logits) else logits[left]
         return [scheduled[index] for index in left], rows
 
-    def _take_back(self, before: list[tuple[Request, int, Tensor]]) -> None:
+    def _take_back(self, before: list[tuple[Request, int]]) -> None:
         """Takes back a step that failed, as if it had never begun.
 
         The pool starts empty. The step may have ended in the middle of taking a block, so the
         pool's counts mean nothing.
 
-        before: the step's requests, each with its number of tokens and its generator's state.
+        before: the step's requests, each with its number of tokens.
         """
-        for request, num_tokens, state in before:
+        for request, num_tokens in before:
             del request.tokens[num_tokens:]
-            request.generator.set_state(state)
             request.reason = None
         # The earliest first, as always.
-        self.requests = {request.id: request for request, _, _ in before} | self.requests
+        self.requests = {request.id: request for request, _ in before} | self.requests
         self.scheduler.running, self.scheduler.waiting = [], deque(self.requests.values())
         for request in self.scheduler.waiting:
             request.num_preempted += request.num_computed > 0

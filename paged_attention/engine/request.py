@@ -3,8 +3,6 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-import torch
-
 from paged_attention.validate import as_integer
 
 
@@ -97,7 +95,6 @@ class Request:
     def __post_init__(self):
         self.prompt = [as_integer("a token", token) for token in self.prompt]
         self.tokens = list(self.prompt)
-        self.generator = torch.Generator().manual_seed(self.params.seed)
 
     @property
     def output(self) -> list[int]:
