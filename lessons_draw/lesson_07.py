@@ -36,10 +36,10 @@ def rungs(run: Run, workload: str, last: int) -> Picture:
 
 
 def whole_ladder(run: Run, workload: str) -> Picture:
-    """All rungs and what others have made, on one workload."""
+    """All rungs of this lesson and what others have made, on one workload."""
     batch = BATCHES.get(workload, workload)
     return show(
-        lessons_draw.ladder.ladder(run, workload),
+        lessons_draw.ladder.ladder(run, workload, up_to=8),
         alt=(
             f"Bars for all rungs and for the other libraries on {batch}, each with its time,"
             " and the card's limit as a line."

@@ -9,6 +9,7 @@ from lessons_lib.cuda_calls import Access, CallOnCpu, CallOnGpu, processors
 from lessons_lib.cuda_counts import Counts
 from lessons_lib.cuda_launches import Launch, Launches
 from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_lib.cuda_prepared import PreparedOnCpu, PreparedOnGpu
 from lessons_lib.inline import _check_sources
 
 __all__ = [
@@ -201,11 +202,28 @@ class _Callable:
         self.__name__, self.__doc__ = function.name, str(function)
 
     def __call__(self, *values, **named):
+        self.library._run(self.function, *self._checked(values, named))
+
+    def prepare(self, *values, **named) -> PreparedOnGpu | PreparedOnCpu:
+        """Checks arguments and keeps them for calls that should take little time on the host.
+
+        `add = library.add.prepare(a, b, out, n)`; then `add()` launches, and `add(b=other)`
+        launches with another `b`, which stays. On a GPU such a call checks nothing: what is
+        given must be as good as what was checked, on the same device, and a tensor that is
+        not given again must still be there.
+        """
+        given, device = self._checked(values, named)
+        if isinstance(self.library._run, CallOnGpu):
+            return PreparedOnGpu(self.library._run, self.function, given, device)
+        return PreparedOnCpu(self.library._run, self.function, given)
+
+    def _checked(self, values: tuple, named: dict):
+        """The value of each argument by name, and the device of the tensors."""
         given = cuda_arguments.bind(self.function, values, named)
         device = cuda_arguments.check(
             self.function, given, "cuda" if self.library.target == "gpu" else "cpu"
         )
-        self.library._run(self.function, given, device)
+        return given, device
 
     def __repr__(self):
         return str(self.function)

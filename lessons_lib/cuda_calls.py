@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,14 +50,14 @@ class CallOnGpu:
             for name, value in values.items()
         }
         with torch.cuda.device(device):
-            self.library.lessons_lib_last_error()  # forgets an error from somewhere else
-            code = _call(
-                self.library,
-                function,
-                addresses,
-                torch.cuda.current_stream(device).cuda_stream,
-            )
-            code = self.library.lessons_lib_last_error() or code
+            stream = torch.cuda.current_stream(device).cuda_stream
+            self.launch(function, lambda: _call(self.library, function, addresses, stream))
+
+    def launch(self, function: Function, call: Callable[[], int]) -> None:
+        """Raises KernelError if `call` returns an error, or leaves one."""
+        self.library.lessons_lib_last_error()  # forgets an error from somewhere else
+        code = call()
+        code = self.library.lessons_lib_last_error() or code
         if code:
             text = self.library.lessons_lib_error_text(code).decode()
             # A kernel runs after its launch returns, so a later call often gets its error.

@@ -279,6 +279,13 @@ def check_chunks(**tensors: Tensor) -> None:
             )
 
 
+def signature_of(tensor: Tensor | None) -> tuple | type:
+    """What must be the same for a check to hold for another tensor, except its address."""
+    if not isinstance(tensor, Tensor):
+        return type(tensor)
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
 def check_devices(**tensors: Tensor) -> None:
     """Raises ValueError naming the first tensor that is not on the first one's device."""
     (first, expected), *others = tensors.items()
@@ -329,6 +336,22 @@ def check_block_table(
             f"block_table, row {seq},", needed, 0, num_blocks, "the blocks of this pool"
         )
     # END SOLUTION
+
+
+def table_fits(
+    block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int
+) -> bool:
+    """Whether `check_block_table` would refuse nothing.
+
+    It looks at all sequences at once, so that a GPU is waited for only once.
+
+    The arguments are those of `check_block_table`, with the right shapes and dtypes.
+    """
+    lens = context_lens.long()[:, None]
+    num_tokens = block_table.shape[1] * block_size
+    first_tokens = torch.arange(0, num_tokens, block_size, device=block_table.device)
+    is_right = (block_table >= 0) & (block_table.long() < num_blocks) | (first_tokens >= lens)
+    return bool(is_right.all() & ((lens >= 0) & (lens <= num_tokens)).all())
 
 
 # A dtype's place here is its number in the kernel.
@@ -403,4 +426,5 @@ def check_paged_decode(
         ("context_lens", context_lens),
     ):
         check_contiguous(name, tensor)
-    check_block_table(block_table, context_lens, num_blocks, block_size)
+    if not table_fits(block_table, context_lens, num_blocks, block_size):
+        check_block_table(block_table, context_lens, num_blocks, block_size)  # names the entry

@@ -33,7 +33,7 @@ def rungs():
     meet.
     """
     for number in range(len(RUNGS)):
-        dtypes = DTYPES if number <= 3 else DTYPES[1:] if number <= 7 else (torch.float16,)
+        dtypes = DTYPES if number <= 3 else (torch.float16,) if number == 8 else DTYPES[1:]
         for dtype, (head_size, context_lens) in zip(dtypes, CONTEXTS[::-1], strict=False):
             how = (
                 {"num_splits": 3} if number == 6 else {"num_blocks": 5} if number >= 7 else {}

@@ -66,7 +66,7 @@ def batches_of(number, every, of_rung_7=BATCHES):
     )
     return (
         chosen
-        if number < 8
+        if number != 8
         else tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
     )
 
@@ -168,7 +168,7 @@ LENGTHS = st.lists(
 )
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
 @few
 @given(
@@ -198,10 +198,11 @@ def test_any_batch_is_dense_attention(
     how = {}
     if number == 6:
         how["num_splits"] = data.draw(st.integers(1, 5))
-    if number >= 7:
+    if number in (7, 8):
         how["heads_at_once"] = data.draw(
             st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0])
         )
+    if number >= 7:
         how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 40]))
     if target == "fast":
         rung_library(number, shape_of(number, batch), target).options(seed=seed % 3)
@@ -222,7 +223,7 @@ ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
 
 
 @on_each_target
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
 def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
     batch = replace(ONE_SHAPE, gap=8, poison=0.0)
@@ -265,14 +266,14 @@ def test_scores_that_shared_memory_cannot_hold(number, target):
     check(number, batch, target)
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_scores_that_expf_cannot_take(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
     arguments["q"] *= 300  # the same tensor as in `exact`
     assert_right(decode(**arguments), exact)
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_another_scale_and_a_given_output(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
     out = torch.full_like(arguments["q"], 7.0)
@@ -280,7 +281,7 @@ def test_another_scale_and_a_given_output(number):
     assert_right(out, exact)
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_a_scale_of_zero_gives_the_mean_of_the_values(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
     assert_right(decode(**arguments, scale=0.0), exact | {"q": torch.zeros_like(exact["q"])})
@@ -293,14 +294,14 @@ def test_loads_of_single_numbers_may_begin_anywhere(number):
     assert_right(decode(**arguments | odd), exact)
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_empty_contexts_only(number):
     decode, arguments, _ = prepared(number, replace(ONE_SHAPE, context_lens=(0, 0)), "fast")
     arguments["block_table"] = arguments["block_table"][:, :0].contiguous()
     assert not decode(**arguments).any()
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_after_an_error_the_next_call_is_right(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "checked")
     wrong = arguments["block_table"].clone()
@@ -321,8 +322,13 @@ def test_the_last_rung_that_fits(target):
     assert_right(attn_paged_fast(**tensors, target=target), exact)
 
 
+def test_more_sequences_than_the_device_plans_for():
+    tensors = Batch((3,) * 4097, 1, 1, 64, 16, HALF).tensors()
+    assert_right(attn_paged_fast(**tensors), tensors)
+
+
 @needs_gpu
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_a_cuda_graph_holds_the_call(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "gpu")
     decode(**arguments)  # builds, and loads the kernel
@@ -352,7 +358,7 @@ def test_long_contexts(lengths):
         for token in (0, length - 1):
             tensors["v_cache"][tensors["block_table"][row, token // 16], token % 16] *= 1000
     expected = dense_attention(**tensors)
-    for number in range(8):
+    for number in (*range(8), 9):
         decode, arguments, exact = prepared(number, batch, "gpu", tensors=tensors)
         assert_right(decode(**arguments), exact, expected)
     decode, arguments, exact = prepared(8, batch, "gpu", tensors=tensors)
@@ -362,7 +368,7 @@ def test_long_contexts(lengths):
 GOOD = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 LENS = torch.tensor([5, 4], dtype=torch.int32)
 BAD_PLANS = {
-    "no such rung": (dict(number=9), ValueError, ["number", "0 to 8", "9"]),
+    "no such rung": (dict(number=10), ValueError, ["number", "0 to 9", "10"]),
     "head size": (dict(head_size=96), ValueError, ["head_size", "64 or 128 or 256", "96"]),
     "fp8 head size": (
         dict(number=8, head_size=64, kv_dtype=FP8),
@@ -456,6 +462,12 @@ BAD_CALLS = {
     "int64 table": (7, dict(block_table=TABLE.long()), TypeError, ["block_table", "int32"]),
     "scales that nobody wants": (7, dict(k_scales=SCALES), ValueError, ["k_scales", "rung 8"]),
     "missing scales": (8, dict(), TypeError, ["k_scales", "tensor", "NoneType"]),
+    "scales without an fp8 cache": (
+        9,
+        dict(v_scales=SCALES),
+        ValueError,
+        ["v_scales", "rung 9 for torch.float16"],
+    ),
     "scales of others": (
         8,
         dict(k_scales=SCALES, v_scales=SCALES[:1]),
@@ -552,7 +564,7 @@ def test_a_shape_is_written_into_its_file(monkeypatch):
     ):
         assert line in text
     monkeypatch.setattr(
-        "paged_attention.ladder.read_kernel",
+        "paged_attention.rungs.read_kernel",
         lambda _: text.replace("int head_size", "int size"),
     )
     with pytest.raises(ValueError, match="head_size"):

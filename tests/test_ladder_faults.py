@@ -6,13 +6,13 @@ import pytest
 
 from lessons_lib.cuda import KernelError, build_cuda
 from paged_attention.ladder import Shape, rung_texts
-from test_ladder import FP8, HALF, Batch, assert_right, prepared
+from test_ladder import FP8, HALF, Batch, assert_right, check, prepared
 
 # Likely faults: (rung, file, old text, new text).
 FAULTS = {
     "nobody waits for other lanes' copies": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "__syncwarp();  // every lane's",
         "// every lane's",
     ),
@@ -28,7 +28,7 @@ FAULTS = {
         "wait<num_stages - 1>",
         "wait<num_stages>",
     ),
-    "the same in rung 7": (7, "7_balanced.cu", "wait<num_stages - 1>", "wait<num_stages>"),
+    "the same in rung 7": (7, "balanced.cuh", "wait<num_stages - 1>", "wait<num_stages>"),
     "an empty group that is not closed": (
         5,
         "attend_staged.cuh",
@@ -37,43 +37,43 @@ FAULTS = {
     ),
     "the count before the parts": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "__threadfence();  // the parts",
         "// the parts",
     ),
     "a count that is not set back": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "if (shared.is_last) work.arrived",
         "if (false) work.arrived",
     ),
     "a count that is not atomic": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "atomicAdd(&work.arrived[item.first_part], 1)",
         "work.arrived[item.first_part]++",
     ),
     "a tile too many": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "for (; tile < num_tiles(item)",
         "for (; tile <= num_tiles(item)",
     ),
     "tiles that start anew in each item": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "    tile -= num_tiles(item);\n    WorkItem",
         "    tile = phase;\n    WorkItem",
     ),
     "parts of one row only": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "part(item.first_part + number)",
         "part(item.first_part)",
     ),
     "queries that stay": (
         7,
-        "7_balanced.cu",
+        "balanced.cuh",
         "queries = load_queries(query_row(params, next",
         "load_queries(query_row(params, next",
     ),
@@ -112,7 +112,7 @@ FAULTS = {
     ),
     "a scale of another head": (
         8,
-        "7_balanced.cu",
+        "balanced.cuh",
         "scales[item.kv_head + head]",
         "scales[0]",
     ),
@@ -124,6 +124,56 @@ FAULTS = {
         "there[i] = token[i] <= num_tokens",
     ),
     "a state that is not rescaled": (3, "softmax_state.cuh", "sum *= rescale", "sum *= 1.0f"),
+    "no zeros for an empty context": (
+        9,
+        "9_plans_itself.cu",
+        "i < num_empty",
+        "i < 0",
+    ),
+    "heads of the last plan": (9, "9_plans_itself.cu", "= header.heads_at_once", "= 1"),
+    "blocks without work that look for it": (
+        9,
+        "9_plans_itself.cu",
+        "if (!has_work) return",
+        "if (false) return",
+    ),
+    "parts of two rows in one place": (
+        9,
+        "plan.cuh",
+        "item.first_part = 2 * first_block",
+        "item.first_part = first_block",
+    ),
+    "a part too few": (9, "plan.cuh", "- first_block + 1", "- first_block"),
+    "sequences by their place among those with tokens": (
+        9,
+        "plan.cuh",
+        "seq = seq_of[row / rows.groups]",
+        "seq = row / rows.groups",
+    ),
+    "tiles that end past the context": (
+        9,
+        "plan.cuh",
+        "* tile_size, context_lens[seq]);",
+        "* tile_size, 1 << 30);",
+    ),
+    "later items that nobody finds": (
+        9,
+        "plan.cuh",
+        "n + 1 < share.num_items()",
+        "n + 2 < share.num_items()",
+    ),
+    "a row's end in the next block": (
+        9,
+        "plan_rows.cuh",
+        "rows.with(share.end - 1)",
+        "rows.with(share.end)",
+    ),
+    "own rows before the parts": (
+        9,
+        "plan_rows.cuh",
+        "if (n >= num_parts()) return first_row + is_first_cut + n - num_parts();",
+        "if (n > 0) return first_row + n;",
+    ),
     "one thread's softmax before the others' scores": (
         0,
         "0_serial_softmax.cu",
@@ -132,6 +182,8 @@ FAULTS = {
     ),
 }
 FAULTY = Batch((100, 0, 33, 300, 1), 8, 2, 128, 16, HALF)
+# Rung 9 chooses for itself what to cut: here two rows, of which a block has a part each.
+CUT = Batch((100, 0, 33, 2000, 2000, 1), 8, 2, 128, 16, HALF)
 
 
 @pytest.mark.parametrize("number, file, there, instead", FAULTS.values(), ids=FAULTS)
@@ -144,11 +196,16 @@ def test_a_fault_is_found(number, file, there, instead):
     library = build_cuda(
         *texts.values(), names=tuple(texts), target="checked", name="ladder_fault"
     )
-    how = {6: {"num_splits": 3}, 7: {"num_blocks": 5}, 8: {"num_blocks": 5}}.get(number, {})
-    decode, arguments, exact = prepared(number, FAULTY, "checked", library, **how)
-    if number == 8:
-        arguments["v_scales"][1] *= 3
-        exact["v_cache"][:, :, 1] *= 3
+    how = {"num_splits": 3} if number == 6 else {"num_blocks": 5} if number >= 7 else {}
+    batch = CUT if number == 9 else FAULTY
     with pytest.raises((KernelError, AssertionError)):
+        decode, arguments, exact = prepared(number, batch, "checked", library, **how)
+        if number == 8:
+            arguments["v_scales"][1] *= 3
+            exact["v_cache"][:, :, 1] *= 3
         for _ in range(2):
             assert_right(decode(**arguments), exact)
+
+
+def test_without_a_fault_the_batch_that_is_cut_is_right():
+    check(9, CUT, "checked", num_blocks=5)

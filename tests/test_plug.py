@@ -313,7 +313,7 @@ def test_the_engine_chooses_its_path_by_device_and_shapes(
             raise RuntimeError("nvcc is not installed")
         return target
 
-    monkeypatch.setattr("paged_attention.ladder.choose_target", choose_target)
+    monkeypatch.setattr("paged_attention.rungs.choose_target", choose_target)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     assert choose_path(Shape(dtype, head_size, group, 16), torch.device(device)) == path
