@@ -5,6 +5,7 @@ A rung is compiled for the shapes of a model, planned for a batch, and then laun
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -28,12 +29,14 @@ from paged_attention.prefill_plan import (
     plan_all_tiles,
     plan_needed_tiles,
 )
+from paged_attention.send import send
 from paged_attention.validate import (
     check_chunks,
     check_contiguous,
     check_devices,
     check_launch,
     check_tensor,
+    signature_of,
 )
 
 PREFILL_RUNGS = (
@@ -130,6 +133,8 @@ class PagedPrefill:
     target: as for `build_cuda`; None takes "gpu" on a GPU and "fast" on the CPU.
     library: a library with the rung's interface; None takes the course's own.
     most_tiles: for rung 4, the most tiles of keys of an item; None chooses.
+    lengths: each sequence's number of queries and of keys, where the caller has them on the
+        host. Then nothing is read from the device, and nothing checked.
     Raises TypeError or ValueError naming the argument that does not fit.
     """
 
@@ -147,6 +152,7 @@ class PagedPrefill:
         target: str | None = None,
         library: CudaLibrary | None = None,
         most_tiles: int | None = None,
+        lengths: tuple[np.ndarray, np.ndarray] | None = None,
     ):
         if num_kv_heads < 1 or num_q_heads < 1 or num_q_heads % num_kv_heads:
             raise ValueError(
@@ -155,7 +161,7 @@ class PagedPrefill:
             )
         if most_tiles is not None and most_tiles < 1:
             raise ValueError(f"most_tiles must be positive, not {most_tiles}")
-        q_lens, kv_lens = check_lengths(cu_seqlens_q, seq_lens_kv)
+        q_lens, kv_lens = lengths or check_lengths(cu_seqlens_q, seq_lens_kv)
         self.number, self.device = number, seq_lens_kv.device
         self.cu_seqlens_q, self.seq_lens_kv = cu_seqlens_q, seq_lens_kv
         self.num_q_heads, self.num_kv_heads = num_q_heads, num_kv_heads
@@ -174,6 +180,8 @@ class PagedPrefill:
         )
         self.plan: PrefillPlan | None = None
         self.workspace: dict[str, Tensor | int | None] = {}
+        self._checked: tuple | None = None  # what the last call checked, but for addresses
+        self._prepared: Callable | None = None
         if number > 0 and self.num_tokens:
             self._plan(q_lens, kv_lens, most_tiles)
 
@@ -190,7 +198,7 @@ class PagedPrefill:
             )
         self.plan = plan
         self.workspace = {
-            "items": torch.from_numpy(plan.items).to(self.device),
+            "items": send(plan.items, torch.int32, self.device),
             "num_items": len(plan.items),
             "planned_rows": sizes.rows,
             "planned_keys": sizes.keys,
@@ -199,7 +207,7 @@ class PagedPrefill:
             rows = (plan.num_parts, self.num_kv_heads, sizes.rows)
             cut = plan.num_parts > 0
             self.workspace |= {
-                "cut_tiles": torch.from_numpy(plan.cut_tiles).to(self.device) if cut else None,
+                "cut_tiles": send(plan.cut_tiles, torch.int32, self.device) if cut else None,
                 "num_cut_tiles": len(plan.cut_tiles),
                 "part_o": self._floats(*rows, self.shape.head_size) if cut else None,
                 "part_ml": self._floats(*rows, 2) if cut else None,
@@ -233,28 +241,33 @@ class PagedPrefill:
         if out is None:
             out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         scale = 1 / math.sqrt(self.shape.head_size) if scale is None else scale
+        tensors = dict(out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table)
+        signature = (scale, *map(signature_of, tensors.values()))
+        if self._prepared is not None and signature == self._checked:
+            check_chunks(out=out, q=q, k_cache=k_cache, v_cache=v_cache)
+            self._prepared(**tensors)
+            return out
         self._check_call(out, q, k_cache, v_cache, block_table, scale)
         if self.num_tokens == 0:
             return out
-        if scale <= 0:  # the kernels' factor is more than 0; these are the same scores
-            q, scale = (-q, -scale) if scale < 0 else (torch.zeros_like(q), 1.0)
-        self.library.paged_prefill(
-            out=out,
-            q=q,
-            k_cache=k_cache,
-            v_cache=v_cache,
-            block_table=block_table,
+        usual = scale > 0
+        if not usual:  # the kernels' factor is more than 0; these are the same scores
+            tensors["q"] = -q if scale < 0 else torch.zeros_like(q)
+        self._prepared = self.library.paged_prefill.prepare(
+            **tensors,
             cu_seqlens_q=self.cu_seqlens_q,
             seq_lens_kv=self.seq_lens_kv,
-            q_stride=q.stride(0),
+            q_stride=tensors["q"].stride(0),
             num_tokens=len(q),
             num_seqs=len(self.seq_lens_kv),
             num_q_heads=self.num_q_heads,
             num_kv_heads=self.num_kv_heads,
             max_blocks_per_seq=block_table.shape[1],
-            scale=scale,
+            scale=-scale if scale < 0 else scale or 1.0,
             **self.workspace,
         )
+        self._checked = signature if usual else None
+        self._prepared()
         return out
 
     def _check_call(self, out, q, k_cache, v_cache, block_table, scale):

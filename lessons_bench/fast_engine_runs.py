@@ -1,0 +1,159 @@
+"""Runs of the fast engine's benchmark: what was measured, in files and as tables."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lessons_bench.tables import aligned
+
+MEASURED = Path(__file__).resolve().parent / "measured" / "fast_engine"
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """An engine on a trace.
+
+    parts: the parts that are in; empty for lesson 08's engine.
+    seconds: of each turn.
+    ready: seconds until the engine could take its first request.
+    graph_bytes: the memory that the recorded steps take, or None.
+    same_tokens: the share of tokens before an answer's first difference from the first
+        engine's answer.
+    """
+
+    trace: str
+    engine: str
+    parts: tuple[str, ...]
+    tokens: int
+    seconds: tuple[float, ...]
+    ready: float
+    graph_bytes: int | None
+    same_tokens: float
+    reason: str = ""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of the median turn; of two, the slower."""
+        if not self.seconds:
+            return None
+        return self.tokens / sorted(self.seconds)[len(self.seconds) // 2]
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A decode step of num_seqs sequences of `context` tokens on average, in milliseconds.
+
+    limit: weights, keys and values at the card's rate of reading.
+    step: from the start of one step to the start of the next, in the running engine.
+    graph: the recorded step, replayed by itself.
+    busy: the share of `step` in which a kernel or a copy ran, from a profile.
+    budget: what the kernels of a step take, by kind.
+    """
+
+    num_seqs: int
+    context: int
+    limit: float
+    step: float
+    graph: float
+    busy: float
+    budget: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one call of the benchmark measured. read_limit: GB/s."""
+
+    card: str
+    driver: str
+    torch: str
+    date: str
+    command: str
+    model: str
+    read_limit: float
+    rows: tuple[TraceRow, ...]
+    steps: tuple[StepRow, ...]
+
+    def save(self, path: Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Run":
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            rows = tuple(
+                TraceRow(**row | {name: tuple(row[name]) for name in ("parts", "seconds")})
+                for row in content["rows"]
+            )
+            steps = tuple(StepRow(**row) for row in content["steps"])
+            return cls(**content | {"rows": rows, "steps": steps})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not a run of the fast engine's benchmark: {error!r}"
+            ) from None
+
+
+def recorded(folder: Path | None = None) -> list[Run]:
+    """The runs that are kept with the course.
+
+    Raises ValueError, with the file, if one is not a run.
+    """
+    return [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+
+
+def file_of(run: Run) -> Path:
+    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
+    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
+    return MEASURED / f"{'-'.join(words)}.json"
+
+
+def table(run: Run) -> str:
+    """Everything that was measured, as text."""
+    where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
+    reasons = [f"! {row.engine}, {row.trace}: {row.reason}" for row in run.rows if row.reason]
+    parts = [
+        f"{where}\n{run.command}\n{run.model}; reads {run.read_limit:,.0f} GB/s",
+        *(_trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)),
+        _steps_table(run),
+        "\n".join(reasons),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _trace_table(run: Run, trace: str) -> str:
+    lines = [["engine", "tokens/s", "slowest", "fastest", "ready in", "graphs", "same tokens"]]
+    for row in run.rows:
+        if row.trace != trace:
+            continue
+        if not row.seconds:
+            lines.append([row.engine, "– !", "–", "–", "–", "–", "–"])
+            continue
+        graphs = "–" if row.graph_bytes is None else f"{row.graph_bytes / 2**20:.0f} MiB"
+        lines.append(
+            [
+                row.engine,
+                f"{row.tokens_per_second:,.0f}",
+                f"{row.tokens / max(row.seconds):,.0f}",
+                f"{row.tokens / min(row.seconds):,.0f}",
+                f"{row.ready:.1f} s",
+                graphs,
+                f"{100 * row.same_tokens:.0f} %",
+            ]
+        )
+    return f"{trace}\n{aligned(lines)}"
+
+
+def _steps_table(run: Run) -> str:
+    if not run.steps:
+        return ""
+    kinds = list(dict.fromkeys(kind for step in run.steps for kind in step.budget))
+    lines = [["a decode step, ms", *(f"{s.num_seqs} x {s.context}" for s in run.steps)]]
+    for name in ("limit", "step", "graph"):
+        lines.append([name, *(f"{getattr(step, name):.3f}" for step in run.steps)])
+    for kind in kinds:
+        lines.append([f"  {kind}", *(f"{step.budget.get(kind, 0):.3f}" for step in run.steps)])
+    lines.append(["GPU is busy", *(f"{100 * step.busy:.0f} %" for step in run.steps)])
+    return aligned(lines)

@@ -1,0 +1,30 @@
+"""Lesson 08's engine with parts replaced, so that a GPU does not wait for Python."""
+
+from typing import Any
+
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast.ahead import AheadEngine
+from paged_attention.engine.fast.parts import FastParts
+from paged_attention.engine.fast.runner import FastRunner, graph_sizes
+from paged_attention.engine.fast.sampler import NOT_FINITE
+
+__all__ = ["FastParts", "fast_engine", "graph_sizes"]
+
+
+def fast_engine(
+    model, parts: FastParts = FastParts(), sizes: list[int] | None = None, **options
+) -> Engine:
+    """Builds an engine with the parts of lesson 10.
+
+    sizes: the batch sizes of the recorded decode steps; None chooses. A larger batch runs
+        without a recorded step.
+    options: as for Engine.
+    """
+    engine: Any = (AheadEngine if parts.ahead else Engine)(model, **options)
+    max_num_seqs = len(engine.manager.block_table)
+    sizes = graph_sizes(max_num_seqs) if sizes is None else sizes
+    engine.runner = FastRunner(engine.runner, parts, sizes)
+    if parts.sampling:
+        engine.sample = lambda token, params, position: int(token)
+        engine.are_finite = lambda tokens: (tokens != NOT_FINITE).tolist()
+    return engine

@@ -1,0 +1,105 @@
+"""Attention of decode steps without a plan on the host: any lengths in one recorded step."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from paged_attention.ladder import Shape, check_shape, shared_bytes
+from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, paged_attention_library
+from paged_attention.validate import KERNEL_DTYPES
+
+PLANS_ITSELF = 9
+
+
+def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool = True):
+    """Returns the fastest attention for a pool, of those that need no plan on the host.
+
+    config_heads: the number of query heads.
+    plans: whether rung 9 may be taken, which plans on the device.
+    """
+    *_, block_size, num_kv_heads, head_size = manager.kv_cache.shape
+    device = manager.kv_cache.device
+    sizes = dict(
+        num_q_heads=config_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        block_size=block_size,
+        dtype=dtype,
+        target=target,
+    )
+    shape = Shape(
+        dtype,
+        head_size,
+        config_heads // num_kv_heads,
+        block_size,
+        shared_bytes=shared_bytes(device),
+    )
+    max_num_seqs = len(manager.block_table)
+    if plans and _fits(PLANS_ITSELF, shape):
+        from paged_attention.self_planned import SelfPlannedDecode
+
+        return SelfPlannedDecode(max_num_seqs, device=device, **sizes)
+    longest = manager.max_blocks_per_seq * block_size
+    return WholeContexts(max_num_seqs, longest, device, **sizes)
+
+
+def _fits(number: int, shape: Shape) -> bool:
+    try:
+        check_shape(number, shape)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class WholeContexts:
+    """Lesson 06's kernel, for contexts of any length up to the longest.
+
+    A block of threads takes a whole context, so there is nothing to plan.
+    """
+
+    def __init__(
+        self,
+        max_num_seqs: int,
+        longest: int,
+        device: torch.device,
+        *,
+        num_q_heads: int,
+        num_kv_heads: int,
+        head_size: int,
+        block_size: int,
+        dtype: torch.dtype,
+        target: str,
+    ):
+        self.library, self.scores = paged_attention_library(target), None
+        self.sizes = dict(
+            num_q_heads=num_q_heads,
+            num_kv_heads=num_kv_heads,
+            head_size=head_size,
+            block_size=block_size,
+            max_context_len=longest,
+            dtype=KERNEL_DTYPES.index(dtype),
+            scale=1 / math.sqrt(head_size),
+        )
+        if longest * torch.float32.itemsize > SHARED_BYTES_FOR_SCORES:
+            self.scores = torch.empty(max_num_seqs, num_q_heads, longest, device=device)
+
+    def plan(self, context_lens: Tensor) -> None:
+        """context_lens: int32 (num_seqs,), read by each call that follows."""
+        self.context_lens = context_lens
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table, out: Tensor):
+        self.library.paged_attention(
+            out=out,
+            q=q,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            block_table=block_table,
+            context_lens=self.context_lens,
+            scores=self.scores,
+            q_stride=q.stride(0),
+            num_seqs=len(q),
+            max_blocks_per_seq=block_table.shape[1],
+            **self.sizes,
+        )
+        return out

@@ -1,0 +1,228 @@
+"""A model's layers with fewer and larger kernels.
+
+Between two products of matrices a layer does little work in many small steps. Here they are
+three kernels: kernels/engine/add_norm.cu, rotate.cu and gate.cu. Products with the same input
+are one product.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear
+
+from lessons_lib.cuda import CudaLibrary, build_cuda
+from lessons_lib.inline import read_kernel
+from paged_attention.engine.fast.graph import launch
+from paged_attention.engine.served import head_size_of
+from paged_attention.fused import Attend
+from paged_attention.validate import KERNEL_DTYPES
+
+KERNEL_FILES = (
+    "numbers.cuh",
+    "block_reduce.cuh",
+    "engine/chunk.cuh",
+    "engine/add_norm.cu",
+    "engine/rotate.cu",
+    "engine/gate.cu",
+    "engine/advance.cu",
+)
+MOST_HEAD_SIZE = 256
+
+
+class UnfusedModelError(ValueError):
+    """A model with layers that are not made of what is fused here."""
+
+
+@functools.cache
+def step_kernels(target: str) -> CudaLibrary:
+    """Builds the kernels between a step's products, once for each target."""
+    return build_cuda(
+        *map(read_kernel, KERNEL_FILES), names=KERNEL_FILES, target=target, name="step"
+    )
+
+
+class FusedModel:
+    """A dense Qwen3 or Llama model of transformers, with fused layers.
+
+    The merged weights take the place of the model's own: the model goes on to work, and there
+    is one copy of each number.
+
+    kv_cache: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size).
+    num_positions: positions 0 … num_positions - 1 can be computed.
+    target: "gpu", or "fast" or "checked" on the CPU.
+    Raises UnfusedModelError, which names what is not fused.
+    """
+
+    def __init__(self, model, kv_cache: Tensor, num_positions: int, target: str):
+        check_fused(model.config, model.dtype)
+        config = model.config
+        self.kernels, self.kv_cache = step_kernels(target), kv_cache
+        self.prepared: dict[str, Callable] = {}
+        self.num_q_heads, self.num_kv_heads = kv_cache_heads(config)
+        self.head_size, self.epsilon = head_size_of(config), config.rms_norm_eps
+        self.dtype = KERNEL_DTYPES.index(model.dtype)
+        self.embedding, self.head = model.model.embed_tokens.weight, model.lm_head.weight
+        self.last_norm = model.model.norm.weight
+        self.layers = [FusedLayer(layer) for layer in model.model.layers]
+        self.turns = turns_of(model, num_positions)
+
+    def __call__(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        attend: Attend,
+        last: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Runs the model.
+
+        tokens, positions: int64 (num_tokens,).
+        slots: int64 (num_tokens,), where keys and values go; -1 writes nowhere.
+        attend: attend(q, k_cache, v_cache) of the step.
+        last: the tokens with logits; None: all.
+        out: where the logits go; None makes a new tensor.
+        Returns (num_tokens or len(last), vocab_size).
+        """
+        residual, x = embedding(tokens, self.embedding), None
+        for layer, cache in zip(self.layers, self.kv_cache, strict=True):
+            x = self.add_norm(residual, x, layer.norm)
+            q = self.project(x, layer, positions, slots, *cache)
+            x = linear(attend(q, *cache).flatten(1), layer.w_out, layer.b_out)
+            x = self.add_norm(residual, x, layer.mlp_norm)
+            x = self.gate(linear(x, layer.w_gate_up, layer.b_gate_up))
+            x = linear(x, layer.w_down, layer.b_down)
+        x = self.add_norm(residual, x, self.last_norm)
+        return torch.mm(x if last is None else x[last], self.head.t(), out=out)
+
+    def add_norm(self, residual: Tensor, x: Tensor | None, weight: Tensor) -> Tensor:
+        """Adds x to the residual, in its place, and returns the norm of the sum."""
+        out = torch.empty_like(residual)
+        num_tokens, hidden_size = residual.shape
+        self.launch(
+            "add_norm",
+            out=out,
+            residual=residual,
+            x=x,
+            weight=weight,
+            num_tokens=num_tokens,
+            hidden_size=hidden_size,
+            epsilon=self.epsilon,
+            dtype=self.dtype,
+        )
+        return out
+
+    def project(
+        self, x: Tensor, layer, positions: Tensor, slots: Tensor, k_cache, v_cache
+    ) -> Tensor:
+        """Computes queries, keys and values, and writes the keys and values into the pool.
+
+        Returns the queries, (num_tokens, num_q_heads, head_size), a part of a larger tensor.
+        """
+        qkv = linear(x, layer.w_qkv, layer.b_qkv)
+        self.launch(
+            "rotate",
+            qkv=qkv,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            q_weight=layer.q_norm,
+            k_weight=layer.k_norm,
+            turns=self.turns,
+            positions=positions,
+            slots=slots,
+            num_tokens=len(x),
+            num_q_heads=self.num_q_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_size=self.head_size,
+            epsilon=self.epsilon,
+            dtype=self.dtype,
+        )
+        return qkv.view(len(x), -1, self.head_size)[:, : self.num_q_heads]
+
+    def gate(self, gate_up: Tensor) -> Tensor:
+        num_tokens, size = gate_up.shape[0], gate_up.shape[1] // 2
+        out = torch.empty(num_tokens, size, dtype=gate_up.dtype, device=gate_up.device)
+        self.launch(
+            "gate",
+            out=out,
+            gate_up=gate_up,
+            num_tokens=num_tokens,
+            size=size,
+            dtype=self.dtype,
+        )
+        return out
+
+    def launch(self, name: str, **arguments) -> None:
+        """Launches a kernel. Its arguments come from here, and are checked the first time."""
+        if name not in self.prepared:
+            self.prepared[name] = getattr(self.kernels, name).prepare(**arguments)
+        launch(self.prepared[name], **arguments)
+
+
+class FusedLayer:
+    """The weights of a layer, those with the same input in one tensor."""
+
+    def __init__(self, layer):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.norm = layer.input_layernorm.weight
+        self.mlp_norm = layer.post_attention_layernorm.weight
+        self.w_qkv, self.b_qkv = merge(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.w_gate_up, self.b_gate_up = merge(mlp.gate_proj, mlp.up_proj)
+        self.w_out, self.b_out = attention.o_proj.weight, attention.o_proj.bias
+        self.w_down, self.b_down = mlp.down_proj.weight, mlp.down_proj.bias
+        self.q_norm, self.k_norm = (
+            getattr(getattr(attention, name, None), "weight", None)
+            for name in ("q_norm", "k_norm")
+        )
+
+
+def merge(*modules: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Puts the weights of linear layers into one tensor, of which theirs become parts."""
+    weights, biases = ([getattr(m, name) for m in modules] for name in ("weight", "bias"))
+    return _merge(weights), None if biases[0] is None else _merge(biases)
+
+
+def _merge(parts: list[Tensor]) -> Tensor:
+    whole = torch.cat([part.detach() for part in parts])
+    for part, place in zip(parts, whole.split([len(part) for part in parts])):
+        part.data = place
+    return whole
+
+
+def turns_of(model, num_positions: int) -> Tensor:
+    """Returns the cosine and sine of each position and pair of numbers.
+
+    They are float32 (num_positions, head_size / 2, 2).
+    """
+    positions = torch.arange(num_positions, device=model.device)[None]
+    wide = torch.empty(0, dtype=torch.float32, device=model.device)  # only its dtype counts
+    turns = [part[0] for part in model.model.rotary_emb(wide, positions)]
+    half = turns[0].shape[-1] // 2
+    return torch.stack([part[:, :half] for part in turns], -1).contiguous()
+
+
+def kv_cache_heads(config) -> tuple[int, int]:
+    return config.num_attention_heads, config.num_key_value_heads
+
+
+def check_fused(config, dtype: torch.dtype) -> None:
+    """Raises UnfusedModelError if a model has something that is not fused here."""
+    head_size = head_size_of(config)
+    in_chunk = 16 // dtype.itemsize
+    problem = ""
+    if config.model_type not in ("qwen3", "llama"):
+        problem = f"is of the type {config.model_type}, and fused are qwen3 and llama"
+    elif dtype not in KERNEL_DTYPES:
+        problem = f"has numbers of {dtype}"
+    elif config.hidden_act != "silu":
+        problem = f"has the activation {config.hidden_act}, and fused is silu"
+    elif head_size > MOST_HEAD_SIZE or head_size % 2:
+        problem = f"has heads of {head_size}, and fused are even sizes up to {MOST_HEAD_SIZE}"
+    else:
+        for name in ("hidden_size", "intermediate_size"):
+            if getattr(config, name) % in_chunk:
+                problem = f"has a {name} that is not a multiple of {in_chunk}"
+    if problem:
+        raise UnfusedModelError(f"the model {problem}")

@@ -1,0 +1,123 @@
+"""A step with chunks of prompts: its tensors, made without waiting for the device."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paged_attention.engine.paths import are_few_long_prompts, gather, is_hopper
+from paged_attention.fused import Attend
+from paged_attention.ladder import Shape, shared_bytes
+from paged_attention.metadata import BatchMetadata, cumulative_lengths
+from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill, check_prefill_shape
+from paged_attention.send import send
+
+
+class MixedStep:
+    """What the model is given for a step.
+
+    Sequences with a single new token come first in the row of tokens, then the chunks.
+
+    `tokens`, `positions`, `slots`: int64 (num_tokens,).
+    `last`: int64 (len(scheduled),), the place of each request's last new token, in the order
+        of `scheduled`.
+    """
+
+    def __init__(self, scheduled, rows: list[int], lengths: list[int], runner):
+        """rows, lengths: of each sequence, its row of the table and its number of tokens."""
+        self.runner, self.device = runner, runner.device
+        order = sorted(range(len(rows)), key=lambda seq: scheduled[seq][1] > 1)
+        q_lens = np.array([scheduled[seq][1] for seq in order])
+        kv_lens, rows_in_order = np.array(lengths)[order], np.array(rows)[order]
+        ends = np.cumsum(q_lens)
+        # (num_tokens,): each token's sequence in this order, and its position there
+        seq_of = np.repeat(np.arange(len(order)), q_lens)
+        positions = np.arange(len(seq_of)) - (ends - kv_lens)[seq_of]
+        manager = runner.manager
+        blocks = manager.table.cpu.numpy()[
+            rows_in_order[seq_of], positions // manager.block_size
+        ]
+        slots = blocks.astype(np.int64) * manager.block_size + positions % manager.block_size
+        last = np.empty(len(order), dtype=np.int64)
+        last[order] = ends - 1
+        self.positions, self.slots, self.last = map(self._send, (positions, slots, last))
+        self.tokens = self._tokens(scheduled, order, rows_in_order[seq_of])
+        self._plan(q_lens, kv_lens, rows_in_order)
+
+    def _send(self, numbers, dtype=torch.int64) -> Tensor:
+        return send(numbers, dtype, self.device)
+
+    def _tokens(self, scheduled, order: list[int], rows: np.ndarray) -> Tensor:
+        numbers: list[int] = []
+        for seq in order:
+            request, num_tokens = scheduled[seq]
+            start = request.num_computed
+            numbers += request.tokens[start : start + num_tokens]
+        tokens = self._send(numbers)
+        if min(numbers) < 0:  # still on the device
+            tokens = tokens.where(tokens >= 0, self.runner.state.last_tokens[self._send(rows)])
+        return tokens
+
+    def _plan(self, q_lens: np.ndarray, kv_lens: np.ndarray, rows: np.ndarray) -> None:
+        self.num_single = int((q_lens == 1).sum())
+        table = self.runner.manager.block_table[self._send(rows)]
+        single, chunks = slice(self.num_single), slice(self.num_single, None)
+        self.single_table = table[single]
+        if self.num_single:
+            self.runner.plan(self._send(kv_lens[single], torch.int32))
+        self.attend_chunks: Callable | None = None
+        if self.num_single < len(rows):
+            self.attend_chunks = self._plan_chunks(
+                q_lens[chunks], kv_lens[chunks], table[chunks]
+            )
+
+    def _plan_chunks(self, q_lens: np.ndarray, kv_lens: np.ndarray, table: Tensor) -> Callable:
+        shape = chunk_shape(self.runner)
+        starts = cumulative_lengths(q_lens.tolist())
+        # The lengths stay on the host: `gather` reads them there.
+        metadata = BatchMetadata(starts, torch.tensor(kv_lens).int(), table, self.slots)
+        if shape is None or (is_hopper(self.device) and are_few_long_prompts(metadata)):
+            return _into(gather(metadata))
+        num_kv_heads = self.runner.manager.kv_cache.shape[4]
+        prefill = PagedPrefill(
+            LAST_PREFILL_RUNG,
+            self._send(starts.tolist(), torch.int32),
+            self._send(kv_lens, torch.int32),
+            num_q_heads=num_kv_heads * shape.queries_per_kv_head,
+            num_kv_heads=num_kv_heads,
+            head_size=shape.head_size,
+            block_size=shape.block_size,
+            dtype=shape.dtype,
+            lengths=(q_lens, kv_lens),
+        )
+        return lambda q, k_cache, v_cache, out: prefill(q, k_cache, v_cache, table, out=out)
+
+    def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        """q: (num_tokens, num_q_heads, head_size). Returns its shape."""
+        n = self.num_single
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        if n:
+            table = self.single_table
+            self.runner.attend_single(q[:n], k_cache, v_cache, table, out=out[:n])
+        if self.attend_chunks is not None:
+            self.attend_chunks(q[n:], k_cache, v_cache, out[n:])
+        return out
+
+
+def chunk_shape(runner) -> Shape | None:
+    """What the prefill ladder's last rung is compiled for; None if it is not made for that."""
+    *_, block_size, num_kv_heads, head_size = runner.manager.kv_cache.shape
+    group = runner.model.config.num_attention_heads // num_kv_heads
+    most = shared_bytes(runner.device)
+    shape = Shape(runner.model.dtype, head_size, group, block_size, shared_bytes=most)
+    try:
+        check_prefill_shape(LAST_PREFILL_RUNG, shape)
+    except (TypeError, ValueError):
+        return None
+    return shape
+
+
+def _into(attend: Attend) -> Callable:
+    """Makes an attention with a result of its own write it where it is wanted."""
+    return lambda q, k_cache, v_cache, out: out.copy_(attend(q, k_cache, v_cache))

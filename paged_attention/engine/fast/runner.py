@@ -1,0 +1,199 @@
+"""Runs the model over a step as lesson 08's runner does, and keeps the GPU busy."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from paged_attention.engine.attention import PagedStep, plugged_in
+from paged_attention.engine.fast.decode import decode_attention
+from paged_attention.engine.fast.graph import GraphError, StepGraph, capture, launch
+from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
+from paged_attention.engine.fast.mixed import MixedStep, chunk_shape
+from paged_attention.engine.fast.parts import FastParts
+from paged_attention.engine.fast.room import append_tokens
+from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
+from paged_attention.engine.fast.state import SentTable, StepState
+from paged_attention.engine.request import Request
+from paged_attention.prefill import LAST_PREFILL_RUNG, prefill_library
+from paged_attention.send import Arriving, send
+
+
+def graph_sizes(max_num_seqs: int) -> list[int]:
+    """The batch sizes to record: small ones, then every eighth, and the largest.
+
+    A batch is padded to the next of these sizes, by seven sequences at most.
+    """
+    sizes = {1, 2, 4, *range(8, max_num_seqs, 8), max_num_seqs}
+    return sorted(size for size in sizes if size <= max_num_seqs)
+
+
+class FastRunner:
+    """A model and its paged cache, with parts that can be left out.
+
+    runner: the engine's own, of lesson 08, which this one replaces.
+    sizes: the batch sizes of the recorded decode steps.
+    `reasons`: for each part that could not be had, why. The others are in.
+    `graphs`: the recorded steps, by batch size.
+    `graph_bytes`: the GPU's memory that they take.
+    """
+
+    def __init__(self, runner, parts: FastParts, sizes: list[int]):
+        model, manager = runner.model, runner.manager
+        self.model, self.manager, self.parts = model, manager, parts
+        self.layer_forward = partial(_forward_with_padding, forward=runner.forward)
+        self.device, self.reasons = manager.kv_cache.device, {}
+        target = "gpu" if self.device.type == "cuda" else "fast"
+        max_num_seqs, width = manager.table.cpu.shape
+        manager.table = SentTable(max_num_seqs, width, self.device)
+        manager.block_table = manager.table.on_device
+        manager.append_tokens = partial(append_tokens, manager)
+        self.state = StepState(manager.block_table, manager.block_size, target)
+        heads = model.config.num_attention_heads
+        self.decode = decode_attention(manager, heads, model.dtype, target, parts.plan)
+        if (shape := chunk_shape(self)) is not None:
+            prefill_library(LAST_PREFILL_RUNG, shape, target)  # compiled now, not in a step
+        self.forward = self._model_forward
+        if parts.layers:
+            longest = manager.max_blocks_per_seq * manager.block_size
+            try:
+                self.forward = FusedModel(model, manager.kv_cache, longest, target)
+            except UnfusedModelError as error:
+                self.reasons["layers"] = str(error)
+        # One tensor for all recorded steps, since each would keep its own.
+        of_all = max_num_seqs, model.config.vocab_size
+        self.logits = torch.empty(of_all, dtype=model.dtype, device=self.device)
+        # By row: the request whose next token `state` has, and how many are in the cache.
+        self.held: dict[int, tuple[Request, int] | None] = {}
+        self.graphs: dict[int, StepGraph] = {}
+        self.graph_bytes = 0
+        if parts.graphs:
+            self._capture(sizes)
+
+    @torch.inference_mode()
+    def _capture(self, sizes: list[int]) -> None:
+        """Records a decode step for each size, the largest first: all share its memory."""
+        on_gpu = self.device.type == "cuda"
+        pool = torch.cuda.graph_pool_handle() if on_gpu else None
+        before = torch.cuda.memory_reserved() if on_gpu else 0
+        try:
+            for size in sorted(sizes, reverse=True):
+                self.graphs[size] = capture(partial(self._decode, size), self.device, pool)
+        except (GraphError, torch.OutOfMemoryError) as error:
+            self.reasons["graphs"] = str(error).splitlines()[0]
+        self.graph_bytes = torch.cuda.memory_reserved() - before if on_gpu else 0
+
+    @torch.inference_mode()
+    def run(self, scheduled: list[tuple[Request, int]]) -> Tensor | Arriving:
+        """Runs the model over a step.
+
+        Returns the logits after each request's last token of the step, (len(scheduled),
+            vocab_size). Where the device samples, returns the tokens, int64
+            (len(scheduled),); where the host is ahead, these are still on their way.
+        """
+        self.manager.table.send()
+        sequences = [self.manager.get(request.id) for request, _ in scheduled]
+        rows = [sequence.row for sequence in sequences]
+        lengths = [sequence.length for sequence in sequences]
+        if self._decodes(scheduled, rows):
+            logits, tokens = self._run_decode(scheduled, rows, lengths)
+        else:
+            logits, tokens = self._run_mixed(scheduled, rows, lengths)
+        for row, (request, _), length in zip(rows, scheduled, lengths):
+            is_complete = length == len(request.tokens)  # else the next token is the prompt's
+            self.held[row] = (request, length) if is_complete else None
+        if tokens is None:
+            return logits
+        params = [request.params for request, _ in scheduled]
+        drawn = draw_where_wanted(tokens, logits, params, lengths)
+        if drawn is not tokens:
+            self.state.choose(send(rows, torch.int64, self.device), drawn)
+        arriving = Arriving(drawn)
+        return arriving if self.parts.ahead else arriving.wait()
+
+    def _decodes(self, scheduled, rows: list[int]) -> bool:
+        """Whether each request computes one token, and the device has its state."""
+        return all(
+            num_tokens == 1 and self.held.get(row) == (request, request.num_computed)
+            for row, (request, num_tokens) in zip(rows, scheduled)
+        )
+
+    def _run_decode(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
+        num_seqs = len(scheduled)
+        size = min((size for size in self.graphs if size >= num_seqs), default=num_seqs)
+        tokens = [request.tokens[request.num_computed] for request, _ in scheduled]
+        self.state.set_rows(rows, size)
+        if not self.parts.state:
+            self.state.fill(rows, tokens, lengths, size)
+        elif not self.parts.sampling:
+            places = send(rows, torch.int64, self.device)
+            self.state.choose(places, send(tokens, torch.int64, self.device))
+        graph = self.graphs.get(size)
+        results = graph.replay() if graph else self._decode(size)
+        return tuple(rows if rows is None else rows[:num_seqs] for rows in results)
+
+    def _decode(self, size: int) -> tuple[Tensor, Tensor | None]:
+        """A decode step of the first `size` places of the state. A graph records this.
+
+        Returns the logits, and the likeliest tokens if the device samples.
+        """
+        state = self.state
+        if self.parts.state:
+            state.advance(size)
+        self.plan(state.context_lens[:size])
+        attend = partial(self.attend_single, block_table=state.block_table[:size])
+        places = state.tokens[:size], state.positions[:size], state.slots[:size]
+        logits = self.forward(*places, attend, out=self.logits[:size])
+        return self._choose(state.rows[:size], logits)
+
+    def _choose(self, rows: Tensor, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not self.parts.sampling:
+            return logits, None
+        tokens = likeliest_tokens(logits)
+        self.state.choose(rows, tokens)
+        return logits, tokens
+
+    def plan(self, context_lens: Tensor) -> None:
+        """Plans the attention of single new tokens, once for all layers of a step."""
+        launch(self.decode.plan, context_lens)
+
+    def attend_single(self, q, k_cache, v_cache, block_table, out=None) -> Tensor:
+        """Attention of single new tokens, by the last plan."""
+        if out is None:
+            out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        launch(self.decode, q, k_cache, v_cache, block_table, out=out)
+        return out
+
+    def _run_mixed(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
+        step = MixedStep(scheduled, rows, lengths, self)
+        self.state.remember(rows, lengths)
+        places = step.tokens, step.positions, step.slots
+        logits = self.forward(*places, step.attend, step.last)
+        return self._choose(send(rows, torch.int64, self.device), logits)
+
+    def _model_forward(self, tokens, positions, slots, attend, last=None, out=None) -> Tensor:
+        """The model of transformers, as lesson 08's runner calls it."""
+        step = PagedStep(self.manager.kv_cache, slots, attend)
+        with plugged_in(self.model, self.layer_forward):
+            logits = self.model(
+                input_ids=tokens[None],
+                position_ids=positions[None],
+                logits_to_keep=0 if last is None else last,
+                use_cache=False,
+                paged=step,
+            ).logits[0]
+        return logits if out is None else out.copy_(logits)
+
+
+def _forward_with_padding(
+    module, query, key, value, attention_mask=None, *, paged, forward, **others
+):
+    """Calls lesson 08's attention, which cannot write nowhere.
+
+    Padding writes what the first sequence writes, into the same slot.
+    """
+    real = paged.slot_mapping >= 0
+    slots = paged.slot_mapping.where(real, paged.slot_mapping[:1].clamp(min=0))
+    key, value = (heads.where(real[:, None], heads[:, :, :1]) for heads in (key, value))
+    return forward(module, query, key, value, paged=replace(paged, slot_mapping=slots))

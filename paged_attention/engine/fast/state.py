@@ -1,0 +1,131 @@
+"""The state of all sequences on the device, and the tensors that a recorded step reads."""
+
+import torch
+from torch import Tensor
+
+from paged_attention.block_table import NO_BLOCK, BlockTable
+from paged_attention.engine.fast.graph import launch
+from paged_attention.engine.fast.layers import step_kernels
+from paged_attention.send import send, send_into
+
+PADDING = -1  # in place of a row: nobody's
+
+
+class SentTable(BlockTable):
+    """A block table of which the device's copy is brought up to date once a step.
+
+    Entries after a row's last block may hold anything there.
+    """
+
+    def __init__(self, max_num_seqs: int, max_blocks_per_seq: int, device: torch.device):
+        super().__init__(max_num_seqs, max_blocks_per_seq, str(device))
+        self.changed: dict[int, int] = {}  # place in the flat table: block
+
+    def write(self, row: int, start: int, block_ids: list[int]) -> None:
+        self.cpu[row, start : start + len(block_ids)] = torch.tensor(block_ids).int()
+        first = row * self.cpu.shape[1] + start
+        self.changed.update(zip(range(first, first + len(block_ids)), block_ids))
+
+    def clear(self, row: int) -> None:
+        self.cpu[row] = NO_BLOCK
+        self.free_rows.append(row)
+
+    def send(self) -> None:
+        """Brings the device's copy up to date."""
+        if not self.changed:
+            return
+        device = self.on_device.device
+        places = send(list(self.changed), torch.int64, device)
+        blocks = send(list(self.changed.values()), torch.int32, device)
+        self.on_device.view(-1).index_copy_(0, places, blocks)
+        self.changed = {}
+
+
+class StepState:
+    """What decode steps read and write, always in the same tensors.
+
+    By a sequence's row of the block table:
+    `last_tokens`: int64 (max_num_seqs + 1,), the token that was chosen last.
+    `lengths`: int32 (max_num_seqs,), how many of its tokens are in the cache.
+
+    By a sequence's place in the batch:
+    `rows`: int32, PADDING where there is no sequence.
+    `tokens`, `positions`, `slots`: int64; a slot of -1 is written nowhere.
+    `context_lens`: int32; 0 for padding.
+    `block_table`: int32 (max_num_seqs, max_blocks_per_seq).
+    """
+
+    def __init__(self, table: Tensor, block_size: int, target: str):
+        """table: the block table on the device, (max_num_seqs, max_blocks_per_seq)."""
+        self.table, self.block_size = table, block_size
+        self.kernels = step_kernels(target)
+
+        def numbers(dtype, value=0):
+            return torch.full((len(table),), value, dtype=dtype, device=table.device)
+
+        # One more, where padding's tokens go.
+        self.last_tokens = torch.zeros(len(table) + 1, dtype=torch.int64, device=table.device)
+        self.lengths = numbers(torch.int32)
+        self.rows = numbers(torch.int32, PADDING)
+        self.tokens, self.positions = numbers(torch.int64), numbers(torch.int64)
+        self.slots = numbers(torch.int64, PADDING)
+        self.context_lens, self.block_table = numbers(torch.int32), torch.zeros_like(table)
+
+    def set_rows(self, rows: list[int], size: int) -> None:
+        """Says which sequences are in the batch. Padding fills it up to `size`."""
+        send_into(self.rows[:size], rows + [PADDING] * (size - len(rows)))
+
+    def advance(self, size: int) -> None:
+        """Moves the first `size` places of the batch one token on."""
+        launch(
+            self.kernels.advance,
+            last_tokens=self.last_tokens,
+            lengths=self.lengths,
+            block_table=self.table,
+            rows=self.rows,
+            tokens=self.tokens,
+            positions=self.positions,
+            slots=self.slots,
+            context_lens=self.context_lens,
+            batch_table=self.block_table,
+            num_seqs=size,
+            max_blocks_per_seq=self.table.shape[1],
+            block_size=self.block_size,
+        )
+
+    def fill(self, rows: list[int], tokens: list[int], lengths: list[int], size: int) -> None:
+        """Does from the host what `advance` does on the device.
+
+        lengths: of the sequences, with the new token.
+        """
+        padding = [0] * (size - len(rows))
+        positions = [length - 1 for length in lengths] + padding
+        device = self.rows.device
+        table = self.table[send(rows + padding, torch.int64, device)]
+        for tensor, numbers in (
+            (self.tokens, tokens + padding),
+            (self.positions, positions),
+            (self.context_lens, lengths + padding),
+        ):
+            send_into(tensor[:size], numbers)
+        self.block_table[:size].copy_(table)
+        place = self.positions[:size]
+        blocks = table.gather(1, (place // self.block_size)[:, None])[:, 0].long()
+        slots = blocks * self.block_size + place % self.block_size
+        self.slots[:size].copy_(slots.where(self.context_lens[:size] > 0, PADDING))
+
+    def remember(self, rows: list[int], lengths: list[int]) -> None:
+        """Sets how many tokens of some sequences are in the cache, after a step of chunks."""
+        device = self.rows.device
+        self.lengths.index_copy_(
+            0, send(rows, torch.int64, device), send(lengths, torch.int32, device)
+        )
+
+    def choose(self, rows: Tensor, tokens: Tensor) -> None:
+        """Notes the tokens that come next.
+
+        rows: int32 or int64 (num_tokens,), with PADDING. tokens: int64 (num_tokens,); a
+            negative one stands for a request that ends now, and any will do.
+        """
+        places = rows.long() % len(self.last_tokens)  # the last one for padding
+        self.last_tokens.index_copy_(0, places, tokens.clamp(min=0))

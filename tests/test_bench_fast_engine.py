@@ -1,0 +1,97 @@
+"""The fast engine's benchmark: its engines, its traces, its files and its table."""
+
+import dataclasses
+import json
+
+import pytest
+
+from lessons_bench import fast_engine, fast_engine_runs
+from lessons_bench.fast_engine import ORDER, engines, main, traces
+from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, recorded, table
+from paged_attention.engine.fast import FastParts
+
+ROWS = (
+    TraceRow("a trace", "lesson 08", (), 1_000, (2.0, 1.0, 4.0), 0.5, None, 1.0),
+    TraceRow("a trace", "+ graphs", ("graphs",), 1_000, (0.5,), 3.25, 3 * 2**20, 0.75),
+    TraceRow("another", "lesson 08", (), 1_000, (), 0.5, None, 0.0, "too little memory"),
+)
+STEP = StepRow(64, 610, 1.33, 2.61, 2.5, 0.97, {"attention": 1.4, "products": 0.7})
+RUN = Run(
+    card="NVIDIA H200",
+    driver="1",
+    torch="2",
+    date="2026-11-24",
+    command="python -m lessons_bench.fast_engine",
+    model="a model",
+    read_limit=4390.0,
+    rows=ROWS,
+    steps=(STEP,),
+)
+
+
+def test_each_engine_has_one_part_more_and_the_last_has_all():
+    with_parts = [parts for parts in engines().values() if parts is not None]
+    counts = [sum(dataclasses.astuple(parts)) for parts in with_parts]
+    assert counts == list(range(1, len(ORDER) + 1)) and with_parts[-1] == FastParts()
+    assert set(ORDER) == {field.name for field in dataclasses.fields(FastParts)}
+
+
+def test_the_traces_are_those_that_others_serve():
+    short, long = traces(151_936)
+    assert (len(short.prompts), sum(map(len, short.prompts))) == (64, 34_960)
+    assert set(short.new_tokens) == {128}
+    assert len(long.prompts) == len(long.new_tokens) == 256
+    for lengths in (long.new_tokens, list(map(len, long.prompts))):
+        assert min(lengths) >= 100 and max(lengths) <= 1024
+    assert sum(long.new_tokens) == 150_245
+
+
+def test_the_median_turn_counts():
+    assert ROWS[0].tokens_per_second == 500 and ROWS[2].tokens_per_second is None
+
+
+def test_a_run_comes_back_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
+    RUN.save(fast_engine_runs.file_of(RUN))
+    assert recorded() == [RUN] and (tmp_path / "nvidia-h200.json").is_file()
+    (tmp_path / "broken.json").write_text(json.dumps({"card": "x"}))
+    with pytest.raises(ValueError, match=r"broken\.json is not a run"):
+        recorded()
+
+
+def test_the_table_says_all_of_it():
+    text = table(RUN)
+    for words in (
+        "NVIDIA H200, driver 1, PyTorch 2, 2026-11-24",
+        "reads 4,390 GB/s",
+        "a trace\nengine",
+        "3 MiB",
+        "75 %",
+        "64 x 610",
+        "attention",
+        "97 %",
+        "! lesson 08, another: too little memory",
+    ):
+        assert words in text
+    assert all(len(line) <= 95 for line in text.splitlines())
+
+
+def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
+    assert main(["--recorded"]) == 1
+    RUN.save(fast_engine_runs.file_of(RUN))
+    assert main(["--recorded"]) == 0 and "a trace" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--turns", "0"], "--turns must be 1 or more"),
+        ([], "needs an NVIDIA GPU"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(words, message, capsys, monkeypatch):
+    monkeypatch.setattr(fast_engine.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert message in capsys.readouterr().err

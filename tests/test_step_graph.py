@@ -1,0 +1,94 @@
+"""A recorded step computes anew, from what its tensors hold when it is replayed."""
+
+import pytest
+import torch
+
+from paged_attention.engine.fast.graph import GraphError, capture, launch
+
+DEVICES = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
+devices = pytest.mark.parametrize("device", DEVICES, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+@devices
+def test_new_numbers_in_the_old_tensor_count(device):
+    x = torch.zeros(4, device=device)
+    graph = capture(lambda: (x * 2 + 1).sum(), device)
+    x.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert graph.replay() == 24 and graph.replay() is graph.result
+
+
+@devices
+def test_a_tensor_in_its_place_does_not(device):
+    """The graph goes on to read the tensor that it was recorded with."""
+    state = {"x": torch.zeros(2, device=device)}
+    graph = capture(lambda: state["x"] + 1, device)
+    state["x"] = torch.full((2,), 7.0, device=device)
+    assert graph.replay().tolist() == [1.0, 1.0]
+
+
+@devices
+def test_steps_that_write_go_on_from_what_they_wrote(device):
+    count, rows = torch.zeros(1, device=device), torch.zeros(3, 2, device=device)
+    at = torch.tensor([1], device=device)
+
+    def step():
+        count.add_(1)
+        rows[1:].index_copy_(0, at, count.expand(1, 2) * 10)
+
+    graph = capture(step, device)
+    before = count.item()  # recording may run the step
+    graph.replay()
+    graph.replay()
+    assert count.item() == before + 2 and rows[2, 0] == 10 * (before + 2)
+
+
+@devices
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.view(2, 2).transpose(0, 1).reshape(4),
+        lambda x: x.to(torch.float64).to(torch.float32),
+        lambda x: x.contiguous()[None][0],
+        lambda x: torch.cat(x.split(2)),
+        lambda x: x.sort(descending=True)[0],
+        lambda x: torch.stack(x.chunk(2)).unbind()[1].repeat(2),
+    ],
+)
+def test_views_and_copies_follow(device, view):
+    x = torch.zeros(4, device=device)
+    graph = capture(lambda: view(x) + 0, device)
+    x.copy_(torch.tensor([4.0, 1.0, 3.0, 2.0]))
+    assert torch.equal(graph.replay(), view(x))
+
+
+@devices
+def test_a_kernel_is_called_again(device):
+    x, calls = torch.zeros(2, device=device), []
+
+    def kernel(to, by):
+        calls.append(by)
+        to.add_(by)
+
+    graph = capture(lambda: launch(kernel, x, by=3), device)
+    recorded = len(calls)
+    before = x.clone()
+    graph.replay()
+    assert torch.equal(x, before + 3)
+    assert len(calls) == recorded + (device.type == "cpu")  # a GPU repeats what it did
+
+
+@devices
+@pytest.mark.parametrize("read", [lambda x: x.sum().item(), lambda x: bool(x[0] > 0), float])
+def test_a_step_that_reads_on_the_host_is_refused(device, read):
+    x = torch.zeros(1, device=device)
+    with pytest.raises(GraphError, match="cannot"):
+        capture(lambda: x + read(x), device)
+    graph = capture(lambda: x + 1, device)  # and the next one can be recorded
+    x.fill_(4)
+    assert graph.replay() == 5

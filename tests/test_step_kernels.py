@@ -1,0 +1,165 @@
+"""The kernels between a step's products, against the same in plain PyTorch, in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paged_attention.engine.fast.layers import step_kernels
+from paged_attention.validate import KERNEL_DTYPES
+
+TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
+dtypes = pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
+targets = pytest.mark.parametrize("target", TARGETS)
+
+
+def device_of(target):
+    return "cuda" if target == "gpu" else "cpu"
+
+
+def random(*shape, dtype, target, seed=0):
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return numbers.to(device_of(target), dtype)
+
+
+def close(actual, expected, dtype, times=4):
+    error = (actual.double() - expected.double()).abs()
+    assert (error <= times * torch.finfo(dtype).eps * (1 + expected.double().abs())).all()
+
+
+def norm(x, weight, epsilon):
+    x = x.double()
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * weight.double()
+
+
+@targets
+@dtypes
+@pytest.mark.parametrize("hidden_size", [8, 128, 1032])
+@pytest.mark.parametrize("adds", [True, False])
+def test_add_norm(target, dtype, hidden_size, adds):
+    residual, x = (random(3, hidden_size, dtype=dtype, target=target, seed=s) for s in (1, 2))
+    weight = random(hidden_size, dtype=dtype, target=target, seed=3)
+    total = residual + x if adds else residual.clone()
+    out = torch.empty_like(x)
+    step_kernels(target).add_norm(
+        out,
+        residual,
+        x if adds else None,
+        weight,
+        3,
+        hidden_size,
+        1e-6,
+        KERNEL_DTYPES.index(dtype),
+    )
+    assert torch.equal(residual, total)
+    close(out, norm(total, weight, 1e-6), dtype)
+
+
+@targets
+@dtypes
+@pytest.mark.parametrize("size", [8, 24, 3080])
+def test_gate(target, dtype, size):
+    gate_up = random(5, 2 * size, dtype=dtype, target=target)
+    out = torch.empty(5, size, dtype=dtype, device=gate_up.device)
+    step_kernels(target).gate(out, gate_up, 5, size, KERNEL_DTYPES.index(dtype))
+    gate, up = gate_up.double().chunk(2, -1)
+    close(out, gate * torch.sigmoid(gate) * up, dtype)
+
+
+def rotated(heads, turns):
+    """heads: (num_tokens, num_heads, head_size); turns: (num_tokens, head_size / 2, 2)."""
+    first, second = heads.double().chunk(2, -1)
+    cosine, sine = turns.double().unbind(-1)
+    cosine, sine = cosine[:, None], sine[:, None]
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
+
+
+@targets
+@dtypes
+@pytest.mark.parametrize("head_size", [32, 64, 80, 256])
+@pytest.mark.parametrize("heads", [(4, 2), (3, 1), (1, 1)], ids=str)
+@pytest.mark.parametrize("norms", [True, False])
+def test_rotate(target, dtype, head_size, heads, norms):
+    """Keys and values go to their slots and nowhere else. A slot of -1 writes nowhere."""
+    num_q_heads, num_kv_heads = heads
+    positions, slots = torch.tensor([[0, 5, 2, 7], [6, -1, 1, 3]], device=device_of(target))
+    make = dict(dtype=dtype, target=target)
+    qkv = random(4, num_q_heads + 2 * num_kv_heads, head_size, **make)
+    weights = [random(head_size, **make, seed=seed) for seed in (1, 2)]
+    angles = torch.rand(8, head_size // 2, device=qkv.device)
+    turns = torch.stack([angles.cos(), angles.sin()], -1)
+    caches = torch.full((2, 8, num_kv_heads, head_size), torch.nan).to(qkv)
+    q, k, v = qkv.clone().split([num_q_heads, num_kv_heads, num_kv_heads], 1)
+    if norms:
+        q, k = (norm(rows, own, 1e-5) for rows, own in zip((q, k), weights))
+    step_kernels(target).rotate(
+        qkv=qkv,
+        k_cache=caches[0],
+        v_cache=caches[1],
+        q_weight=weights[0] if norms else None,
+        k_weight=weights[1] if norms else None,
+        turns=turns,
+        positions=positions,
+        slots=slots,
+        num_tokens=4,
+        num_q_heads=num_q_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        epsilon=1e-5,
+        dtype=KERNEL_DTYPES.index(dtype),
+    )
+    close(qkv[:, :num_q_heads], rotated(q, turns[positions]), dtype, times=8)
+    written = [6, 1, 3]
+    there = [0, 2, 3]
+    close(caches[0][written], rotated(k, turns[positions])[there], dtype, times=8)
+    assert torch.equal(caches[1][written], v[there])
+    assert caches[:, [0, 2, 4, 5, 7]].isnan().all()
+
+
+@targets
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 11), min_size=1, max_size=6),
+    block_size=st.integers(1, 5),
+    data=st.data(),
+)
+def test_advance(target, lengths, block_size, data):
+    """Sequences in any order, with padding anywhere among them."""
+    device, num_rows = device_of(target), len(lengths)
+    order = data.draw(st.permutations(range(num_rows)))
+    rows = [row if data.draw(st.booleans()) else -1 for row in order]
+    width = -(-12 // block_size)
+    table = torch.randperm(num_rows * width).int().view(num_rows, width).to(device)
+    ints = dict(dtype=torch.int32, device=device)
+    state = torch.tensor(lengths, **ints)
+    last = torch.arange(num_rows, device=device) + 100
+    tokens, positions, slots = torch.full((3, num_rows), -9, device=device)
+    context_lens = torch.full((num_rows,), -9, **ints)
+    batch_table = torch.full((num_rows, width), -9, **ints)
+    step_kernels(target).advance(
+        last_tokens=last,
+        lengths=state,
+        block_table=table,
+        rows=torch.tensor(rows, **ints),
+        tokens=tokens,
+        positions=positions,
+        slots=slots,
+        context_lens=context_lens,
+        batch_table=batch_table,
+        num_seqs=num_rows,
+        max_blocks_per_seq=width,
+        block_size=block_size,
+    )
+    for place, row in enumerate(rows):
+        if row < 0:
+            seen = tokens[place], positions[place], slots[place], context_lens[place]
+            assert [int(number) for number in seen] == [0, 0, -1, 0]
+            continue
+        position = lengths[row]
+        blocks = table[row, : position // block_size + 1]
+        assert tokens[place] == 100 + row and positions[place] == position
+        assert slots[place] == blocks[-1] * block_size + position % block_size
+        assert context_lens[place] == position + 1
+        assert torch.equal(batch_table[place, : len(blocks)], blocks)
+    expected = [length + (row in rows) for row, length in enumerate(lengths)]
+    assert state.tolist() == expected
