@@ -30,11 +30,18 @@ from paged_attention.rungs import (
     shape_text,
     shared_bytes,
 )
-from paged_attention.self_planned import MOST_SEQS, SelfPlannedDecode
+from paged_attention.self_planned import (
+    MOST_SEQS,
+    SelfPlannedDecode,
+    kept_decode,
+    place_of,
+)
 from paged_attention.splits import choose_num_splits
 from paged_attention.validate import (
     KERNEL_DTYPES,
+    check_block_table,
     check_contiguous,
+    check_decode_tensors,
     check_paged_decode,
     check_tensor,
 )
@@ -312,22 +319,32 @@ def attn_paged_fast(
     Raises KernelError when the launch fails.
     """
     fp8 = isinstance(k_cache, Tensor) and k_cache.dtype == FP8
-    check_paged_decode(q, k_cache, v_cache, block_table, context_lens, FP8 if fp8 else None)
-    num_seqs, num_q_heads, head_size = q.shape
-    _, block_size, num_kv_heads, _ = k_cache.shape
-    model: dict[str, Any] = dict(
-        num_q_heads=num_q_heads,
-        num_kv_heads=num_kv_heads,
-        head_size=head_size,
-        block_size=block_size,
+    tensors = q, k_cache, v_cache, block_table, context_lens
+    num_seqs = len(q) if isinstance(q, Tensor) and q.dim() else 0
+    if num_seqs > MOST_SEQS:
+        check_paged_decode(*tensors, FP8 if fp8 else None)
+        decode = PagedDecode(
+            8 if fp8 else 7, context_lens, **_model(q, k_cache), target=target
+        )
+        return decode(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)
+    check_decode_tensors(*tensors, FP8 if fp8 else None)
+    room = min(MOST_SEQS, 1 << (num_seqs - 1).bit_length())  # so that few are ever kept
+    place, model = place_of(q.device), _model(q, k_cache)
+    planned = kept_decode(place, room, **model, device=q.device, target=target)
+    num_blocks, block_size, _, _ = k_cache.shape
+    if not planned.table_fits(block_table, context_lens, num_blocks, block_size):
+        check_block_table(block_table, context_lens, num_blocks, block_size)  # names the entry
+    planned.plan(context_lens)
+    return planned(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)
+
+
+def _model(q: Tensor, k_cache: Tensor) -> dict[str, Any]:
+    """What a rung is made for, of tensors with the right shapes."""
+    return dict(
+        num_q_heads=q.shape[1],
+        num_kv_heads=k_cache.shape[2],
+        head_size=q.shape[2],
+        block_size=k_cache.shape[1],
         dtype=q.dtype,
         kv_dtype=k_cache.dtype,
-        target=target,
     )
-    decode: PagedDecode | SelfPlannedDecode
-    if num_seqs > MOST_SEQS:
-        decode = PagedDecode(8 if fp8 else 7, context_lens, **model)
-    else:
-        decode = SelfPlannedDecode(num_seqs, **model, device=q.device)
-        decode.plan(context_lens)
-    return decode(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)

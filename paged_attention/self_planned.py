@@ -4,7 +4,9 @@ Neither the plan nor a launch reads a tensor on the host, and the buffers stay w
 So one CUDA graph can hold both, for any lengths.
 """
 
+import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -97,9 +99,34 @@ class SelfPlannedDecode:
         self.busy = max(1, int(busy * num_blocks))
         self.buffers = make_buffers(max_num_seqs, num_kv_heads, num_blocks, shape, device)
         self.num_seqs = 0  # nothing is planned
+        self.num_wrong = torch.zeros(1, dtype=torch.int32, device=device)
         self._plan: Prepared | None = None
+        self._check_table: Prepared | None = None
         self._attend: Prepared | None = None
         self._checked: tuple | None = None  # the signature of what the last call checked
+
+    def table_fits(
+        self, block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int
+    ) -> bool:
+        """Whether attention through this table reads inside a pool of num_blocks blocks.
+
+        It waits for the device. The arguments are those of `table_fits` of validate.py.
+        """
+        arguments = dict(
+            block_table=block_table,
+            context_lens=context_lens,
+            num_seqs=len(block_table),
+            max_blocks_per_seq=block_table.shape[1],
+            num_blocks=num_blocks,
+            num_wrong=self.num_wrong,
+        )
+        if self._check_table is None:
+            self._check_table = self.library.check_table.prepare(**arguments)
+        self._check_table(**arguments)
+        fits = not self.num_wrong.item()
+        if not fits:
+            self.num_wrong.zero_()
+        return fits
 
     def plan(self, context_lens: Tensor) -> None:
         """Launches the planning kernel. The next calls are for this batch.
@@ -230,3 +257,20 @@ def make_buffers(
         "parts": torch.empty((2 * num_blocks * most_heads, *state), device=device),
         "arrived": torch.zeros(2 * num_blocks, dtype=torch.int32, device=device),
     }
+
+
+@functools.lru_cache(maxsize=4)
+def kept_decode(place: int, max_num_seqs: int, **model) -> SelfPlannedDecode:
+    """Keeps the last few, so that a call need not allocate buffers.
+
+    place: a stream of the GPU, or a thread of the CPU. What runs in another place at the same
+        time must not use these buffers.
+    model: the arguments of SelfPlannedDecode.
+    """
+    return SelfPlannedDecode(max_num_seqs, **model)
+
+
+def place_of(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.current_stream(device).cuda_stream
+    return threading.get_ident()

@@ -374,6 +374,24 @@ def check_paged_decode(
 
     kv_dtype: of the caches; None means q's.
     """
+    check_decode_tensors(q, k_cache, v_cache, block_table, context_lens, kv_dtype)
+    num_blocks, block_size, _, _ = k_cache.shape
+    if not table_fits(block_table, context_lens, num_blocks, block_size):
+        check_block_table(block_table, context_lens, num_blocks, block_size)  # names the entry
+
+
+def check_decode_tensors(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    kv_dtype: torch.dtype | None = None,
+) -> None:
+    """Checks everything but what the table and the lengths hold. It waits for nothing.
+
+    The arguments are those of `check_paged_decode`.
+    """
     check_tensor("q", q, ("num_seqs", "num_q_heads", "head_size"))
     if q.dtype not in KERNEL_DTYPES:
         raise TypeError(
@@ -387,7 +405,7 @@ def check_paged_decode(
         kv_dtype or q.dtype,
     )
     check_tensor("v_cache", v_cache, tuple(k_cache.shape), k_cache.dtype)
-    num_blocks, block_size, num_kv_heads, _ = k_cache.shape
+    _, block_size, num_kv_heads, _ = k_cache.shape
     if num_seqs == 0:
         raise ValueError("q is empty; a batch holds at least one sequence")
     if not 1 <= head_size <= LARGEST_HEAD_SIZE:
@@ -426,5 +444,3 @@ def check_paged_decode(
         ("context_lens", context_lens),
     ):
         check_contiguous(name, tensor)
-    if not table_fits(block_table, context_lens, num_blocks, block_size):
-        check_block_table(block_table, context_lens, num_blocks, block_size)  # names the entry

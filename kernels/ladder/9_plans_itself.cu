@@ -1,6 +1,7 @@
 // Rung 9: rung 7 with a plan that is made on the device (plan.cuh), once for all layers of a
 // step. The host reads no length, and the launch is the same for any lengths: there is a block
 // for each multiprocessor, and some may find no work. So one CUDA graph serves all batches.
+#include "check_table.cuh"
 #include "plan.cuh"
 
 // Zeros for the sequences without tokens. The blocks take them in turn.
