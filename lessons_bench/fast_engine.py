@@ -1,8 +1,8 @@
 """Times the engine with its fast parts: `python -m lessons_bench.fast_engine`, on a GPU.
 
-One part after another is put in, and each engine serves two traces. All requests are there at
-once, and the tokens are greedy. Each engine is warmed up first, with two new tokens for each
-request. Then two decode steps are taken apart.
+One part after another is put in, and each engine serves a trace. The first and the last engine
+serve a longer one too. All requests are there at once, and the tokens are greedy. Each engine
+is warmed up first, with two new tokens for each request. Then two decode steps are taken apart.
 """
 
 import argparse
@@ -236,9 +236,14 @@ def measure(turns: int, command: str, say: Callable[[str], None] = lambda line: 
     machine, model = Gpu(), random_model()
     limit = machine.read_limit()
     rows = []
-    for trace in traces(model.config.vocab_size):
+    named = engines()
+    ends = list(named)[:1] + list(named)[-1:]
+    for trace, titles in zip(
+        traces(model.config.vocab_size), (list(named), ends), strict=True
+    ):
         expected = None
-        for title, parts in engines().items():
+        for title in titles:
+            parts = named[title]
             row, answers = serve(model, trace, title, parts, turns, expected)
             expected = expected or answers
             rows.append(row)

@@ -35,12 +35,12 @@ def opening() -> Picture:
 
 
 def rungs(run: Run, workload: str, last: int, limit: float) -> Picture:
-    """Rungs 0 to `last` on one workload, and the data sheet's rate."""
+    """Rungs 0 to `last` on one workload, and the rate at which the card multiplies."""
     return show(
         prefill.ladder(run, workload, last, limit),
         alt=(
             f"Bars for rungs 0 to {last} on {workload}, each with its time and its TFLOP/s,"
-            f" and a dashed line at {limit}."
+            f" and a dashed line at {limit:.0f} TFLOP/s."
         ),
     )
 

@@ -66,7 +66,7 @@ def ladder(run: Run, workload: str, up_to: int, limit: float):
     )
     axes.axvline(limit, color="black", linestyle="--", linewidth=1.4)
     axes.set_xlim(0, 1.05 * limit)
-    axes.set_xlabel("TFLOP/s; the dashed line is the data sheet's rate")
+    axes.set_xlabel("TFLOP/s; at the dashed line the card multiplies large matrices")
     axes.set_title(f"{workload}, on one {run.card} ({run.date})", loc="left", fontsize=10)
     axes.invert_yaxis()
     return figure

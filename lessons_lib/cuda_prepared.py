@@ -43,15 +43,12 @@ class PreparedOnGpu:
         with torch.cuda.device(self.device):
             if self.stream is not None:
                 self.stream.value = torch.cuda.current_stream(self.device).cuda_stream
-            self.run.launch(self.function, self._call)
+            self.run.launch(self.function, lambda: self.called(*self.arguments))
 
     def _set(self, values: dict) -> None:
         for name, value in values.items():
             argument, field = self.places[name]
             setattr(argument, field, value.data_ptr() if isinstance(value, Tensor) else value)
-
-    def _call(self) -> int:
-        return self.called(*self.arguments)
 
 
 class PreparedOnCpu:
