@@ -2,7 +2,8 @@
 
 One part after another is put in, and each engine serves a trace. The first and the last engine
 serve a longer one too. All requests are there at once, and the tokens are greedy. Each engine
-is warmed up first, with two new tokens for each request. Then two decode steps are taken apart.
+is warmed up first, with two new tokens for each request. At the end two decode steps are taken
+apart.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -281,12 +283,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
     )
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the run")
     arguments = parser.parse_args(words)
     if arguments.turns < 1:
         parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+    if arguments.plot and arguments.plot.suffix != ".png":
+        parser.error(f"--plot writes a PNG; the name {arguments.plot} ends otherwise")
+    if arguments.plot and not arguments.plot.absolute().parent.is_dir():
+        parser.error(f"{arguments.plot}: there is no folder {arguments.plot.parent}")
     if arguments.recorded:
         runs = recorded()
         print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
+        _plot(runs[:1], arguments.plot)
         return 0 if runs else 1
     if not torch.cuda.is_available():
         parser.error("this needs an NVIDIA GPU, which PyTorch does not see here")
@@ -296,10 +304,19 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.turns, command, lambda line: print(line, file=sys.stderr, flush=True)
     )
     print(table(run))
+    _plot([run], arguments.plot)
     if arguments.record:
         run.save(file_of(run))
         print(f"\nRecorded in {file_of(run)}")
     return 0
+
+
+def _plot(runs: Sequence[Run], path: Path | None) -> None:
+    """Draws the first run, where there is one and a file is named."""
+    if path and runs:
+        from lessons_draw.fast_engine import overview
+
+        overview(runs[0]).savefig(path, dpi=100, facecolor="white")
 
 
 if __name__ == "__main__":

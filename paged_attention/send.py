@@ -32,7 +32,8 @@ class Arriving:
             self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
             self.tensor.copy_(tensor, non_blocking=True)
             self.arrived = torch.cuda.Event()
-            self.arrived.record()
+            # of the tensor's GPU, which need not be the current one
+            self.arrived.record(torch.cuda.current_stream(tensor.device))
         else:
             self.tensor = tensor.clone()
 

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 
+import matplotlib.pyplot as plt
 import pytest
 
 from lessons_bench import fast_engine, fast_engine_runs
 from lessons_bench.fast_engine import ORDER, engines, main, traces
 from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, recorded, table
+from lessons_draw.fast_engine import overview
 from paged_attention.engine.fast import FastParts
 
 ROWS = (
@@ -87,6 +89,8 @@ def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["--turns", "0"], "--turns must be 1 or more"),
+        (["--plot", "run.svg"], "--plot writes a PNG"),
+        (["--plot", "nowhere/run.png"], "there is no folder nowhere"),
         ([], "needs an NVIDIA GPU"),
     ],
 )
@@ -95,3 +99,27 @@ def test_what_cannot_be_measured_is_said(words, message, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main(words)
     assert message in capsys.readouterr().err
+
+
+def test_a_run_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
+    RUN.save(fast_engine_runs.file_of(RUN))
+    assert main(["--recorded", "--plot", f"{tmp_path}/run.png"]) == 0
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    figure = overview(RUN)
+    above, below = figure.axes
+    assert [bar.get_width() for bar in above.patches] == [500, 2_000]
+    assert [bar.get_width() for bar in below.patches] == pytest.approx([1.4, 0.7, 0.51])
+    assert below.lines[0].get_xdata().tolist() == [1.33, 1.33]
+    plt.close("all")
+
+
+def test_what_is_recorded_has_every_engine_and_both_steps():
+    (run,) = [run for run in recorded() if run.card == "NVIDIA H200"]
+    traces = list(dict.fromkeys(row.trace for row in run.rows))
+    titles = [[row.engine for row in run.rows if row.trace == trace] for trace in traces]
+    assert titles == [list(engines()), [list(engines())[0], list(engines())[-1]]]
+    assert all(row.seconds and not row.reason for row in run.rows)
+    assert [(step.num_seqs, step.context) for step in run.steps] == [(64, 610), (256, 850)]
+    for step in run.steps:
+        assert step.limit < step.step and sum(step.budget.values()) <= 1.02 * step.step

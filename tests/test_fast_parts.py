@@ -1,5 +1,7 @@
 """The fast engine's parts one by one, each against its simple predecessor."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -148,3 +150,16 @@ def test_there_and_back(device):
     arriving = Arriving(tensor)
     tensor.zero_()  # what comes later does not count
     assert arriving.wait().tolist() == [3, 1, 2]
+
+
+def test_the_stream_that_copies_is_the_one_that_is_waited_for(monkeypatch):
+    """It is of the tensor's GPU. The current GPU may be another one."""
+    waited_for = []
+    event = SimpleNamespace(record=lambda stream=None: waited_for.append(stream))
+    monkeypatch.setattr(torch.cuda, "Event", lambda: event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: device)
+    arriving = SimpleNamespace(copy_=lambda tensor, non_blocking: None)
+    monkeypatch.setattr(torch, "empty", lambda shape, dtype, pin_memory: arriving)
+    second = torch.device("cuda:1")
+    Arriving(SimpleNamespace(device=second, shape=(2,), dtype=torch.int64))
+    assert waited_for == [second]

@@ -84,7 +84,21 @@ def test_a_kernel_is_called_again(device):
 
 
 @devices
-@pytest.mark.parametrize("read", [lambda x: x.sum().item(), lambda x: bool(x[0] > 0), float])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x[0] > 0),
+        float,
+        lambda x: x.tolist()[0],
+        lambda x: x.cpu().numpy()[0],
+        lambda x: x[x > 0].sum(),
+        lambda x: x.nonzero().sum(),
+        lambda x: torch.where(x > 0)[0].sum(),
+        lambda x: torch.equal(x, x * 2),
+        lambda x: x.repeat_interleave(x.long()).sum(),
+    ],
+)
 def test_a_step_that_reads_on_the_host_is_refused(device, read):
     x = torch.zeros(1, device=device)
     with pytest.raises(GraphError, match="cannot"):

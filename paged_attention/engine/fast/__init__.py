@@ -7,6 +7,8 @@ from paged_attention.engine.fast.ahead import AheadEngine
 from paged_attention.engine.fast.parts import FastParts
 from paged_attention.engine.fast.runner import FastRunner, graph_sizes
 from paged_attention.engine.fast.sampler import NOT_FINITE
+from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.validate import KERNEL_DTYPES
 
 __all__ = ["FastParts", "fast_engine", "graph_sizes"]
 
@@ -16,13 +18,22 @@ def fast_engine(
 ) -> Engine:
     """Builds an engine with the parts of lesson 10.
 
-    sizes: the batch sizes of the recorded decode steps; None chooses. A larger batch runs
-        without a recorded step.
-    options: as for Engine.
+    sizes: the batch sizes of the recorded decode steps, up to max_num_seqs; None chooses. A
+        larger batch runs without a recorded step.
+    options: as for Engine. `path` has no effect, nor has `forward` where layers are fused.
+    Raises ValueError for a size that no batch can have.
+    Raises UnsupportedModelError for a dtype that the kernels do not take.
     """
+    if model.dtype not in KERNEL_DTYPES:
+        raise UnsupportedModelError(
+            f"the model has numbers of {model.dtype}; "
+            f"the fast engine runs {', '.join(map(str, KERNEL_DTYPES))}"
+        )
     engine: Any = (AheadEngine if parts.ahead else Engine)(model, **options)
     max_num_seqs = len(engine.manager.block_table)
     sizes = graph_sizes(max_num_seqs) if sizes is None else sizes
+    if not all(1 <= size <= max_num_seqs for size in sizes):
+        raise ValueError(f"sizes must be 1 to {max_num_seqs} (max_num_seqs), not {sizes}")
     engine.runner = FastRunner(engine.runner, parts, sizes)
     if parts.sampling:
         engine.sample = lambda token, params, position: int(token)

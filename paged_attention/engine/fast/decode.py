@@ -5,21 +5,20 @@ import math
 import torch
 from torch import Tensor
 
-from paged_attention.ladder import Shape, check_shape, shared_bytes
 from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, paged_attention_library
+from paged_attention.self_planned import SelfPlannedDecode
 from paged_attention.validate import KERNEL_DTYPES
-
-PLANS_ITSELF = 9
 
 
 def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool = True):
-    """Returns the fastest attention for a pool, of those that need no plan on the host.
+    """Chooses the fastest attention for a pool, of those that need no plan on the host.
 
     config_heads: the number of query heads.
     plans: whether rung 9 may be taken, which plans on the device.
+    Returns the attention, and why it is not rung 9: "" if it is, or may not be.
     """
     *_, block_size, num_kv_heads, head_size = manager.kv_cache.shape
-    device = manager.kv_cache.device
+    device, max_num_seqs = manager.kv_cache.device, len(manager.block_table)
     sizes = dict(
         num_q_heads=config_heads,
         num_kv_heads=num_kv_heads,
@@ -28,28 +27,14 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
         dtype=dtype,
         target=target,
     )
-    shape = Shape(
-        dtype,
-        head_size,
-        config_heads // num_kv_heads,
-        block_size,
-        shared_bytes=shared_bytes(device),
-    )
-    max_num_seqs = len(manager.block_table)
-    if plans and _fits(PLANS_ITSELF, shape):
-        from paged_attention.self_planned import SelfPlannedDecode
-
-        return SelfPlannedDecode(max_num_seqs, device=device, **sizes)
+    reason = ""
+    if plans:
+        try:
+            return SelfPlannedDecode(max_num_seqs, device=device, **sizes), reason
+        except (TypeError, ValueError) as error:
+            reason = str(error)
     longest = manager.max_blocks_per_seq * block_size
-    return WholeContexts(max_num_seqs, longest, device, **sizes)
-
-
-def _fits(number: int, shape: Shape) -> bool:
-    try:
-        check_shape(number, shape)
-    except (TypeError, ValueError):
-        return False
-    return True
+    return WholeContexts(max_num_seqs, longest, device, **sizes), reason
 
 
 class WholeContexts:

@@ -5,15 +5,26 @@ tensors, and calls it again. Both know tensors by their memory: what is new in a
 written into the tensors of the recorded one.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-READS = (aten.item.default, aten._local_scalar_dense.default, aten.is_nonzero.default)
+# Operations for which the host reads a number, or how large the result is.
+READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+UNTAGGED_READS = (
+    aten.is_nonzero.default,
+    aten.nonzero_numpy.default,
+    aten.where.default,
+    aten.repeat_interleave.self_Tensor,
+)
+INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
+TO_PYTHON = (Tensor.tolist, Tensor.numpy, Tensor.__array__)  # these are no operations
 _recorders: list["Recorder"] = []  # the one that records now is the last
 
 
@@ -40,14 +51,14 @@ def capture(step: Callable[[], Any], device: torch.device, pool=None) -> StepGra
     """Records a step.
 
     step: called once or twice. It may not read a tensor on the host.
-    pool: on a GPU, the memory that graphs share; graphs of one pool must not be used after
-        another of them has run.
+    pool: on a GPU, the memory that graphs share. The result of one must not be used after
+        another has run.
     Raises GraphError, with the reason, for a step that cannot be recorded.
     """
     try:
         if device.type == "cuda":
-            return _capture_cuda(step, pool)
-        with Recorder() as recorder:
+            return _capture_cuda(step, device, pool)
+        with ToPython(), Recorder() as recorder:
             result = step()
         return StepGraph(result, recorder.replay)
     except GraphError:
@@ -58,16 +69,23 @@ def capture(step: Callable[[], Any], device: torch.device, pool=None) -> StepGra
         ) from error
 
 
-def _capture_cuda(step: Callable[[], Any], pool) -> StepGraph:
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()  # libraries do their first things now, which a graph could not hold
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        result = step()
+def _capture_cuda(step: Callable[[], Any], device: torch.device, pool) -> StepGraph:
+    with torch.cuda.device(device):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            step()  # what libraries do in their first call cannot be recorded
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=_capture_stream(device)):
+            result = step()
     return StepGraph(result, graph.replay)
+
+
+@functools.cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """A stream to record on. PyTorch's own is on the GPU that recorded first."""
+    return torch.cuda.Stream(device)
 
 
 def launch(function: Callable, *arguments, **named) -> None:
@@ -110,17 +128,40 @@ class Recorder(TorchDispatchMode):
         named = named or {}
         if self not in _recorders:
             return function(*arguments, **named)
-        if function in READS:
-            raise GraphError(
-                "the step reads a number on the host, which a recorded step cannot do: "
-                "when it is replayed, nobody reads"
-            )
+        if _reads(function, arguments):
+            raise _read_on_the_host()
         result = function(*arguments, **named)
         if function._schema.is_mutable:
             self.calls.append(lambda: function(*arguments, **named))
         elif "empty" not in function._opname and not _is_view(result, arguments):
             self.calls.append(lambda: _write(result, function(*arguments, **named)))
         return result
+
+
+class ToPython(TorchFunctionMode):
+    """Refuses what turns a tensor into Python's numbers while a step is recorded."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        if _recorders and function in TO_PYTHON:
+            raise _read_on_the_host()
+        return function(*arguments, **named or {})
+
+
+def _reads(function, arguments: tuple) -> bool:
+    """Whether the host must know a tensor's numbers before it can go on."""
+    if function in INDEXING:  # by a mask: how many are chosen
+        return any(
+            index is not None and index.dtype in (torch.bool, torch.uint8)
+            for index in arguments[1]
+        )
+    return function in UNTAGGED_READS or any(tag in function.tags for tag in READS)
+
+
+def _read_on_the_host() -> GraphError:
+    return GraphError(
+        "the step reads a number on the host, which a recorded step cannot do: "
+        "a replay does not come back to the host"
+    )
 
 
 def _is_view(result: Any, arguments: tuple) -> bool:

@@ -46,8 +46,9 @@ def step_kernels(target: str) -> CudaLibrary:
 class FusedModel:
     """A dense Qwen3 or Llama model of transformers, with fused layers.
 
-    The merged weights take the place of the model's own: the model goes on to work, and there
-    is one copy of each number.
+    The merged weights take the place of the model's own. So the model goes on to work, and
+    there is one copy of each number, for any number of engines. After model.to(), the fused
+    layers still have the weights that they began with.
 
     kv_cache: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size).
     num_positions: positions 0 … num_positions - 1 can be computed.
@@ -63,8 +64,9 @@ class FusedModel:
         self.num_q_heads, self.num_kv_heads = kv_cache_heads(config)
         self.head_size, self.epsilon = head_size_of(config), config.rms_norm_eps
         self.dtype = KERNEL_DTYPES.index(model.dtype)
-        self.embedding, self.head = model.model.embed_tokens.weight, model.lm_head.weight
-        self.last_norm = model.model.norm.weight
+        self.embedding = model.model.embed_tokens.weight.detach()
+        self.head = model.lm_head.weight.detach()
+        self.last_norm = model.model.norm.weight.detach()
         self.layers = [FusedLayer(layer) for layer in model.model.layers]
         self.turns = turns_of(model, num_positions)
 
@@ -166,29 +168,52 @@ class FusedLayer:
 
     def __init__(self, layer):
         attention, mlp = layer.self_attn, layer.mlp
-        self.norm = layer.input_layernorm.weight
-        self.mlp_norm = layer.post_attention_layernorm.weight
+        self.norm = layer.input_layernorm.weight.detach()
+        self.mlp_norm = layer.post_attention_layernorm.weight.detach()
         self.w_qkv, self.b_qkv = merge(attention.q_proj, attention.k_proj, attention.v_proj)
         self.w_gate_up, self.b_gate_up = merge(mlp.gate_proj, mlp.up_proj)
-        self.w_out, self.b_out = attention.o_proj.weight, attention.o_proj.bias
-        self.w_down, self.b_down = mlp.down_proj.weight, mlp.down_proj.bias
+        self.w_out, self.b_out = merge(attention.o_proj)
+        self.w_down, self.b_down = merge(mlp.down_proj)
         self.q_norm, self.k_norm = (
-            getattr(getattr(attention, name, None), "weight", None)
+            norm.weight.detach() if (norm := getattr(attention, name, None)) else None
             for name in ("q_norm", "k_norm")
         )
 
 
 def merge(*modules: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    """Puts the weights of linear layers into one tensor, of which theirs become parts."""
+    """Puts the weights of linear layers into one tensor, of which theirs become parts.
+
+    Raises UnfusedModelError for a layer that does more than a Linear, such as an adapter.
+    """
+    for module in modules:
+        kind = type(module)
+        if kind is not nn.Linear:
+            raise UnfusedModelError(
+                f"the model has a layer of the type {kind.__module__}.{kind.__name__}; "
+                "only torch.nn.Linear is fused"
+            )
     weights, biases = ([getattr(m, name) for m in modules] for name in ("weight", "bias"))
     return _merge(weights), None if biases[0] is None else _merge(biases)
 
 
 def _merge(parts: list[Tensor]) -> Tensor:
+    first, sizes = parts[0].detach(), [len(part) for part in parts]
+    if _are_adjacent(parts):  # an earlier engine has merged them
+        return first.as_strided((sum(sizes), *first.shape[1:]), first.stride())
     whole = torch.cat([part.detach() for part in parts])
-    for part, place in zip(parts, whole.split([len(part) for part in parts])):
+    for part, place in zip(parts, whole.split(sizes)):
         part.data = place
     return whole
+
+
+def _are_adjacent(parts: list[Tensor]) -> bool:
+    """Whether tensors are one after another in one piece of memory."""
+    ends = [part.data_ptr() + part.nbytes for part in parts]
+    return (
+        len({part.untyped_storage().data_ptr() for part in parts}) == 1
+        and all(part.is_contiguous() for part in parts)
+        and [part.data_ptr() for part in parts[1:]] == ends[:-1]
+    )
 
 
 def turns_of(model, num_positions: int) -> Tensor:
@@ -213,13 +238,13 @@ def check_fused(config, dtype: torch.dtype) -> None:
     in_chunk = 16 // dtype.itemsize
     problem = ""
     if config.model_type not in ("qwen3", "llama"):
-        problem = f"is of the type {config.model_type}, and fused are qwen3 and llama"
+        problem = f"is of the type {config.model_type}; only qwen3 and llama are fused"
     elif dtype not in KERNEL_DTYPES:
         problem = f"has numbers of {dtype}"
     elif config.hidden_act != "silu":
-        problem = f"has the activation {config.hidden_act}, and fused is silu"
+        problem = f"has the activation {config.hidden_act}; only silu is fused"
     elif head_size > MOST_HEAD_SIZE or head_size % 2:
-        problem = f"has heads of {head_size}, and fused are even sizes up to {MOST_HEAD_SIZE}"
+        problem = f"has heads of {head_size}; only even sizes up to {MOST_HEAD_SIZE} are fused"
     else:
         for name in ("hidden_size", "intermediate_size"):
             if getattr(config, name) % in_chunk:

@@ -107,10 +107,11 @@ class MixedStep:
 
 def chunk_shape(runner) -> Shape | None:
     """What the prefill ladder's last rung is compiled for; None if it is not made for that."""
-    *_, block_size, num_kv_heads, head_size = runner.manager.kv_cache.shape
+    kv_cache = runner.manager.kv_cache
+    *_, block_size, num_kv_heads, head_size = kv_cache.shape
     group = runner.model.config.num_attention_heads // num_kv_heads
     most = shared_bytes(runner.device)
-    shape = Shape(runner.model.dtype, head_size, group, block_size, shared_bytes=most)
+    shape = Shape(kv_cache.dtype, head_size, group, block_size, shared_bytes=most)
     try:
         check_prefill_shape(LAST_PREFILL_RUNG, shape)
     except (TypeError, ValueError):
@@ -119,5 +120,5 @@ def chunk_shape(runner) -> Shape | None:
 
 
 def _into(attend: Attend) -> Callable:
-    """Makes an attention with a result of its own write it where it is wanted."""
+    """Makes an attention write into `out` instead of returning a new tensor."""
     return lambda q, k_cache, v_cache, out: out.copy_(attend(q, k_cache, v_cache))

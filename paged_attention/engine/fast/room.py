@@ -7,7 +7,7 @@ from paged_attention.validate import check_scheduled
 def append_tokens(manager, scheduled: list[tuple[int, int]]) -> None:
     """Does what PagedAttentionManager.append_tokens does, for one sequence.
 
-    That one goes from token to token, which takes longer for a prompt than to compute it.
+    That one goes token by token. For a prompt, this takes longer than the model.
 
     scheduled: (seq_id, num_tokens) of one sequence.
     Raises the errors of PagedAttentionManager.append_tokens. Then nothing has changed.

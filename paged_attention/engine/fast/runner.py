@@ -1,5 +1,6 @@
 """Runs the model over a step as lesson 08's runner does, and keeps the GPU busy."""
 
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -48,41 +49,47 @@ class FastRunner:
         max_num_seqs, width = manager.table.cpu.shape
         manager.table = SentTable(max_num_seqs, width, self.device)
         manager.block_table = manager.table.on_device
-        manager.append_tokens = partial(append_tokens, manager)
+        # A proxy: a circle of references would keep the pool of an engine that is dropped.
+        manager.append_tokens = partial(append_tokens, weakref.proxy(manager))
         self.state = StepState(manager.block_table, manager.block_size, target)
         heads = model.config.num_attention_heads
-        self.decode = decode_attention(manager, heads, model.dtype, target, parts.plan)
+        self.decode, reason = decode_attention(manager, heads, model.dtype, target, parts.plan)
+        if reason:
+            self.reasons["plan"] = reason
         if (shape := chunk_shape(self)) is not None:
             prefill_library(LAST_PREFILL_RUNG, shape, target)  # compiled now, not in a step
-        self.forward = self._model_forward
-        if parts.layers:
-            longest = manager.max_blocks_per_seq * manager.block_size
-            try:
-                self.forward = FusedModel(model, manager.kv_cache, longest, target)
-            except UnfusedModelError as error:
-                self.reasons["layers"] = str(error)
+        self.fused = self._fuse(target) if parts.layers else None
         # One tensor for all recorded steps, since each would keep its own.
         of_all = max_num_seqs, model.config.vocab_size
         self.logits = torch.empty(of_all, dtype=model.dtype, device=self.device)
         # By row: the request whose next token `state` has, and how many are in the cache.
-        self.held: dict[int, tuple[Request, int] | None] = {}
+        self.held: dict[int, tuple[Request, int]] = {}
         self.graphs: dict[int, StepGraph] = {}
         self.graph_bytes = 0
         if parts.graphs:
             self._capture(sizes)
+
+    def _fuse(self, target: str) -> FusedModel | None:
+        longest = self.manager.max_blocks_per_seq * self.manager.block_size
+        try:
+            return FusedModel(self.model, self.manager.kv_cache, longest, target)
+        except UnfusedModelError as error:
+            self.reasons["layers"] = str(error)
+            return None
 
     @torch.inference_mode()
     def _capture(self, sizes: list[int]) -> None:
         """Records a decode step for each size, the largest first: all share its memory."""
         on_gpu = self.device.type == "cuda"
         pool = torch.cuda.graph_pool_handle() if on_gpu else None
-        before = torch.cuda.memory_reserved() if on_gpu else 0
+        before = torch.cuda.memory_reserved(self.device) if on_gpu else 0
         try:
             for size in sorted(sizes, reverse=True):
                 self.graphs[size] = capture(partial(self._decode, size), self.device, pool)
         except (GraphError, torch.OutOfMemoryError) as error:
             self.reasons["graphs"] = str(error).splitlines()[0]
-        self.graph_bytes = torch.cuda.memory_reserved() - before if on_gpu else 0
+        if on_gpu:
+            self.graph_bytes = torch.cuda.memory_reserved(self.device) - before
 
     @torch.inference_mode()
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor | Arriving:
@@ -96,16 +103,21 @@ class FastRunner:
         sequences = [self.manager.get(request.id) for request, _ in scheduled]
         rows = [sequence.row for sequence in sequences]
         lengths = [sequence.length for sequence in sequences]
-        if self._decodes(scheduled, rows):
-            logits, tokens = self._run_decode(scheduled, rows, lengths)
-        else:
-            logits, tokens = self._run_mixed(scheduled, rows, lengths)
+        run = self._run_decode if self._decodes(scheduled, rows) else self._run_mixed
+        for row in rows:
+            self.held.pop(row, None)  # a step that fails may have moved the state on
+        logits, tokens = run(scheduled, rows, lengths)
+        result = logits
+        if tokens is not None:
+            params = [request.params for request, _ in scheduled]
+            result = self._draw(tokens, logits, params, rows, lengths)
         for row, (request, _), length in zip(rows, scheduled, lengths):
-            is_complete = length == len(request.tokens)  # else the next token is the prompt's
-            self.held[row] = (request, length) if is_complete else None
-        if tokens is None:
-            return logits
-        params = [request.params for request, _ in scheduled]
+            if length == len(request.tokens):  # else the next token is the prompt's
+                self.held[row] = request, length
+        return result
+
+    def _draw(self, tokens, logits, params, rows, lengths) -> Tensor | Arriving:
+        """Replaces the likeliest tokens where others are wanted, and sends all to the host."""
         drawn = draw_where_wanted(tokens, logits, params, lengths)
         if drawn is not tokens:
             self.state.choose(send(rows, torch.int64, self.device), drawn)
@@ -172,24 +184,31 @@ class FastRunner:
         logits = self.forward(*places, step.attend, step.last)
         return self._choose(send(rows, torch.int64, self.device), logits)
 
-    def _model_forward(self, tokens, positions, slots, attend, last=None, out=None) -> Tensor:
-        """The model of transformers, as lesson 08's runner calls it."""
-        step = PagedStep(self.manager.kv_cache, slots, attend)
-        with plugged_in(self.model, self.layer_forward):
-            logits = self.model(
-                input_ids=tokens[None],
-                position_ids=positions[None],
-                logits_to_keep=0 if last is None else last,
-                use_cache=False,
-                paged=step,
-            ).logits[0]
+    def forward(self, tokens, positions, slots, attend, last=None, out=None) -> Tensor:
+        """Runs the model, with fused layers if it has them. See FusedModel."""
+        if self.fused is not None:
+            return self.fused(tokens, positions, slots, attend, last, out)
+        attention = self.model.config._attn_implementation
+        try:
+            with plugged_in(self.model, self.layer_forward):
+                logits = self.model(
+                    input_ids=tokens[None],
+                    position_ids=positions[None],
+                    logits_to_keep=0 if last is None else last,
+                    use_cache=False,
+                    paged=PagedStep(self.manager.kv_cache, slots, attend),
+                ).logits[0]
+        except BaseException:
+            # Ctrl-C may have come while the plug was being removed.
+            self.model.config._attn_implementation = attention
+            raise
         return logits if out is None else out.copy_(logits)
 
 
 def _forward_with_padding(
     module, query, key, value, attention_mask=None, *, paged, forward, **others
 ):
-    """Calls lesson 08's attention, which cannot write nowhere.
+    """Calls lesson 08's attention, which must write each key and value somewhere.
 
     Padding writes what the first sequence writes, into the same slot.
     """

@@ -8,7 +8,7 @@ from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.fast.layers import step_kernels
 from paged_attention.send import send, send_into
 
-PADDING = -1  # in place of a row: nobody's
+PADDING = -1  # in place of a row: there is no sequence
 
 
 class SentTable(BlockTable):
