@@ -7,7 +7,15 @@ import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from echo import END, VOCAB_SIZE, EchoModel, assert_nothing_is_lost, continuation, read_back
+from echo import (
+    END,
+    VOCAB_SIZE,
+    EchoModel,
+    assert_nothing_is_lost,
+    continuation,
+    engine_with,
+    read_back,
+)
 from paged_attention.engine.fast.ahead import PENDING, AheadEngine
 from paged_attention.engine.history import History
 from paged_attention.engine.request import RequestError, SamplingParams
@@ -210,6 +218,26 @@ def test_a_request_that_is_not_finite_ends_and_the_others_go_on():
     until = expected.index(9) + 1 if 9 in expected else 5
     assert good.output == expected[:until]
     assert_nothing_is_lost(engine)
+
+
+def test_the_history_is_that_of_the_plain_engine():
+    """Ends by length are known before, so each step is the same one.
+
+    Only the prefix cache learns of a block one step late.
+    """
+    histories = []
+    for make in (engine_with, ahead_engine):
+        engine = make(history=History(), num_blocks=30, max_num_seqs=5, prefix_sharing=False)
+        for id in range(5):
+            params = SamplingParams(max_new_tokens=2 + id, ignore_end=True)
+            engine.add(id, [1, 2, 3, 4, 5, 6, id], params)
+        engine.run()
+        histories.append(list(engine.history))
+    plain, ahead = histories
+    assert [step.scheduled for step in ahead] == [step.scheduled for step in plain]
+    for one, other in zip(plain, ahead):
+        # a request that has ended still has its blocks while the next step is scheduled
+        assert one.lengths.items() <= other.lengths.items()
 
 
 def test_what_would_go_on_for_ever_is_an_error():

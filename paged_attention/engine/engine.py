@@ -127,7 +127,10 @@ class Engine:
                     raise self._nothing_scheduled()
                 return []
             before = [(request, len(request.tokens)) for request, _ in scheduled]
-            return self._complete(scheduled, self.runner.run(scheduled))
+            logits = self.runner.run(scheduled)
+            if self.history is not None:  # an empty list is false
+                self.history(self, scheduled)
+            return self._complete(scheduled, logits)
         except BaseException:
             self._take_back(before)
             raise
@@ -144,8 +147,6 @@ class Engine:
         for (request, count), sound in zip(scheduled, finite, strict=True):
             if sound:  # then the keys and values that it has seen are sound too
                 self.prefix_cache.insert(request, request.num_computed + count)
-        if self.history is not None:  # an empty list is false
-            self.history(self, scheduled)
         return self.postprocess(*self._end_not_finite(scheduled, logits, finite))
 
     @staticmethod

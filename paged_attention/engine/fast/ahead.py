@@ -40,7 +40,10 @@ class AheadEngine(Engine):
     def _launch(self) -> tuple | None:
         scheduled = self.scheduler.schedule()
         if scheduled:
-            return scheduled, self.runner.run(scheduled)
+            tokens = self.runner.run(scheduled)
+            if self.history is not None:
+                self.history(self, scheduled)
+            return scheduled, tokens
         if self.scheduler.has_work() and self.in_flight is None:
             raise self._nothing_scheduled()
         return None
