@@ -148,6 +148,23 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
     context: the mean; the lengths are from 0.3 to 1.7 times as much.
     read_limit: GB/s.
     """
+    engine = _decoding(model, num_seqs, context)
+    step, busy = _timed(engine)
+    num_tokens = sum(len(request.tokens) for request in engine.requests.values())
+    bytes_read = _bytes_of(model) + num_tokens * _bytes_of_token(engine)
+    return StepRow(
+        num_seqs=num_seqs,
+        context=context,
+        limit=bytes_read / read_limit / 1e6,
+        step=step,
+        graph=_replayed(engine),
+        busy=busy,
+        budget=_budget(engine),
+    )
+
+
+def _decoding(model, num_seqs: int, context: int) -> Engine:
+    """An engine whose requests have all begun to decode."""
     chance = torch.Generator().manual_seed(0)
     shortest, longest = int(context * 0.3), int(context * 1.7)
     lengths = torch.randint(shortest, longest, (num_seqs,), generator=chance).tolist()
@@ -164,8 +181,15 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
         engine.add(index, prompt, SamplingParams(max_new_tokens=200, ignore_end=True))
     while any(len(request.output) < 5 for request in engine.requests.values()):
         engine.step()
-    steps, spans = 50, []
-    run = engine.runner.run
+    return engine
+
+
+def _timed(engine, steps: int = 50) -> tuple[float, float]:
+    """Milliseconds of a step in the running engine, and the share in which the GPU had one.
+
+    Events at the begin and the end of each step show when the GPU came there.
+    """
+    spans, run = [], engine.runner.run
 
     def timed(scheduled):
         spans.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])
@@ -178,19 +202,9 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
     for _ in range(steps):
         engine.step()
     torch.cuda.synchronize()
-    wall = spans[0][0].elapsed_time(spans[-1][1])
     engine.runner.run = run
-    mean = sum(len(request.tokens) for request in engine.requests.values())
-    bytes_read = _bytes_of(model) + mean * _bytes_of_token(engine)
-    return StepRow(
-        num_seqs=num_seqs,
-        context=context,
-        limit=bytes_read / read_limit / 1e6,
-        step=wall / steps,
-        graph=_replayed(engine),
-        busy=sum(start.elapsed_time(end) for start, end in spans) / wall,
-        budget=_budget(engine),
-    )
+    wall = spans[0][0].elapsed_time(spans[-1][1])
+    return wall / steps, sum(start.elapsed_time(end) for start, end in spans) / wall
 
 
 def _bytes_of(model) -> int:

@@ -47,7 +47,8 @@ class StepRow:
     limit: weights, keys and values at the card's rate of reading.
     step: from the start of one step to the start of the next, in the running engine.
     graph: the recorded step, replayed by itself.
-    busy: the share of `step` in which a kernel or a copy ran, from a profile.
+    busy: the share of the time in which the GPU had a step to run, by events at the begin and
+        the end of each. Within a recorded step there are no gaps to speak of.
     budget: what the kernels of a step take, by kind.
     """
 
