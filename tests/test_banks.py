@@ -28,8 +28,12 @@ def marks(exercise) -> list:
     return [pytest.mark.built] if exercise.language != "python" else []
 
 
-RIGHT = [
-    (exercise, number)
+RIGHT = [  # the first of each exercise in `make test`, and all where no build is needed
+    pytest.param(
+        exercise,
+        number,
+        marks=[pytest.mark.slow, pytest.mark.right] if number and marks(exercise) else [],
+    )
     for exercise in EXERCISES
     for number in range(len(RIGHT_ANSWERS[exercise.id]))
 ]

@@ -187,6 +187,7 @@ def without_barrier(name, number):
     return TEXTS | {name: TEXTS[name][: match.start()] + TEXTS[name][match.end() :]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, number", BARRIERS)
 def test_a_barrier_that_is_missing_is_found_on_every_schedule(name, number):
     assert name in RUNS, f"kernels/{name} has a barrier: give this test a way to run it"
