@@ -47,8 +47,6 @@ class StepRow:
     limit: weights, keys and values at the card's rate of reading.
     step: from the start of one step to the start of the next, in the running engine.
     graph: the recorded step, replayed by itself.
-    busy: the share of the time in which the GPU had a step to run, by events at the begin and
-        the end of each. Within a recorded step there are no gaps to speak of.
     budget: what the kernels of a step take, by kind.
     """
 
@@ -57,8 +55,12 @@ class StepRow:
     limit: float
     step: float
     graph: float
-    busy: float
     budget: dict[str, float]
+
+    @property
+    def busy(self) -> float:
+        """The kernels' time as a share of the step. A profile adds a little to each kernel."""
+        return sum(self.budget.values()) / self.step
 
 
 @dataclass(frozen=True)
@@ -156,5 +158,5 @@ def _steps_table(run: Run) -> str:
         lines.append([name, *(f"{getattr(step, name):.3f}" for step in run.steps)])
     for kind in kinds:
         lines.append([f"  {kind}", *(f"{step.budget.get(kind, 0):.3f}" for step in run.steps)])
-    lines.append(["GPU is busy", *(f"{100 * step.busy:.0f} %" for step in run.steps)])
+    lines.append(["kernels of the step", *(f"{100 * step.busy:.0f} %" for step in run.steps)])
     return aligned(lines)

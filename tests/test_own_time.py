@@ -142,7 +142,8 @@ def test_a_session_is_seen(program, does_work):
 
 @linux
 def test_work_of_children_counts_also_when_they_have_ended():
-    child = "import time\nwhile time.process_time() < 0.5: pass"
+    # more than is asked below: the kernel counts in ticks, and the child's own clock does not
+    child = "import time\nwhile time.process_time() < 0.6: pass"
     program = (
         f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {child!r}]); "
         "print(flush=True); time.sleep(1e6)"
@@ -154,7 +155,7 @@ def test_work_of_children_counts_also_when_they_have_ended():
     worked, _ = observe_session(process.pid)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert worked >= 0.4  # the kernel's clock and the child's own differ by some ticks
+    assert worked >= 0.5
 
 
 OWN_CLOCK = """

@@ -16,7 +16,7 @@ __all__ = ["FastParts", "fast_engine", "graph_sizes"]
 def fast_engine(
     model, parts: FastParts = FastParts(), sizes: list[int] | None = None, **options
 ) -> Engine:
-    """Builds an engine with the parts of lesson 10.
+    """Builds an engine with fast parts.
 
     sizes: the batch sizes of the recorded decode steps, up to max_num_seqs; None chooses. A
         larger batch runs without a recorded step.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request
 
-PENDING = -1  # in place of a token that is still on the device
+PENDING = -1  # a token that only the device knows yet
 
 Scheduled = list[tuple[Request, int]]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class FastParts:
-    """The ideas of lesson 10. Each can be left out, so that it can be measured.
+    """What keeps a GPU busy. Each part can be left out, so that it can be measured.
 
-    layers: fused layers in place of transformers'.
+    layers: fused layers instead of those of transformers.
     graphs: decode steps are recorded once and replayed.
     state: what a decode step reads is made on the device from the step before.
     plan: decodes by rung 9, which plans on the device; else by a kernel that has no plan.

@@ -7,7 +7,7 @@ from paged_attention.engine.draws import as_int64, draw_all
 from paged_attention.engine.request import SamplingParams
 from paged_attention.send import send
 
-NOT_FINITE = -1  # in place of a token: the logits were not finite
+NOT_FINITE = -1  # no token, because the logits were not finite
 
 
 def sample_all(logits: Tensor, params: list[SamplingParams], positions: list[int]) -> Tensor:

@@ -8,7 +8,7 @@ from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.fast.layers import step_kernels
 from paged_attention.send import send, send_into
 
-PADDING = -1  # in place of a row: there is no sequence
+PADDING = -1  # no row: a place in the batch without a sequence
 
 
 class SentTable(BlockTable):
@@ -124,8 +124,8 @@ class StepState:
     def choose(self, rows: Tensor, tokens: Tensor) -> None:
         """Notes the tokens that come next.
 
-        rows: int32 or int64 (num_tokens,), with PADDING. tokens: int64 (num_tokens,); a
-            negative one stands for a request that ends now, and any will do.
+        rows: int32 or int64 (num_tokens,), with PADDING. tokens: int64 (num_tokens,). A
+            request with a negative one ends now, and its next token is never used.
         """
         places = rows.long() % len(self.last_tokens)  # the last one for padding
         self.last_tokens.index_copy_(0, places, tokens.clamp(min=0))
