@@ -164,13 +164,13 @@ FAULTS = {
     ),
     "a row's end in the next block": (
         9,
-        "plan_rows.cuh",
+        "plan_share.cuh",
         "rows.with(share.end - 1)",
         "rows.with(share.end)",
     ),
     "own rows before the parts": (
         9,
-        "plan_rows.cuh",
+        "plan_share.cuh",
         "if (n >= num_parts()) return first_row + is_first_cut + n - num_parts();",
         "if (n > 0) return first_row + n;",
     ),

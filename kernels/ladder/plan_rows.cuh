@@ -2,9 +2,8 @@
 
 #include "balanced.cuh"
 
-// A batch's rows, end to end, and how they are divided among blocks: what plan_work of
-// paged_attention/work_plan.py does, for any block by itself. A row is a sequence and
-// heads_at_once of its KV heads. It has tiles. Sequences without tokens have no rows here.
+// A batch's rows, end to end, and where the blocks' shares begin in them. A row is a sequence
+// and heads_at_once of its KV heads. It has tiles. Sequences without tokens have no rows here.
 
 // The last i with number(i) <= value. The numbers ascend, and number(0) <= value.
 template <typename Numbers>
@@ -50,32 +49,3 @@ struct Division {
     return piece < tiles ? first + int64_t(tiles) * piece / min(pieces, tiles) : first + tiles;
   }
 };
-
-// The tiles of a block. They are of the rows first_row … last_row, and the first and the last
-// may have tiles of other blocks too: then they are cut.
-struct Share {
-  int begin, end;  // the same if there is no work for the block
-  int first_row, last_row;
-  int is_first_cut, is_last_cut;  // the latter only if the two are not one row
-
-  __device__ int num_parts() const { return is_first_cut + is_last_cut; }
-  __device__ int num_items() const { return begin == end ? 0 : last_row - first_row + 1; }
-  // The row of the n-th item. A block does its parts first, because other blocks may wait for
-  // them.
-  __device__ int row(int n) const {
-    if (n >= num_parts()) return first_row + is_first_cut + n - num_parts();
-    return n == 0 && is_first_cut ? first_row : last_row;
-  }
-};
-
-__device__ inline Share share_of(const Rows& rows, const Division& division, int block) {
-  Share share{division.begin(rows, block), division.begin(rows, block + 1), 0, 0, 0, 0};
-  if (share.begin == share.end) return share;
-  share.first_row = rows.with(share.begin);
-  share.last_row = rows.with(share.end - 1);
-  bool is_one = share.first_row == share.last_row;
-  bool is_cut_at_end = share.end < rows.begin(share.last_row + 1);
-  share.is_first_cut = rows.begin(share.first_row) < share.begin || (is_one && is_cut_at_end);
-  share.is_last_cut = !is_one && is_cut_at_end;
-  return share;
-}

@@ -5,8 +5,9 @@ from typing import Any
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.ahead import AheadEngine
 from paged_attention.engine.fast.parts import FastParts
-from paged_attention.engine.fast.runner import FastRunner, graph_sizes
+from paged_attention.engine.fast.runner import FastRunner
 from paged_attention.engine.fast.sampler import NOT_FINITE
+from paged_attention.engine.fast.sizes import graph_sizes
 from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.validate import KERNEL_DTYPES
 

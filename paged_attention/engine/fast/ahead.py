@@ -29,15 +29,19 @@ class AheadEngine(Engine):
         before: Scheduled = []
         try:
             late = self.in_flight
-            with self._as_if_complete(late):
-                self.in_flight = self._launch()
-            return self._complete_late(late, before)
+            with self.as_if_complete(late):
+                self.in_flight = self.launch()
+            if late is None:
+                return []
+            before = [(r, len(r.tokens)) for r, _ in late[0] if self.still_runs(r)]
+            return self.complete_late(*late)
         except BaseException:
             self.in_flight = None
             self._take_back(before)
             raise
 
-    def _launch(self) -> tuple | None:
+    def launch(self) -> tuple | None:
+        """Schedules a step and has the device compute it, without waiting for it."""
         scheduled = self.scheduler.schedule()
         if scheduled:
             tokens = self.runner.run(scheduled)
@@ -48,37 +52,42 @@ class AheadEngine(Engine):
             raise self._nothing_scheduled()
         return None
 
-    def _complete_late(self, late: tuple | None, before: Scheduled) -> Scheduled:
-        """Completes a step for those of its requests that still run.
+    def complete_late(self, scheduled: Scheduled, tokens) -> Scheduled:
+        """Completes a step after the next one was launched.
 
-        before: gets these requests, each with its number of tokens.
+        A request of the step may not run any more: it has ended, or it has given its blocks
+        back. Nothing of this step is for it: it keeps its tokens and its num_computed. The
+        others complete as in `Engine.step`. If none is left, nobody waits for the device.
+
+        self.still_runs(request) says whether a request runs. self._complete(scheduled, tokens)
+        completes a step: it wants one token for each of its requests, in their order.
+
+        scheduled: (request, num_tokens) for each request of the step.
+        tokens: the step's tokens on their way. tokens.wait() waits until they are there, and
+            returns them, int64 (len(scheduled),).
+        Returns what `_complete` returns: (request, token) for each request with a new token.
         """
-        scheduled, tokens = late or ([], None)
-        left = [index for index, (request, _) in enumerate(scheduled) if self._runs(request)]
-        if tokens is None or not left:
+        # BEGIN SOLUTION 10.7
+        left = [
+            index for index, (request, _) in enumerate(scheduled) if self.still_runs(request)
+        ]
+        if not left:
             return []
-        before += [(scheduled[index][0], len(scheduled[index][0].tokens)) for index in left]
         return self._complete([scheduled[index] for index in left], tokens.wait()[left])
+        # END SOLUTION
 
     @contextmanager
-    def _as_if_complete(self, late: tuple | None) -> Iterator[None]:
-        """Lets the scheduler see the requests as they will be when the late step is complete.
-
-        Their next tokens are PENDING. A request with its last token has nothing to compute.
-        """
-        scheduled = [pair for pair in late[0] if self._runs(pair[0])] if late else []
-        for request, num_tokens in scheduled:
-            request.num_computed += num_tokens
-            most = len(request.prompt) + request.params.max_new_tokens
-            if not request.num_uncomputed and len(request.tokens) + 1 < most:
-                request.tokens.append(PENDING)
+    def as_if_complete(self, late: tuple | None) -> Iterator[None]:
+        """Lets the scheduler see requests as they will be when the late step is complete."""
+        scheduled = [pair for pair in late[0] if self.still_runs(pair[0])] if late else []
+        expect_tokens(scheduled)
         yield
         for request, num_tokens in scheduled:
             remove_pending(request)
-            if self._runs(request):  # else it was preempted, and has computed nothing
+            if self.still_runs(request):  # else it was preempted, and has computed nothing
                 request.num_computed -= num_tokens
 
-    def _runs(self, request: Request) -> bool:
+    def still_runs(self, request: Request) -> bool:
         """Whether a request has neither ended nor given its blocks back."""
         return request.reason is None and request.id in self.manager.sequences
 
@@ -86,6 +95,29 @@ class AheadEngine(Engine):
         for request in self.requests.values():
             remove_pending(request)
         super()._take_back(before)
+
+
+def expect_tokens(scheduled: Scheduled) -> None:
+    """Changes requests to what they will be when a step is complete that is being computed.
+
+    Each request has computed num_tokens more tokens, and counts them in its num_computed. A
+    request gets PENDING as its next token if it will get a token and will go on after it:
+
+    - As in `postprocess`, it gets a token only if all of its tokens are computed then.
+    - With its last token, the max_new_tokens-th, it ends. Then there is nothing to feed, so it
+      gets no PENDING.
+    - It may also end with the model's end token. But nobody knows that token yet, so this does
+      not count here.
+
+    scheduled: (request, num_tokens) for each request of the step.
+    """
+    # BEGIN SOLUTION 10.6
+    for request, num_tokens in scheduled:
+        request.num_computed += num_tokens
+        is_last = len(request.output) + 1 == request.params.max_new_tokens
+        if not request.num_uncomputed and not is_last:
+            request.tokens.append(PENDING)
+    # END SOLUTION
 
 
 def remove_pending(request: Request) -> None:

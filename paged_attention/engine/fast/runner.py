@@ -15,19 +15,11 @@ from paged_attention.engine.fast.mixed import MixedStep, chunk_shape
 from paged_attention.engine.fast.parts import FastParts
 from paged_attention.engine.fast.room import append_tokens
 from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
+from paged_attention.engine.fast.sizes import smallest_that_fits
 from paged_attention.engine.fast.state import SentTable, StepState
 from paged_attention.engine.request import Request
 from paged_attention.prefill import LAST_PREFILL_RUNG, prefill_library
 from paged_attention.send import Arriving, send
-
-
-def graph_sizes(max_num_seqs: int) -> list[int]:
-    """The batch sizes to record: small ones, then every eighth, and the largest.
-
-    A batch is padded to the next of these sizes, by seven sequences at most.
-    """
-    sizes = {1, 2, 4, *range(8, max_num_seqs, 8), max_num_seqs}
-    return sorted(size for size in sizes if size <= max_num_seqs)
 
 
 class FastRunner:
@@ -133,7 +125,7 @@ class FastRunner:
 
     def _run_decode(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
         num_seqs = len(scheduled)
-        size = min((size for size in self.graphs if size >= num_seqs), default=num_seqs)
+        size = smallest_that_fits(num_seqs, self.graphs)
         tokens = [request.tokens[request.num_computed] for request, _ in scheduled]
         self.state.set_rows(rows, size)
         if not self.parts.state:

@@ -48,20 +48,40 @@ def _draw(logits: Tensor, params: list[SamplingParams], positions: list[int]) ->
         return send(numbers, dtype, logits.device)
 
     vocab_size = logits.shape[1]
-    temperature = column([own.temperature for own in params], torch.float64)[:, None]
-    top_p = column([own.top_p for own in params], torch.float64)[:, None]
-    top_k = column([min(own.top_k or vocab_size, vocab_size) for own in params], torch.int64)
-    numbers = draw_all(
-        column([as_int64(own.seed) for own in params], torch.int64),
-        column(positions, torch.int64),
+    seeds = column([as_int64(own.seed) for own in params], torch.int64)
+    return draw_tokens(
+        logits,
+        column([own.temperature for own in params], torch.float64),
+        column([min(own.top_k or vocab_size, vocab_size) for own in params], torch.int64),
+        column([own.top_p for own in params], torch.float64),
+        draw_all(seeds, column(positions, torch.int64)),
     )
-    likeliest, order = (logits.double() / temperature).sort(
-        dim=-1, descending=True, stable=True
-    )
-    place = torch.arange(vocab_size, device=logits.device)
+
+
+def draw_tokens(
+    logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor, numbers: Tensor
+) -> Tensor:
+    """Draws a token for each row as `sample` of lesson 08 does, for all rows at once.
+
+    Nothing is read on the host. So every row goes through the same operations, whatever its
+    parameters are.
+
+    logits: (num_seqs, vocab_size), of any float dtype, not changed.
+    temperature: float64 (num_seqs,), above 0.
+    top_k: int64 (num_seqs,), 1 to vocab_size.
+    top_p: float64 (num_seqs,), above 0 and at most 1.
+    numbers: float64 (num_seqs,), each row's random number, in [0, 1).
+    Returns int64 (num_seqs,). A row that is not finite gets some token from 0 to
+        vocab_size - 1, and nobody uses it.
+    """
+    # BEGIN SOLUTION 10.5
+    scaled = logits.double() / temperature[:, None]
+    likeliest, order = scaled.sort(dim=-1, descending=True, stable=True)
+    place = torch.arange(logits.shape[1], device=logits.device)
     p = likeliest.masked_fill(place >= top_k[:, None], -torch.inf).softmax(-1)
-    p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0.0)
+    p = p.masked_fill(p.cumsum(-1) - p >= top_p[:, None], 0.0)
     running = p.cumsum(-1)
     chosen = (running < numbers[:, None] * running[:, -1:]).sum(-1, keepdim=True)
     # Logits that are not finite have no sum that could be reached.
-    return order.gather(1, chosen.clamp(max=vocab_size - 1))[:, 0]
+    return order.gather(1, chosen.clamp(max=logits.shape[1] - 1))[:, 0]
+    # END SOLUTION

@@ -94,25 +94,33 @@ class StepState:
         )
 
     def fill(self, rows: list[int], tokens: list[int], lengths: list[int], size: int) -> None:
-        """Does from the host what `advance` does on the device.
+        """Writes a decode step into the tensors that a recorded step reads.
 
-        lengths: of the sequences, with the new token.
+        The first `size` places get new contents. The batch's sequences come first, in their
+        order, with their rows of `table`. Then comes padding: token 0, position 0, context
+        length 0, and a slot that writes nowhere. The blocks of padding may be anything.
+
+        The tensors stay the ones that they are, since a recorded step knows no others.
+
+        rows: the sequences' rows of `table`; one or more.
+        tokens: the token that each sequence feeds.
+        lengths: of the sequences, this token counted. It goes to position length - 1.
+        size: of the recorded step, len(rows) or more.
         """
-        padding = [0] * (size - len(rows))
-        positions = [length - 1 for length in lengths] + padding
-        device = self.rows.device
-        table = self.table[send(rows + padding, torch.int64, device)]
-        for tensor, numbers in (
-            (self.tokens, tokens + padding),
-            (self.positions, positions),
-            (self.context_lens, lengths + padding),
-        ):
-            send_into(tensor[:size], numbers)
-        self.block_table[:size].copy_(table)
-        place = self.positions[:size]
-        blocks = table.gather(1, (place // self.block_size)[:, None])[:, 0].long()
-        slots = blocks * self.block_size + place % self.block_size
-        self.slots[:size].copy_(slots.where(self.context_lens[:size] > 0, PADDING))
+        # BEGIN SOLUTION 10.2
+        num_seqs = len(rows)
+        send_into(self.tokens[:num_seqs], tokens)
+        send_into(self.positions[:num_seqs], [length - 1 for length in lengths])
+        send_into(self.context_lens[:num_seqs], lengths)
+        blocks = self.table[send(rows, torch.int64, self.table.device)]
+        self.block_table[:num_seqs] = blocks
+        place = self.positions[:num_seqs]
+        block = blocks.gather(1, (place // self.block_size)[:, None])[:, 0].long()
+        self.slots[:num_seqs] = block * self.block_size + place % self.block_size
+        for tensor in (self.tokens, self.positions, self.context_lens):
+            tensor[num_seqs:size] = 0
+        self.slots[num_seqs:size] = PADDING
+        # END SOLUTION
 
     def remember(self, rows: list[int], lengths: list[int]) -> None:
         """Sets how many tokens of some sequences are in the cache, after a step of chunks."""
