@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from paged_attention.engine.fast.graph import GraphError, capture, launch
+from paged_attention.engine.fast.graph import GraphError, StartCounter, capture, launch
 
 DEVICES = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
 devices = pytest.mark.parametrize("device", DEVICES, ids=str)
@@ -106,3 +106,35 @@ def test_a_step_that_reads_on_the_host_is_refused(device, read):
     graph = capture(lambda: x + 1, device)  # and the next one can be recorded
     x.fill_(4)
     assert graph.replay() == 5
+
+
+def test_what_the_host_starts_is_counted():
+    x, out = torch.arange(6.0), torch.zeros(6)
+    graph = capture(lambda: out.copy_(x * 2 + 1), x.device)
+    with StartCounter() as counter:
+        x.add_(1)  # 1
+        x.view(2, 3).sum()  # 1: a view starts nothing
+        for part in x.split(2):  # nor do several
+            assert part.max().item() > 0  # 3
+        launch(lambda: out.zero_())  # 1, whatever a kernel does inside
+        graph.replay()  # 1
+        torch.empty(3)
+    assert counter.count == 7 and out.tolist() == [3, 5, 7, 9, 11, 13]
+    x.add_(1)
+    assert counter.count == 7
+
+
+@devices
+def test_the_parts_of_a_tensor_are_views(device):
+    """What is written into one of them is there when the step is replayed."""
+    x, out = torch.zeros(4, device=device), torch.zeros(2, device=device)
+
+    def step():
+        first, second = x.split(2)
+        first.add_(second)
+        out.copy_(first)
+
+    graph = capture(step, device)
+    x.copy_(torch.tensor([1.0, 2.0, 10.0, 20.0]))
+    graph.replay()
+    assert out.tolist() == [11.0, 22.0] and x.tolist() == [11.0, 22.0, 10.0, 20.0]

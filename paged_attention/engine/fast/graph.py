@@ -23,6 +23,7 @@ UNTAGGED_READS = (
     aten.where.default,
     aten.repeat_interleave.self_Tensor,
 )
+ONE_NUMBER = (aten.item.default, aten._local_scalar_dense.default)  # for the host
 INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
 TO_PYTHON = (Tensor.tolist, Tensor.numpy, Tensor.__array__)  # these are no operations
 _recorders: list["Recorder"] = []  # the one that records now is the last
@@ -43,7 +44,7 @@ class StepGraph:
 
     def replay(self) -> Any:
         """Runs the step again on what its tensors hold now. Returns `result`."""
-        self._replay()
+        launch(self._replay)
         return self.result
 
 
@@ -133,8 +134,26 @@ class Recorder(TorchDispatchMode):
         result = function(*arguments, **named)
         if function._schema.is_mutable:
             self.calls.append(lambda: function(*arguments, **named))
-        elif "empty" not in function._opname and not _is_view(result, arguments):
+        elif _computes(function, result, arguments):
             self.calls.append(lambda: _write(result, function(*arguments, **named)))
+        return result
+
+
+class StartCounter(Recorder):
+    """Counts what the host starts on the device in a `with` block.
+
+    `count`: PyTorch's operations, kernels, and replays of recorded steps, one for each. Views
+        start nothing, nor does reading a number.
+    """
+
+    @property
+    def count(self) -> int:
+        return len(self.calls)
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        result = function(*arguments, **named or {})
+        if self in _recorders and _computes(function, result, arguments):
+            self.calls.append(function)
         return result
 
 
@@ -164,6 +183,15 @@ def _read_on_the_host() -> GraphError:
     )
 
 
+def _computes(function, result: Any, arguments: tuple) -> bool:
+    """Whether an operation writes numbers into a tensor."""
+    if function._schema.is_mutable:
+        return True
+    if function in ONE_NUMBER or "empty" in function._opname:
+        return False
+    return not _is_view(result, arguments)
+
+
 def _is_view(result: Any, arguments: tuple) -> bool:
     """Whether a result is the memory of an argument. Then there is nothing to do again."""
     memory = {
@@ -171,7 +199,11 @@ def _is_view(result: Any, arguments: tuple) -> bool:
         for argument in arguments
         if isinstance(argument, Tensor)
     }
-    return isinstance(result, Tensor) and result.untyped_storage().data_ptr() in memory
+    results = result if isinstance(result, (tuple, list)) else [result]
+    return all(
+        isinstance(one, Tensor) and one.untyped_storage().data_ptr() in memory
+        for one in results
+    )
 
 
 def _write(to: Any, values: Any) -> None:
