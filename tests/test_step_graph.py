@@ -1,5 +1,6 @@
 """A recorded step computes anew, from what its tensors hold when it is replayed."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,7 +93,14 @@ def test_a_kernel_is_called_again(device):
         float,
         lambda x: x.tolist()[0],
         lambda x: x.cpu().numpy()[0],
+        lambda x: x.cpu(),
+        lambda x: x.to("cpu"),
+        lambda x: len(repr(x)),
+        lambda x: len(f"{x}"),
         lambda x: x[x > 0].sum(),
+        lambda x: x.clone().__setitem__(x >= 0, x) or 0,
+        lambda x: x.clone().__setitem__(x >= 0, x[0]) or 0,
+        lambda x: torch.nn.functional.one_hot(x.long()).sum(),
         lambda x: x.nonzero().sum(),
         lambda x: torch.where(x > 0)[0].sum(),
         lambda x: torch.equal(x, x * 2),
@@ -106,6 +114,47 @@ def test_a_step_that_reads_on_the_host_is_refused(device, read):
     graph = capture(lambda: x + 1, device)  # and the next one can be recorded
     x.fill_(4)
     assert graph.replay() == 5
+
+
+@pytest.mark.parametrize("read", [np.asarray, np.from_dlpack])
+def test_what_numpy_takes_is_read_on_the_host(read):
+    x = torch.zeros(1)
+    with pytest.raises(GraphError, match="cannot"):
+        capture(lambda: torch.from_numpy(read(x)) + 1, x.device)
+
+
+def filled(x, *index):
+    x = x.clone()
+    x[index] = 7
+    return x
+
+
+@devices
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: filled(x, x > 2),
+        lambda x: filled(x, slice(None), x[0] > 2),
+        lambda x: filled(x, x.sum(1) > 5),
+        lambda x: filled(x, torch.arange(1, device=x.device), x[0].argmax()[None]),
+        lambda x: torch.nn.functional.one_hot(x.long(), 6),
+        lambda x: torch.nn.functional.one_hot(x.long(), num_classes=6),
+        lambda x: torch.vmap(lambda row, number: (row < number).sum())(x, x[:, 1]),
+        lambda x: x.to(x.device).gather(1, x.argmax(1, keepdim=True)),
+    ],
+)
+def test_what_a_gpu_does_without_the_host_can_be_recorded(device, step):
+    x = torch.zeros(2, 3, device=device)
+    graph = capture(lambda: step(x), device)
+    x.copy_(torch.tensor([[1.0, 3.0, 2.0], [5.0, 0.0, 3.0]]))
+    assert torch.equal(graph.replay(), step(x))
+
+
+@devices
+def test_by_a_mask_and_numbers_a_step_cannot_fill(device):
+    x, at = torch.zeros(2, 3, device=device), torch.tensor([0], device=device)
+    with pytest.raises(GraphError, match="cannot"):
+        capture(lambda: filled(x, x[:, 0] >= 0, at), device)
 
 
 def test_what_the_host_starts_is_counted():

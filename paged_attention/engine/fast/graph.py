@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,7 +26,16 @@ UNTAGGED_READS = (
 )
 ONE_NUMBER = (aten.item.default, aten._local_scalar_dense.default)  # for the host
 INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
-TO_PYTHON = (Tensor.tolist, Tensor.numpy, Tensor.__array__)  # these are no operations
+# These are no operations, or make a copy for the host.
+TO_PYTHON = (
+    Tensor.tolist,
+    Tensor.numpy,
+    Tensor.__array__,
+    Tensor.__dlpack__,
+    Tensor.__repr__,
+    Tensor.__format__,
+    Tensor.cpu,
+)
 _recorders: list["Recorder"] = []  # the one that records now is the last
 
 
@@ -112,6 +122,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls: list[Callable[[], Any]] = []
+        self.fills = False  # whether `x[mask] = number` runs
 
     def __enter__(self):
         _recorders.append(self)
@@ -129,7 +140,7 @@ class Recorder(TorchDispatchMode):
         named = named or {}
         if self not in _recorders:
             return function(*arguments, **named)
-        if _reads(function, arguments):
+        if _reads(function, arguments) and not (self.fills and _has_one_mask(arguments[1])):
             raise _read_on_the_host()
         result = function(*arguments, **named)
         if function._schema.is_mutable:
@@ -158,22 +169,57 @@ class StartCounter(Recorder):
 
 
 class ToPython(TorchFunctionMode):
-    """Refuses what turns a tensor into Python's numbers while a step is recorded."""
+    """Refuses what turns a tensor into Python's numbers while a step is recorded.
+
+    A few functions read on the CPU and not on a GPU. They are allowed.
+    """
 
     def __torch_function__(self, function, types, arguments=(), named=None):
-        if _recorders and function in TO_PYTHON:
+        named = named or {}
+        if not _recorders:
+            return function(*arguments, **named)
+        if function in TO_PYTHON or _is_to_cpu(function, arguments, named):
             raise _read_on_the_host()
-        return function(*arguments, **named or {})
+        if function is one_hot and (num_classes := _num_classes(*arguments, **named)) > 0:
+            classes = torch.arange(num_classes, device=arguments[0].device)
+            return (arguments[0][..., None] == classes).long()
+        recorder = _recorders[-1]
+        recorder.fills = function is Tensor.__setitem__ and isinstance(
+            arguments[2], (bool, int, float)
+        )
+        try:
+            return function(*arguments, **named)
+        finally:
+            recorder.fills = False
+
+
+def _is_to_cpu(function, arguments: tuple, named: dict) -> bool:
+    """Whether it is `x.to("cpu")`. A device that is x's own may be the CPU."""
+    devices = (*arguments[1:2], named.get("device"))
+    return function is Tensor.to and any(
+        isinstance(device, str) and device == "cpu" for device in devices
+    )
+
+
+def _num_classes(tensor: Tensor, num_classes: int = -1) -> int:
+    return num_classes
 
 
 def _reads(function, arguments: tuple) -> bool:
     """Whether the host must know a tensor's numbers before it can go on."""
     if function in INDEXING:  # by a mask: how many are chosen
-        return any(
-            index is not None and index.dtype in (torch.bool, torch.uint8)
-            for index in arguments[1]
-        )
+        return any(map(_is_mask, arguments[1]))
     return function in UNTAGGED_READS or any(tag in function.tags for tag in READS)
+
+
+def _is_mask(index: Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def _has_one_mask(indices: list[Tensor | None]) -> bool:
+    """Whether PyTorch can fill by this mask, without a list of the places."""
+    given = [index for index in indices if index is not None]
+    return len(given) == 1 and _is_mask(given[0])
 
 
 def _read_on_the_host() -> GraphError:
