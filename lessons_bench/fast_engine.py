@@ -34,7 +34,7 @@ ORDER = ("graphs", "state", "plan", "layers", "sampling", "ahead")
 STEPS = ((64, 610), (256, 850))  # sequences, and their mean context
 KINDS = {  # of kernels, by what their names hold
     "attention": ("planned_kernel",),
-    "products of matrices": ("nvjet", "gemm", "splitK", "cutlass", "xmma", "few_rows"),
+    "products of matrices": ("nvjet", "gemm", "splitK", "cutlass", "xmma"),
     "norms, rotation, gate": ("add_norm", "rotate_kernel", "gate_kernel"),
     "plan and state": ("plan_kernel", "advance_kernel"),
 }

@@ -11,7 +11,6 @@ from lessons_lib.cuda import KernelError, build_cuda
 from lessons_lib.inline import read_kernel
 from lessons_lib.paths import KERNELS, ROOT
 from paged_attention.bug_hunt import HuntCase, build_hunted
-from paged_attention.engine.fast import few_rows
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from paged_attention.prefill import PREFILL_RUNGS
@@ -160,17 +159,6 @@ def run_advance(texts):
     return library, run
 
 
-def run_few_rows(texts):
-    """A share in two halves, with rows for two warps."""
-    files = ("numbers.cuh", "engine/chunk.cuh", *few_rows.KERNEL_FILES)
-    library = build_cuda(
-        *(texts[name] for name in files), names=files, target="checked", name="barriers"
-    )
-    x, weight = torch.ones(20, 128).half(), torch.ones(32, 128).half()
-    parts = torch.empty(1, 20, 32)
-    return library, lambda: library.multiply_few_rows(parts, x, weight, 20, 32, 128, 128, 1)
-
-
 # A file of the ladder is run by the last rung that has it. (Rung 8 is rung 7 on other caches.
 # Rung 9 is rung 7 with another plan, and runs only what it has alone.)
 RUNS = {
@@ -190,7 +178,6 @@ RUNS |= {
     "block_reduce.cuh": run_reductions,
     "bug_hunt.cu": run_hunted,
     "engine/advance.cu": run_advance,
-    "engine/few_rows.cu": run_few_rows,
     "ladder/staged_sum.cuh": run_staged_sum,
 }
 

@@ -2,7 +2,7 @@
 
 Between two products of matrices a layer does little work in many small steps. Here they are
 three kernels: kernels/engine/add_norm.cu, rotate.cu and gate.cu. Products with the same input
-are one product. Of few rows, two of the four products are kernels too: few_rows.cu.
+are one product.
 """
 
 import functools
@@ -14,7 +14,6 @@ from torch.nn.functional import embedding, linear
 
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.inline import read_kernel
-from paged_attention.engine.fast import few_rows
 from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.served import head_size_of
 from paged_attention.fused import Attend
@@ -28,7 +27,6 @@ KERNEL_FILES = (
     "engine/rotate.cu",
     "engine/gate.cu",
     "engine/advance.cu",
-    *few_rows.KERNEL_FILES,
 )
 MOST_HEAD_SIZE = 256
 
@@ -71,12 +69,6 @@ class FusedModel:
         self.last_norm = model.model.norm.weight.detach()
         self.layers = [FusedLayer(layer) for layer in model.model.layers]
         self.turns = turns_of(model, num_positions)
-        # of the weights whose products with few rows are divided: by their shapes
-        self.shares = few_rows.shares_of(
-            {weight.shape for layer in self.layers for weight in (layer.w_out, layer.w_down)},
-            model.dtype,
-            kv_cache.device,
-        )
 
     def __call__(
         self,
@@ -100,53 +92,23 @@ class FusedModel:
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
             q = self.project(x, layer, positions, slots, *cache)
-            x = self.multiply(attend(q, *cache).flatten(1), layer.w_out, layer.b_out)
+            x = linear(attend(q, *cache).flatten(1), layer.w_out, layer.b_out)
             x = self.add_norm(residual, x, layer.mlp_norm)
             x = self.gate(linear(x, layer.w_gate_up, layer.b_gate_up))
-            x = self.multiply(x, layer.w_down, layer.b_down)
+            x = linear(x, layer.w_down, layer.b_down)
         x = self.add_norm(residual, x, self.last_norm)
         return torch.mm(x if last is None else x[last], self.head.t(), out=out)
 
-    def multiply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Multiplies for `add_norm`.
-
-        Returns (num_tokens, hidden_size), or with few rows parts that are still to be added
-            up, float32 (num_parts, num_tokens, hidden_size).
-        """
-        share = self.shares.get(weight.shape)
-        if share is None or bias is not None or len(x) > few_rows.MOST_ROWS:
-            return linear(x, weight, bias)
-        (num_columns, depth), num_rows = weight.shape, len(x)
-        parts = torch.empty(depth // share, num_rows, num_columns, device=x.device)
-        self.launch(
-            "multiply_few_rows",
-            parts=parts,
-            x=x,
-            weight=weight,
-            num_rows=num_rows,
-            num_columns=num_columns,
-            depth=depth,
-            share=share,
-            dtype=self.dtype,
-        )
-        return parts
-
     def add_norm(self, residual: Tensor, x: Tensor | None, weight: Tensor) -> Tensor:
-        """Adds x to the residual, in its place, and returns the norm of the sum.
-
-        x: (num_tokens, hidden_size), or parts of it: see `multiply`.
-        """
-        parts = x if x is not None and x.dim() == 3 else None
+        """Adds x to the residual, in its place, and returns the norm of the sum."""
         out = torch.empty_like(residual)
         num_tokens, hidden_size = residual.shape
         self.launch(
             "add_norm",
             out=out,
             residual=residual,
-            x=x if parts is None else None,
-            parts=parts,
+            x=x,
             weight=weight,
-            num_parts=0 if parts is None else len(parts),
             num_tokens=num_tokens,
             hidden_size=hidden_size,
             epsilon=self.epsilon,
