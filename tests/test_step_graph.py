@@ -1,5 +1,8 @@
 """A recorded step computes anew, from what its tensors hold when it is replayed."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -92,6 +95,9 @@ def test_a_kernel_is_called_again(device):
         lambda x: bool(x[0] > 0),
         float,
         lambda x: x.tolist()[0],
+        lambda x: x.clone()[: x.long()].sum(),
+        lambda x: filled(x, slice(x.long(), None)),
+        lambda x: filled(x, x[0].long()),
         lambda x: x.cpu().numpy()[0],
         lambda x: x.cpu(),
         lambda x: x.to("cpu"),
@@ -155,6 +161,18 @@ def test_by_a_mask_and_numbers_a_step_cannot_fill(device):
     x, at = torch.zeros(2, 3, device=device), torch.tensor([0], device=device)
     with pytest.raises(GraphError, match="cannot"):
         capture(lambda: filled(x, x[:, 0] >= 0, at), device)
+
+
+def test_recording_does_not_import_the_compiler():
+    program = (
+        "import sys, torch\n"
+        "from paged_attention.engine.fast.graph import capture\n"
+        "x = torch.zeros(2)\n"
+        "capture(lambda: x + 1, x.device)\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    run = [sys.executable, "-c", program]
+    assert subprocess.run(run, text=True, capture_output=True).stdout == "False\n"
 
 
 def test_what_the_host_starts_is_counted():

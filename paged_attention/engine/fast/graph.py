@@ -132,6 +132,10 @@ class Recorder(TorchDispatchMode):
         _recorders.remove(self)
         return super().__exit__(*error)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # there is no Dynamo to keep away, and importing it takes a second
+
     def replay(self) -> None:
         for call in self.calls:
             call()
@@ -140,7 +144,7 @@ class Recorder(TorchDispatchMode):
         named = named or {}
         if self not in _recorders:
             return function(*arguments, **named)
-        if _reads(function, arguments) and not (self.fills and _has_one_mask(arguments[1])):
+        if _reads(function, arguments, self.fills):
             raise _read_on_the_host()
         result = function(*arguments, **named)
         if function._schema.is_mutable:
@@ -205,21 +209,16 @@ def _num_classes(tensor: Tensor, num_classes: int = -1) -> int:
     return num_classes
 
 
-def _reads(function, arguments: tuple) -> bool:
+def _reads(function, arguments: tuple, fills: bool) -> bool:
     """Whether the host must know a tensor's numbers before it can go on."""
     if function in INDEXING:  # by a mask: how many are chosen
-        return any(map(_is_mask, arguments[1]))
+        is_mask = [_is_mask(index) for index in arguments[1] if index is not None]
+        return any(is_mask) and not (fills and len(is_mask) == 1)
     return function in UNTAGGED_READS or any(tag in function.tags for tag in READS)
 
 
-def _is_mask(index: Tensor | None) -> bool:
-    return index is not None and index.dtype in (torch.bool, torch.uint8)
-
-
-def _has_one_mask(indices: list[Tensor | None]) -> bool:
-    """Whether PyTorch can fill by this mask, without a list of the places."""
-    given = [index for index in indices if index is not None]
-    return len(given) == 1 and _is_mask(given[0])
+def _is_mask(index: Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
 
 
 def _read_on_the_host() -> GraphError:
