@@ -71,7 +71,7 @@ def _handed_in(exercise: Exercise, text):
 def _definitions(source: str):
     """A cell's imports, functions and classes, without what it does with them."""
     tree = ast.parse(source)
-    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Try)
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     tree.body = [node for node in tree.body if isinstance(node, kept)]
     return compile(tree, "<lesson>", "exec")
 
