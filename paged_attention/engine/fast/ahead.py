@@ -57,7 +57,7 @@ class AheadEngine(Engine):
 
         A request of the step may not run any more: it has ended, or it has given its blocks
         back. Nothing of this step is for it: it keeps its tokens and its num_computed. The
-        others complete as in `Engine.step`. If none is left, nobody waits for the device.
+        others complete as in `Engine.step`. If none is left, it does not wait for the device.
 
         self.still_runs(request) says whether a request runs. self._complete(scheduled, tokens)
         completes a step: it wants one token for each of its requests, in their order.
