@@ -114,8 +114,8 @@ def test_a_run_is_drawn(tmp_path, monkeypatch):
     plt.close("all")
 
 
-def test_what_is_recorded_has_every_engine_and_both_steps():
-    (run,) = [run for run in recorded() if run.card == "NVIDIA H200"]
+@pytest.mark.parametrize("run", recorded(), ids=lambda run: run.card)
+def test_what_is_recorded_has_every_engine_and_both_steps(run):
     traces = list(dict.fromkeys(row.trace for row in run.rows))
     titles = [[row.engine for row in run.rows if row.trace == trace] for trace in traces]
     assert titles == [list(engines()), [list(engines())[0], list(engines())[-1]]]

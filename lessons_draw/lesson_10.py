@@ -1,0 +1,44 @@
+"""The pictures of lesson 10: host and GPU over time, and the engine's parts one by one."""
+
+import lessons_bench.timeline_runs
+from lessons_bench.fast_engine_runs import Run
+from lessons_draw import Picture, fast_engine, show
+from lessons_draw import host_and_gpu as lanes
+
+
+def opening() -> Picture:
+    """A step of lesson 08's engine, and of the one with all parts, on one axis."""
+    return host_and_gpu(["lesson 08", "+ ahead"], until=60)
+
+
+def host_and_gpu(engines: list[str], until: float | None = None) -> Picture:
+    """What host and GPU do in three steps of some engines.
+
+    until: where the axis ends, in ms; None: when the last of them is done.
+    """
+    run = lessons_bench.timeline_runs.recorded()[0]
+    timelines = {timeline.engine: timeline for timeline in run.timelines}
+    words = "; ".join(
+        f"{title}, {timelines[title].profiled:.1f} ms for a step,"
+        f" the GPU works {100 * timelines[title].busy:.0f} % of the time"
+        for title in engines
+    )
+    return show(
+        lanes.host_and_gpu(run, engines, until),
+        alt=f"Pairs of lanes over time, the host above and the GPU below: {words}.",
+    )
+
+
+def ladder(run: Run) -> Picture:
+    """The first trace, one part more in each row, and the decode steps below it."""
+    rows = [row for row in run.rows if row.trace == run.rows[0].trace]
+    first, last = (row.tokens_per_second for row in (rows[0], rows[-1]))
+    return show(
+        fast_engine.overview(run),
+        alt=(
+            f"Above, a bar for each engine, from {first:,.0f} tokens a second in lesson 08 to"
+            f" {last:,.0f} with all parts. Below, two decode steps cut into attention, products"
+            " of matrices and smaller parts, with a dashed line where all bytes would be read"
+            " once."
+        ),
+    )
