@@ -87,6 +87,11 @@ def engines() -> dict[str, FastParts | None]:
     return named
 
 
+def engine_with(model, parts: FastParts | None, **options) -> Engine:
+    """An engine with these parts; None: lesson 08's."""
+    return Engine(model, **options) if parts is None else fast_engine(model, parts, **options)
+
+
 def serve(
     model, trace: Trace, title: str, parts: FastParts | None, turns: int, expected: list | None
 ) -> tuple[TraceRow, list[list[int]]]:
@@ -104,9 +109,7 @@ def serve(
         path="fast",
         prefix_sharing=False,
     )
-    engine = (
-        Engine(model, **options) if parts is None else fast_engine(model, parts, **options)
-    )
+    engine = engine_with(model, parts, **options)
     torch.cuda.synchronize()
     ready = time.perf_counter() - start
     engine.generate(trace.prompts, SamplingParams(max_new_tokens=2, ignore_end=True))
@@ -148,8 +151,8 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
     context: the mean; the lengths are from 0.3 to 1.7 times as much.
     read_limit: GB/s.
     """
-    engine = _decoding(model, num_seqs, context)
-    step = _timed(engine)
+    engine = decoding(model, num_seqs, context)
+    step = timed(engine)
     num_tokens = sum(len(request.tokens) for request in engine.requests.values())
     bytes_read = _bytes_of(model) + num_tokens * _bytes_of_token(engine)
     return StepRow(
@@ -162,14 +165,17 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
     )
 
 
-def _decoding(model, num_seqs: int, context: int) -> Engine:
-    """An engine whose requests have all begun to decode."""
+def decoding(
+    model, num_seqs: int, context: int, parts: FastParts | None = FastParts()
+) -> Engine:
+    """An engine whose requests have all begun to decode, each with 200 new tokens at most."""
     chance = torch.Generator().manual_seed(0)
     shortest, longest = int(context * 0.3), int(context * 1.7)
     lengths = torch.randint(shortest, longest, (num_seqs,), generator=chance).tolist()
     trace = Trace("", [[0] * length for length in lengths], [200] * num_seqs)
-    engine = fast_engine(
+    engine = engine_with(
         model,
+        parts,
         num_blocks=trace.num_blocks,
         token_budget=2 * TOKEN_BUDGET,
         max_num_seqs=num_seqs,
@@ -183,7 +189,7 @@ def _decoding(model, num_seqs: int, context: int) -> Engine:
     return engine
 
 
-def _timed(engine, steps: int = 50) -> float:
+def timed(engine, steps: int = 50) -> float:
     """Milliseconds of a step in the running engine."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()

@@ -1,0 +1,292 @@
+"""The timeline's benchmark: how a profile is read, its files, its table and its picture."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lessons_bench import fast_engine, timeline, timeline_runs
+from lessons_bench.timeline import ENGINES, digest, main, marked, merged, profiled, without
+from lessons_bench.timeline_runs import HOST, Run, Timeline, pack, recorded, table, unpack
+from lessons_draw.host_and_gpu import NUM_BINS, host_and_gpu, shares
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast import FastParts
+from paged_attention.engine.request import SamplingParams
+
+
+def event(category, name, begin, end, correlation=None):
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": 5e9 + begin,
+        "dur": end - begin,
+        "args": {} if correlation is None else {"correlation": correlation},
+    }
+
+
+def step(begin, number):
+    """A step of 100 µs. The host waits in a copy for a kernel that ends at 70."""
+    at = [
+        ("user_annotation", "other", 0, 90),
+        ("user_annotation", "schedules", 2, 10),
+        ("user_annotation", "launches", 10, 40),
+        ("cuda_runtime", "cudaLaunchKernel", 12, 15, 1),
+        ("cuda_driver", "cuLaunchKernelEx", 20, 24, 2),
+        ("cuda_runtime", "cudaEventRecord", 30, 31),
+        ("kernel", "a kernel", 20, 30, 1),
+        ("kernel", "another", 31, 70, 2),
+        ("gpu_user_annotation", "launches", 20, 70),
+        ("user_annotation", "completes", 40, 85),
+        ("cpu_op", "aten::to", 42, 80),
+        ("cuda_runtime", "cudaMemcpyAsync", 45, 74, 3),
+        ("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 72, 73, 3),
+        ("cuda_runtime", "cudaStreamSynchronize", 75, 76),
+    ]
+    return [
+        event(category, name, begin + first, begin + last, *(10 * number + n for n in rest))
+        for category, name, first, last, *rest in at
+    ]
+
+
+STEPS = [each for number in range(6) for each in step(100 * number, number)]
+NO_SPANS = [{"ph": "M", "name": "process_name", "ts": 5e9}, {"ph": "i", "name": "x", "ts": 1}]
+
+
+def test_a_profile_says_what_host_and_gpu_do():
+    found = digest(NO_SPANS + STEPS[::-1], first=1, num_steps=2)
+    assert (found["starts"], found["end"]) == ((0, 100), 200)
+    assert {what: spans[:3] for what, spans in found["host"].items()} == {
+        "schedules": ((2, 10), (102, 110)),
+        "launches": ((10, 40), (110, 140)),
+        "waits": ((45, 74), (75, 76), (145, 174)),
+        "completes": ((40, 45), (74, 75), (76, 85)),
+        "other": ((0, 2), (85, 90), (100, 102)),
+    }
+    assert found["gpu"] == ((20, 70), (72, 73), (120, 170), (172, 173))
+    assert found["busy"] == (10 + 39 + 1) / 100 and found["kernels"] == 2
+    assert found["calls"] == {
+        "cuLaunchKernelEx": 1,
+        "cudaLaunchKernel": 1,
+        "cudaMemcpyAsync": 1,
+        "cudaStreamSynchronize": 1,
+    }
+    read = Timeline("an engine", 0.08, **found)
+    assert (read.launches, read.waits, read.profiled, read.gpu_time) == (3, 1, 0.1, 0.05)
+
+
+def test_the_gpu_may_be_a_step_behind():
+    """What it does at the first step's start began before, and the last step's work is cut."""
+    late = [
+        each | {"ts": each["ts"] + 65 * (each["cat"] in timeline.GPU_WORK)} for each in STEPS
+    ]
+    found = digest(late, first=2, num_steps=3)
+    assert found["gpu"][:2] == ((0, 35), (37, 38)) and found["gpu"][-1] == (285, 300)
+    assert found["busy"] == 0.5 and found["kernels"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "waits"),
+    [
+        ("Memcpy DtoH (Device -> Pageable)", 80, True),
+        ("Memcpy HtoD (Pageable -> Device)", 80, True),
+        ("Memcpy DtoH (Device -> Pinned)", 80, False),
+        ("Memcpy HtoD (Pageable -> Device)", 60, False),
+    ],
+)
+def test_a_copy_waits_if_it_comes_back_late_from_memory_that_is_not_pinned(name, end, waits):
+    copy = [
+        event("cuda_runtime", "cudaMemcpyAsync", 50, end, 999),
+        event("gpu_memcpy", name, 65, 66, 999),
+    ]
+    steps = [each for number in range(3) for each in step(100 * number, number)]
+    others = [each for each in steps if "Mem" not in each["name"]]
+    found = digest(others + copy, first=0, num_steps=2)["host"]["waits"]
+    assert found == (((50, 80),) if waits else ((75, 76),)) + ((175, 176),)
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        (STEPS, "has no 6 steps with another one after them"),
+        ([each for each in STEPS if each["cat"] != "kernel"], "has no kernel"),
+    ],
+)
+def test_a_profile_that_holds_too_little_is_refused(trace, message):
+    with pytest.raises(ValueError, match=message):
+        digest(trace, first=0, num_steps=6 if trace is STEPS else 3)
+
+
+times = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8).map(
+    lambda pairs: [(begin, begin + duration) for begin, duration in pairs]
+)
+
+
+def covered(spans) -> set[int]:
+    return {place for begin, end in spans for place in range(begin, end)}
+
+
+@given(times, times, st.integers(0, 4))
+def test_spans_are_what_their_points_are(spans, others, below):
+    one, other = merged(spans), merged(others)
+    assert covered(one) == covered(spans)
+    assert covered(without(one, other)) == covered(spans) - covered(others)
+    for found in (one, without(one, other)):
+        assert all(end < begin for (_, end), (begin, _) in zip(found, found[1:])) or (
+            found is not one
+        )
+    wide = merged(spans, below)
+    assert all(begin - end >= max(below, 1) for (_, end), (begin, _) in zip(wide, wide[1:]))
+    assert covered(spans) <= covered(wide)
+    assert all(
+        any(place - back in covered(spans) for back in range(1, below))
+        for place in covered(wide) - covered(spans)
+    )
+
+
+@given(times)
+def test_the_shares_of_bins_are_those_of_their_points(spans):
+    found = shares(merged(spans), np.array([0, 3, 4, 20, 50]))
+    for share, bin in zip(found, ((0, 3), (3, 4), (4, 20), (20, 50)), strict=True):
+        points = covered([bin])
+        assert share == pytest.approx(len(covered(spans) & points) / len(points))
+
+
+@given(times)
+def test_spans_come_back_from_text(spans):
+    spans = tuple((begin / 10, end / 10) for begin, end in merged(spans))
+    assert unpack(pack(spans)) == spans
+
+
+TIMELINES = tuple(
+    Timeline(title, 0.08, **digest(STEPS)) for title in ("lesson 08", "+ graphs", "+ ahead")
+)
+RUN = Run(
+    card="NVIDIA H200",
+    driver="1",
+    torch="2",
+    date="2026-11-25",
+    command="python -m lessons_bench.timeline",
+    model="a model",
+    num_seqs=64,
+    context=610,
+    merged_below=2.0,
+    timelines=TIMELINES,
+)
+
+
+def test_a_run_comes_back_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline_runs, "MEASURED", tmp_path)
+    RUN.save(timeline_runs.file_of(RUN))
+    assert recorded() == [RUN] and (tmp_path / "nvidia-h200.json").is_file()
+    content = json.loads((tmp_path / "nvidia-h200.json").read_text())
+    assert content["timelines"][0]["gpu"] == "200 500 20 10 470 500 20 10 470 500 20 10"
+    for broken in ({"card": "x"}, content | {"timelines": [{"gpu": "1 2 3", "host": {}}]}):
+        (tmp_path / "broken.json").write_text(json.dumps(broken))
+        with pytest.raises(ValueError, match=r"broken\.json is not a run"):
+            recorded()
+
+
+def test_the_table_says_all_of_it():
+    text = table(RUN)
+    for words in (
+        "NVIDIA H200, driver 1, PyTorch 2, 2026-11-25",
+        "64 sequences of 610 tokens",
+        "+ graphs       0.08      0.10  0.05  50 %        2       3      1",
+        "the host, profiled, ms  schedules  launches  waits  completes  other",
+        "+ ahead                      0.01      0.03   0.03       0.01   0.01",
+    ):
+        assert words in text
+    assert all(len(line) <= 95 for line in text.splitlines())
+
+
+def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline_runs, "MEASURED", tmp_path)
+    assert main(["--recorded"]) == 1 and "No run is recorded" in capsys.readouterr().out
+    RUN.save(timeline_runs.file_of(RUN))
+    assert main(["--recorded"]) == 0 and "+ ahead" in capsys.readouterr().out
+
+
+def test_without_a_gpu_the_command_says_what_it_needs(capsys, monkeypatch):
+    monkeypatch.setattr(timeline.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        main([])
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err
+
+
+def test_the_engines_are_those_of_the_other_benchmark():
+    parts = [fast_engine.engines()[title] for title in ENGINES]
+    assert parts[0] is None and parts[-1] == FastParts()
+    assert parts[2] == FastParts(layers=False, sampling=False, ahead=False)
+    assert parts[3] == FastParts(ahead=False)
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize("parts", [None, FastParts(ahead=False), FastParts()], ids=str)
+def test_the_work_of_a_real_engine_is_marked(parts):
+    """There are kernels on a GPU only, so one for each step is put into the trace."""
+    options = dict(num_blocks=40, block_size=4, max_num_seqs=2, path="batched")
+    model = load_model()
+    engine = fast_engine.engine_with(model, parts, **options)
+    for number in range(2):
+        engine.add(number, [1, 2, 3], SamplingParams(max_new_tokens=20, ignore_end=True))
+    engine.step()
+    engine.step()
+    trace = profiled(engine)
+    assert not {"step", "_complete"} & vars(engine).keys()  # the marks are gone
+    trace += [each | {"cat": "kernel"} for each in trace if each["name"] == "other"]
+    found = digest(trace)
+    host = found["host"]
+    assert (len(found["starts"]), found["kernels"], found["calls"]) == (3, 1, {})
+    assert [len(host[what]) for what in ("schedules", "launches", "completes")] == [3, 3, 3]
+    assert host["waits"] == ()
+    starts = zip(*(host[what] for what in ("schedules", "launches", "completes")))
+    assert all(one < two < three for one, two, three in starts)
+    spans = sorted(span for spans in host.values() for span in spans)
+    assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:]))
+
+
+def test_the_marks_go_when_a_step_fails():
+    engine = Engine(load_model(), num_blocks=4, path="batched")
+    with pytest.raises(RuntimeError, match="stop"), marked(engine):
+        raise RuntimeError("stop")
+    assert "schedule" not in vars(engine.scheduler) and "run" not in vars(engine.runner)
+
+
+@pytest.mark.parametrize("until", [None, 0.05])
+def test_a_run_is_drawn(until):
+    figure = host_and_gpu(RUN, ["+ ahead", "lesson 08"], until)
+    (axes,) = figure.axes
+    assert axes.get_xlim() == (0, until or 0.3)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["host", "GPU"] * 2
+    assert [text.get_text().split(":")[0] for text in axes.texts] == ["+ ahead", "lesson 08"]
+    assert "GPU busy 50 %" in axes.texts[0].get_text()
+    steps = [patch for patch in axes.patches if hasattr(patch, "get_data")]
+    assert len(steps) == 2 * (len(HOST) + 1)
+    for lower, upper in zip(steps, steps[1 : len(HOST)]):  # the first engine's host
+        assert np.array_equal(lower.get_data().values, upper.get_data().baseline)
+    high, _, low = steps[len(HOST)].get_data()  # the first engine's GPU
+    heights = (low - high) / 0.9
+    assert len(heights) == NUM_BINS
+    assert heights.mean() == pytest.approx(0.5 if until is None else 0.6, abs=0.03)
+    assert all(text.get_fontsize() >= 9 for text in axes.texts)
+    plt.close(figure)
+
+
+def test_an_engine_that_was_not_measured_is_not_drawn():
+    with pytest.raises(KeyError, match="rung 9"):
+        host_and_gpu(RUN, ["rung 9"])
+
+
+def test_what_is_recorded_has_every_engine():
+    for run in recorded():
+        assert [each.engine for each in run.timelines] == list(ENGINES)
+        for each in run.timelines:
+            assert len(each.starts) == timeline.NUM_STEPS and each.kernels > 0
+            assert all(begin < end <= each.end for begin, end in each.gpu)
+            assert 0 < each.busy <= 1 and set(each.host) == set(HOST)
+        assert timeline_runs.file_of(run).stat().st_size < 100_000
