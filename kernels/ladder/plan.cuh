@@ -1,5 +1,6 @@
 #pragma once
 
+#include "balanced.cuh"
 #include "plan_share.cuh"
 
 // Plans a batch on the device, as best_plan of paged_attention/work_plan.py does on the host.

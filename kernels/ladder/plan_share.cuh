@@ -2,12 +2,13 @@
 
 #include "plan_rows.cuh"
 
-// The tiles begin … end - 1 of a block. They are of the rows first_row … last_row. The first
-// and the last of these may have tiles of other blocks too: then they are cut.
+// A block's share: the tiles begin … end - 1, counted through all rows. The first of them is
+// in first_row, the last one in last_row. A row is cut if other blocks have tiles of it too.
 struct Share {
-  int begin, end;  // the same if there is no work for the block; then the others are 0
+  int begin, end;  // equal if the block has no work; then the numbers below are 0
   int first_row, last_row;
-  int is_first_cut, is_last_cut;  // 1 or 0; the latter only if the two are not one row
+  int is_first_cut;  // 1 if first_row is cut, before the share or after it; else 0
+  int is_last_cut;   // 1 if last_row is cut and is not first_row; else 0
 
   __device__ int num_parts() const { return is_first_cut + is_last_cut; }
   __device__ int num_items() const { return begin == end ? 0 : last_row - first_row + 1; }
@@ -19,7 +20,9 @@ struct Share {
   }
 };
 
-// What plan_work of paged_attention/work_plan.py does for all blocks, for one block by itself.
+// The share of a block: 0 … division.num_blocks - 1. A block without work begins and ends where
+// the next block begins, because a tile's block is found by a search among the begins of all.
+// plan_work of paged_attention/work_plan.py does this for all blocks at once, on the host.
 __device__ inline Share share_of(const Rows& rows, const Division& division, int block) {
   // BEGIN SOLUTION 10.4
   Share share{division.begin(rows, block), division.begin(rows, block + 1), 0, 0, 0, 0};
