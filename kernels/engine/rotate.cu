@@ -3,7 +3,10 @@
 // pool.
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "chunk.cuh"
+#include "narrow.cuh"
 
 constexpr int rotate_warps = 8;
 constexpr int most_head_pairs = 4;  // of a lane: a head has at most 256 numbers
@@ -28,10 +31,17 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
+// A number as a cache holds it: as it is, or rounded once more.
+template <typename Cached, typename T>
+__device__ Cached as_cached(T number) {
+  if constexpr (std::is_same_v<Cached, T>) return number;
+  else return from_float<Cached>(to_float(number));
+}
+
 // A head's norm and rotation by a warp. Number i of the first half is turned together with
 // number i of the second.
-template <typename T>
-__device__ void rotate_head(T* to, const T* head, const T* weight, const float* turns,
+template <typename Cached, typename T>
+__device__ void rotate_head(Cached* to, const T* head, const T* weight, const float* turns,
                             int head_size, float epsilon) {
   int lane = threadIdx.x % 32, half = head_size / 2;
   float first[most_head_pairs] = {}, second[most_head_pairs] = {}, squares = 0.0f;
@@ -50,13 +60,13 @@ __device__ void rotate_head(T* to, const T* head, const T* weight, const float* 
     float a = first[n] * factor, b = second[n] * factor;
     if (weight) a *= to_float(weight[i]), b *= to_float(weight[half + i]);
     float cosine = turns[2 * i], sine = turns[2 * i + 1];
-    to[i] = from_float<T>(a * cosine - b * sine);
-    to[half + i] = from_float<T>(b * cosine + a * sine);
+    to[i] = as_cached<Cached>(from_float<T>(a * cosine - b * sine));
+    to[half + i] = as_cached<Cached>(from_float<T>(b * cosine + a * sine));
   }
 }
 
 // Grid: (num_tokens, heads of all three kinds / rotate_warps, rounded up). A head has a warp.
-template <typename T>
+template <typename Cached, typename T>
 __global__ void rotate_kernel(RotateParams params) {
   int token = blockIdx.x, head = blockIdx.y * rotate_warps + threadIdx.x / 32;
   int head_size = params.head_size, kv_head = head - params.num_q_heads;
@@ -72,24 +82,37 @@ __global__ void rotate_kernel(RotateParams params) {
   int64_t slot = params.slots[token];
   if (slot < 0) return;
   if (kv_head < params.num_kv_heads) {
-    T* to =
-        static_cast<T*>(params.k_cache) + (slot * params.num_kv_heads + kv_head) * head_size;
+    Cached* to = static_cast<Cached*>(params.k_cache) +
+                 (slot * params.num_kv_heads + kv_head) * head_size;
     rotate_head(to, from, static_cast<const T*>(params.k_weight), turns, head_size,
                 params.epsilon);
   } else {
-    T* to = static_cast<T*>(params.v_cache) +
-            (slot * params.num_kv_heads + kv_head - params.num_kv_heads) * head_size;
-    for (int i = threadIdx.x % 32; i < head_size; i += 32) to[i] = from[i];
+    Cached* to = static_cast<Cached*>(params.v_cache) +
+                 (slot * params.num_kv_heads + kv_head - params.num_kv_heads) * head_size;
+    for (int i = threadIdx.x % 32; i < head_size; i += 32) to[i] = as_cached<Cached>(from[i]);
   }
+}
+
+template <typename Cached, typename T>
+int launch_rotate(RotateParams params, cudaStream_t stream) {
+  int num_heads = params.num_q_heads + 2 * params.num_kv_heads;
+  dim3 grid(params.num_tokens, (num_heads + rotate_warps - 1) / rotate_warps);
+  rotate_kernel<Cached, T><<<grid, rotate_warps * 32, 0, stream>>>(params);
+  return int(cudaGetLastError());
 }
 
 // The queries are rotated in their place.
 extern "C" int rotate(RotateParams params, cudaStream_t stream) {
-  int num_heads = params.num_q_heads + 2 * params.num_kv_heads;
-  dim3 grid(params.num_tokens, (num_heads + rotate_warps - 1) / rotate_warps);
   return for_dtype(params.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    rotate_kernel<T><<<grid, rotate_warps * 32, 0, stream>>>(params);
-    return int(cudaGetLastError());
+    return launch_rotate<T, T>(params, stream);
+  });
+}
+
+// The same, into caches of 8 bits.
+extern "C" int rotate_into_fp8(RotateParams params, cudaStream_t stream) {
+  return for_dtype(params.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    return launch_rotate<Fp8, T>(params, stream);
   });
 }

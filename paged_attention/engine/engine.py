@@ -4,11 +4,13 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 
 import numpy as np
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
+from paged_attention.engine.fp8 import with_kv_dtype
 from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import (
@@ -37,7 +39,9 @@ class Engine:
     history: called with the engine and a step's requests, before any of them ends.
     forward: the function that a layer of the model calls for attention.
     num_kv_heads: the KV heads in this engine's part of the cache; None: all of the model's.
-    Raises ValueError for sizes below 1 and for an unknown path.
+    kv_dtype: the numbers of the cache, torch.float8_e4m3fn or None for the model's own. With 8
+        bits instead of 16, the same memory has room for twice the blocks.
+    Raises ValueError for sizes below 1, for an unknown path and for another kv_dtype.
     Raises RuntimeError for a path that this machine cannot take.
     Raises UnsupportedModelError for a model that is not served.
     """
@@ -57,6 +61,7 @@ class Engine:
         history=None,
         forward=paged_attention_forward,
         num_kv_heads: int | None = None,
+        kv_dtype: torch.dtype | None = None,
     ):
         check_positive(block_size=block_size, token_budget=token_budget)
         config = model.config
@@ -66,12 +71,11 @@ class Engine:
             group = config.num_attention_heads // config.num_key_value_heads
             path = choose_path(Shape(model.dtype, head_size, group, block_size), model.device)
         plan = find_path(path) if isinstance(path, str) else path
-        heads = num_kv_heads or config.num_key_value_heads, head_size
+        numbers, plan, forward = with_kv_dtype(kv_dtype, model, block_size, plan, forward)
+        pool = num_blocks, block_size, num_kv_heads or config.num_key_value_heads, head_size
         rows = max_num_seqs, min(num_blocks, -(-config.max_position_embeddings // block_size))
-        layers = config.num_hidden_layers, model.dtype, model.device
-        self.manager = PagedAttentionManager(
-            num_blocks, block_size, *heads, *rows, *layers, block_manager
-        )
+        layers = config.num_hidden_layers, numbers, model.device
+        self.manager = PagedAttentionManager(*pool, *rows, *layers, block_manager)
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
         self.runner = ModelRunner(model, self.manager, plan, forward)

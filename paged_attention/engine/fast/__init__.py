@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.ahead import AheadEngine
 from paged_attention.engine.fast.parts import FastParts
@@ -15,22 +17,31 @@ __all__ = ["FastParts", "fast_engine", "graph_sizes"]
 
 
 def fast_engine(
-    model, parts: FastParts = FastParts(), sizes: list[int] | None = None, **options
+    model,
+    parts: FastParts = FastParts(),
+    sizes: list[int] | None = None,
+    kv_dtype: torch.dtype | None = None,
+    **options,
 ) -> Engine:
     """Builds an engine with fast parts.
 
     sizes: the batch sizes of the recorded decode steps, up to max_num_seqs; None chooses. A
         larger batch runs without a recorded step.
+    kv_dtype: the numbers of the pool, torch.float8_e4m3fn or None for the model's own. With 8
+        bits, the same memory has room for twice the blocks of 16 bits. Each key and value is
+        rounded to three bits after its first, and clamped to ±448.
     options: as for Engine. `path` has no effect, nor has `forward` where layers are fused.
     Raises ValueError for a size that no batch can have.
-    Raises UnsupportedModelError for a dtype that the kernels do not take.
+    Raises ValueError for another kv_dtype, and for fp8 without the part `plan`.
+    Raises UnsupportedModelError for a dtype that the kernels do not take, and for fp8 if rung
+        9 does not take the model's heads or this machine's GPU.
     """
     if model.dtype not in KERNEL_DTYPES:
         raise UnsupportedModelError(
             f"the model has numbers of {model.dtype}; "
             f"the fast engine runs {', '.join(map(str, KERNEL_DTYPES))}"
         )
-    engine: Any = (AheadEngine if parts.ahead else Engine)(model, **options)
+    engine: Any = (AheadEngine if parts.ahead else Engine)(model, kv_dtype=kv_dtype, **options)
     max_num_seqs = len(engine.manager.block_table)
     sizes = graph_sizes(max_num_seqs) if sizes is None else sizes
     if not all(1 <= size <= max_num_seqs for size in sizes):

@@ -5,9 +5,13 @@ import math
 import torch
 from torch import Tensor
 
+from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, paged_attention_library
+from paged_attention.rungs import FP8
 from paged_attention.self_planned import SelfPlannedDecode
 from paged_attention.validate import KERNEL_DTYPES
+
+FLOAT16 = torch.float16
 
 
 def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool = True):
@@ -16,6 +20,7 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
     config_heads: the number of query heads.
     plans: whether rung 9 may be taken, which plans on the device.
     Returns the attention, and why it is not rung 9: "" if it is, or may not be.
+    Raises UnsupportedModelError if the pool is of fp8 and rung 9 cannot be taken.
     """
     *_, block_size, num_kv_heads, head_size = manager.kv_cache.shape
     device, max_num_seqs = manager.kv_cache.device, len(manager.block_table)
@@ -27,6 +32,15 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
         dtype=dtype,
         target=target,
     )
+    if manager.kv_cache.dtype == FP8:
+        if not plans:
+            raise ValueError("a pool of fp8 needs the part `plan`: only rung 9 reads one")
+        try:
+            return NarrowDecode(max_num_seqs, device=device, **sizes), ""
+        except (TypeError, ValueError) as error:
+            raise UnsupportedModelError(
+                f"only rung 9 decodes from a pool of fp8, and it does not take this: {error}"
+            ) from error
     reason = ""
     if plans:
         try:
@@ -35,6 +49,27 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
             reason = str(error)
     longest = manager.max_blocks_per_seq * block_size
     return WholeContexts(max_num_seqs, longest, device, **sizes), reason
+
+
+class NarrowDecode:
+    """Rung 9 over keys and values of 8 bits, which it widens to float16.
+
+    Queries of another dtype become float16 before, and the result has their dtype again.
+    """
+
+    def __init__(self, max_num_seqs: int, *, dtype: torch.dtype, num_kv_heads: int, **sizes):
+        """The arguments are those of SelfPlannedDecode. dtype: of the queries."""
+        self.decode = SelfPlannedDecode(
+            max_num_seqs, dtype=FLOAT16, kv_dtype=FP8, num_kv_heads=num_kv_heads, **sizes
+        )
+        self.plan, self.dtype = self.decode.plan, dtype
+        self.scales = torch.ones(num_kv_heads, device=self.decode.device)
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table, out: Tensor):
+        tensors = k_cache, v_cache, block_table, self.scales, self.scales
+        if self.dtype == FLOAT16:
+            return self.decode(q, *tensors, out=out)
+        return out.copy_(self.decode(q.to(FLOAT16), *tensors))
 
 
 class WholeContexts:

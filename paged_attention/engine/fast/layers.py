@@ -17,12 +17,15 @@ from lessons_lib.inline import read_kernel
 from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.served import head_size_of
 from paged_attention.fused import Attend
+from paged_attention.rungs import FP8
 from paged_attention.validate import KERNEL_DTYPES
 
 KERNEL_FILES = (
     "numbers.cuh",
     "block_reduce.cuh",
     "engine/chunk.cuh",
+    "ladder/shape.cuh",
+    "engine/narrow.cuh",
     "engine/add_norm.cu",
     "engine/rotate.cu",
     "engine/gate.cu",
@@ -50,7 +53,8 @@ class FusedModel:
     there is one copy of each number, for any number of engines. After model.to(), the fused
     layers still have the weights that they began with.
 
-    kv_cache: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size).
+    kv_cache: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size), of the model's
+        dtype or fp8.
     num_positions: positions 0 … num_positions - 1 can be computed.
     target: "gpu", or "fast" or "checked" on the CPU.
     Raises UnfusedModelError, which names what is not fused.
@@ -64,6 +68,7 @@ class FusedModel:
         self.num_q_heads, self.num_kv_heads = kv_cache_heads(config)
         self.head_size, self.epsilon = head_size_of(config), config.rms_norm_eps
         self.dtype = KERNEL_DTYPES.index(model.dtype)
+        self.rotate = "rotate_into_fp8" if kv_cache.dtype == FP8 else "rotate"
         self.embedding = model.model.embed_tokens.weight.detach()
         self.head = model.lm_head.weight.detach()
         self.last_norm = model.model.norm.weight.detach()
@@ -125,7 +130,7 @@ class FusedModel:
         """
         qkv = linear(x, layer.w_qkv, layer.b_qkv)
         self.launch(
-            "rotate",
+            self.rotate,
             qkv=qkv,
             k_cache=k_cache,
             v_cache=v_cache,

@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paged_attention.engine.fp8 import WidenedBlocks
 from paged_attention.engine.paths import are_few_long_prompts, gather, is_hopper
 from paged_attention.fused import Attend
 from paged_attention.ladder import Shape, shared_bytes
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
 from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill, check_prefill_shape
+from paged_attention.rungs import FP8
 from paged_attention.send import send
 
 
@@ -68,9 +70,21 @@ class MixedStep:
             self.runner.plan(self._send(kv_lens[single], torch.int32))
         self.attend_chunks: Callable | None = None
         if self.num_single < len(rows):
-            self.attend_chunks = self._plan_chunks(
-                q_lens[chunks], kv_lens[chunks], table[chunks]
-            )
+            lengths = q_lens[chunks], kv_lens[chunks]
+            if self.runner.manager.kv_cache.dtype == FP8:
+                self.attend_chunks = self._plan_widened(*lengths, rows[chunks])
+            else:
+                self.attend_chunks = self._plan_chunks(*lengths, table[chunks])
+
+    def _plan_widened(self, q_lens: np.ndarray, kv_lens: np.ndarray, rows: np.ndarray):
+        """Plans attention over copies of the chunks' blocks, with the queries' numbers."""
+        manager = self.runner.manager
+        table = manager.table.cpu.numpy()[rows]
+        blocks = WidenedBlocks(table, kv_lens, manager.block_size, self.device)
+        attend = self._plan_chunks(q_lens, kv_lens, blocks.table)
+        return lambda q, k_cache, v_cache, out: attend(
+            q, blocks.widen(k_cache, q.dtype), blocks.widen(v_cache, q.dtype), out
+        )
 
     def _plan_chunks(self, q_lens: np.ndarray, kv_lens: np.ndarray, table: Tensor) -> Callable:
         shape = chunk_shape(self.runner)
@@ -111,7 +125,7 @@ def chunk_shape(runner) -> Shape | None:
     *_, block_size, num_kv_heads, head_size = kv_cache.shape
     group = runner.model.config.num_attention_heads // num_kv_heads
     most = shared_bytes(runner.device)
-    shape = Shape(kv_cache.dtype, head_size, group, block_size, shared_bytes=most)
+    shape = Shape(runner.dtype, head_size, group, block_size, shared_bytes=most)
     try:
         check_prefill_shape(LAST_PREFILL_RUNG, shape)
     except (TypeError, ValueError):

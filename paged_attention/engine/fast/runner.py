@@ -35,6 +35,7 @@ class FastRunner:
     def __init__(self, runner, parts: FastParts, sizes: list[int]):
         model, manager = runner.model, runner.manager
         self.model, self.manager, self.parts = model, manager, parts
+        self.dtype = model.dtype  # model.to() may change the model's
         self.layer_forward = partial(_forward_with_padding, forward=runner.forward)
         self.device, self.reasons = manager.kv_cache.device, {}
         target = "gpu" if self.device.type == "cuda" else "fast"
