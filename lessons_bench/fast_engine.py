@@ -9,6 +9,7 @@ apart.
 import argparse
 import datetime
 import gc
+import itertools
 import random
 import shlex
 import sys
@@ -26,6 +27,7 @@ from lessons_bench.serving import MODELS
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
+from paged_attention.rungs import FP8
 
 TOKEN_BUDGET = 8192
 ENOUGH_SECONDS = 15  # after so long, an engine gets no further turn
@@ -145,13 +147,16 @@ def _same(answers: list[list[int]], expected: list[list[int]]) -> float:
     return same / sum(map(len, answers))
 
 
-def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow:
+def take_apart(
+    model, num_seqs: int, context: int, read_limit: float, kv_dtype: torch.dtype | None = None
+) -> StepRow:
     """Measures a decode step of the complete fast engine.
 
     context: the mean; the lengths are from 0.3 to 1.7 times as much.
     read_limit: GB/s.
+    kv_dtype: of the cache; None takes the model's.
     """
-    engine = decoding(model, num_seqs, context)
+    engine = decoding(model, num_seqs, context, kv_dtype=kv_dtype)
     step = timed(engine)
     num_tokens = sum(len(request.tokens) for request in engine.requests.values())
     bytes_read = _bytes_of(model) + num_tokens * _bytes_of_token(engine)
@@ -162,11 +167,12 @@ def take_apart(model, num_seqs: int, context: int, read_limit: float) -> StepRow
         step=step,
         graph=_replayed(engine),
         budget=_budget(engine),
+        kv_bits=8 * engine.manager.kv_cache.itemsize,
     )
 
 
 def decoding(
-    model, num_seqs: int, context: int, parts: FastParts | None = FastParts()
+    model, num_seqs: int, context: int, parts: FastParts | None = FastParts(), **options
 ) -> Engine:
     """An engine whose requests have all begun to decode, each with 200 new tokens at most."""
     chance = torch.Generator().manual_seed(0)
@@ -181,6 +187,7 @@ def decoding(
         max_num_seqs=num_seqs,
         path="fast",
         prefix_sharing=False,
+        **options,
     )
     for index, prompt in enumerate(trace.prompts):
         engine.add(index, prompt, SamplingParams(max_new_tokens=200, ignore_end=True))
@@ -260,8 +267,8 @@ def measure(turns: int, command: str, say: Callable[[str], None] = lambda line: 
             gc.collect()
             torch.cuda.empty_cache()
     steps = []
-    for num_seqs, context in STEPS:
-        steps.append(take_apart(model, num_seqs, context, limit))
+    for (num_seqs, context), kv_dtype in itertools.product(STEPS, (None, FP8)):
+        steps.append(take_apart(model, num_seqs, context, limit, kv_dtype))
         say(f"{steps[-1]}")
         gc.collect()
         torch.cuda.empty_cache()

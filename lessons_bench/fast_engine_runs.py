@@ -44,6 +44,7 @@ class TraceRow:
 class StepRow:
     """A decode step of num_seqs sequences of `context` tokens on average, in milliseconds.
 
+    kv_bits: of a number in the cache.
     limit: weights, keys and values at the card's rate of reading.
     step: from the start of one step to the start of the next, in the running engine.
     graph: the recorded step, replayed by itself.
@@ -56,6 +57,12 @@ class StepRow:
     step: float
     graph: float
     budget: dict[str, float]
+    kv_bits: int = 16
+
+    @property
+    def name(self) -> str:
+        cache = "" if self.kv_bits == 16 else f", {self.kv_bits} bits"
+        return f"{self.num_seqs} x {self.context}{cache}"
 
     @property
     def busy(self) -> float:
@@ -153,7 +160,7 @@ def _steps_table(run: Run) -> str:
     if not run.steps:
         return ""
     kinds = list(dict.fromkeys(kind for step in run.steps for kind in step.budget))
-    lines = [["a decode step, ms", *(f"{s.num_seqs} x {s.context}" for s in run.steps)]]
+    lines = [["a decode step, ms", *(step.name for step in run.steps)]]
     for name in ("limit", "step", "graph"):
         lines.append([name, *(f"{getattr(step, name):.3f}" for step in run.steps)])
     for kind in kinds:

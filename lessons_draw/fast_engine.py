@@ -58,7 +58,10 @@ def budget(axes, steps: tuple[StepRow, ...]) -> None:
             axes.barh(place, time, 0.6, begin, color=colour, edgecolor=EDGE, label=label)
             begin += time
         axes.plot([step.limit] * 2, [place - 0.42, place + 0.42], "k--", linewidth=1.6)
-    names = [f"{step.num_seqs} sequences\nof {step.context}" for step in steps]
+    names = [
+        f"{step.num_seqs} sequences\nof {step.context}" + ", fp8" * (step.kv_bits == 8)
+        for step in steps
+    ]
     axes.set_yticks(range(len(steps)), names, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds; at the dashed lines all bytes would be read once")

@@ -37,8 +37,8 @@ def ladder(run: Run) -> Picture:
         fast_engine.overview(run),
         alt=(
             f"Above, a bar for each engine, from {first:,.0f} tokens a second in lesson 08 to"
-            f" {last:,.0f} with all parts. Below, two decode steps cut into attention, products"
-            " of matrices and smaller parts, with a dashed line where all bytes would be read"
+            f" {last:,.0f} with all parts. Below, decode steps cut into attention, products of"
+            " matrices and smaller parts, with a dashed line where all bytes would be read"
             " once."
         ),
     )

@@ -120,6 +120,7 @@ def test_what_is_recorded_has_every_engine_and_both_steps(run):
     titles = [[row.engine for row in run.rows if row.trace == trace] for trace in traces]
     assert titles == [list(engines()), [list(engines())[0], list(engines())[-1]]]
     assert all(row.seconds and not row.reason for row in run.rows)
-    assert [(step.num_seqs, step.context) for step in run.steps] == [(64, 610), (256, 850)]
+    of_16_bits = [step for step in run.steps if step.kv_bits == 16]
+    assert [(step.num_seqs, step.context) for step in of_16_bits] == [(64, 610), (256, 850)]
     for step in run.steps:
         assert step.limit < step.step and sum(step.budget.values()) <= 1.02 * step.step

@@ -142,7 +142,6 @@ def filled(x, *index):
         lambda x: filled(x, x > 2),
         lambda x: filled(x, slice(None), x[0] > 2),
         lambda x: filled(x, x.sum(1) > 5),
-        lambda x: filled(x, torch.arange(1, device=x.device), x[0].argmax()[None]),
         lambda x: torch.nn.functional.one_hot(x.long(), 6),
         lambda x: torch.nn.functional.one_hot(x.long(), num_classes=6),
         lambda x: torch.vmap(lambda row, number: (row < number).sum())(x, x[:, 1]),
