@@ -180,8 +180,8 @@ draw.blocks_of_16(lengths, paged, limit)
 # - a table that says where each request's blocks are: lesson 02;
 # - attention that reads keys and values through that table: lessons 03 to 07.
 #
-# Lesson 08 puts them under a real model, and lesson 09 makes its prompts fast. The
-# [glossary](glossary.ipynb) explains the words that you meet again.
+# Lesson 08 puts them under a real model, lesson 09 makes its prompts fast, and lesson 10 keeps
+# the GPU busy. The [glossary](glossary.ipynb) explains the words that you meet again.
 #
 # ## Ask yourself
 #

@@ -720,6 +720,7 @@ draw.sampled_tokens(panels)
 # It holds the parts together. Nearly everything in it has a name that you know.
 
 # %%
+from paged_attention.engine.fp8 import with_kv_dtype
 from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
@@ -1558,10 +1559,10 @@ assert counts[32] < 2 * counts[1]
 #
 # The recorded run on a GPU says the same. A step of 64 sequences with 1,024 tokens each takes
 # about 40 ms, and the GPU computes for only 6 of them. The rest of the time it waits for
-# Python, which launches one operation after another. Engines in production record a step once,
-# as a *CUDA graph*, and replay it with a single launch. And in that run one padded batch of 64
-# is faster than the engine: all its answers have the same length, so no request waits for
-# another, and there is nothing for continuous batching to gain.
+# Python, which launches one operation after another. Lesson
+# [10](10_keep_the_gpu_busy.ipynb) does something about that. And in that run one padded batch
+# of 64 is faster than the engine: all its answers have the same length, so no request waits
+# for another, and there is nothing for continuous batching to gain.
 
 # %% [markdown]
 # ## Optional: across GPUs

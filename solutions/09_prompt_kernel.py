@@ -882,5 +882,5 @@ for row in by_flashinfer.batches:
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `ldmatrix`,
 #   `mma` for m16n8k16, `cp.async`, `wgmma`.
 #
-# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
-# lesson in which you build.
+# **Next:** [10 · Keep the GPU busy](10_keep_the_gpu_busy.ipynb), in which the engine no longer
+# makes the kernels wait.

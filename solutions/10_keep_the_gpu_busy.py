@@ -8,14 +8,164 @@
 
 # %% [markdown]
 # # 10 · Keep the GPU busy
+#
+# **You build** the parts that let lesson 08's engine keep a GPU busy, one at a time: recorded
+# steps, a state that moves on by itself, a plan that is made on the device, a sampler for the
+# whole batch, and a host that is one step ahead. Before each part you predict what it will
+# gain. Then you see what it did gain, and why the two differ.
+#
+# **You need** lessons [07](07_fast_kernel.ipynb) and [08](08_serve_a_model.ipynb). Words that
+# you meet again are in the [glossary](glossary.ipynb). You do not need a GPU: without one, you
+# count what the host does, and see recorded times. **It takes** two to three hours.
 
 # %%
-from lessons_lib import check, hint, open_lesson, solution
+from lessons_lib import build_cuda, check, hint, open_lesson, solution
 
 draw = open_lesson("10")
 draw.opening()
 
 # %% [markdown]
+# Above you see decode steps of lesson 08's engine, for 64 sequences: what the host does, and
+# when the GPU works. Python starts one small kernel after another. The GPU is done with each of
+# them long before the next one comes, so most of the time it waits. Below are the same steps
+# with the parts of this lesson, on the same axis. There the GPU works nearly all the time.
+#
+# ## What a step has to do
+#
+# How fast could a step be? In a decode step every weight is used, and so is every key and
+# value of every context. All of these have to be read once. A model of this size computes
+# little with each byte (lesson [09](09_prompt_kernel.ipynb) counts it), so reading is the
+# limit. Here is the count for the shapes of Qwen3-0.6B, with numbers of 16 bits:
+
+# %%
+import torch
+
+import lessons_bench.fast_engine
+from lessons_bench.fast_engine_runs import recorded
+
+run = recorded()[0]
+layer = 1024 * (16 + 2 * 8) * 128 + 16 * 128 * 1024 + 3 * 1024 * 3072
+weights = 2 * (28 * layer + 151_936 * 1024)  # bytes; the norms' weights are too few to count
+for_each_token = 2 * 28 * 2 * 8 * 128  # bytes of keys and values
+for step in run.steps[::2]:  # the others are for the end of the lesson
+    num_tokens = step.num_seqs * step.context
+    limit = (weights + num_tokens * for_each_token) / run.read_limit / 1e6
+    print(
+        f"{step.num_seqs:3} sequences of {step.context}: {weights / 1e9:.2f} GB of weights,"
+        f" {num_tokens * for_each_token / 1e9:5.2f} GB of keys and values: {limit:.2f} ms"
+    )
+    assert abs(step.limit / limit - 1) < 0.15  # the recorded contexts are a little longer
+print(f"on one {run.card}, which reads {run.read_limit:,.0f} GB/s (recorded on {run.date})")
+
+# %% [markdown]
+# And this is what was recorded for the steps in the picture:
+
+# %%
+import lessons_bench.timeline_runs
+
+profile = lessons_bench.timeline_runs.recorded()[0]
+timelines = {timeline.engine: timeline for timeline in profile.timelines}
+
+
+def profiled(title):
+    """Prints what host and GPU do in a step of an engine."""
+    timeline = timelines[title]
+    print(
+        f"{title}: {timeline.step:.1f} ms a step, the GPU works for {timeline.gpu_time:.1f};"
+        f" the host starts {timeline.launches:,.0f} things, waits {timeline.waits:.0f} times"
+    )
+
+
+profiled("lesson 08")
+assert timelines["lesson 08"].step > 10 * run.steps[0].limit
+
+# %% [markdown]
+# The kernels are not what takes so long. The host starts kernels and copies, one after
+# another, and each start takes some ten to twenty microseconds, whatever the kernel has to do:
+# Python calls PyTorch, which looks at the arguments, chooses a kernel and hands it to the
+# driver. Until the next one comes the GPU has nothing to do.
+#
+# You need no GPU to count that. Here is the same engine with the small model of lesson 08.
+# `StartCounter` counts what the host starts:
+
+# %%
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast import FastParts, fast_engine
+from paged_attention.engine.fast.graph import StartCounter
+from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+torch.set_num_threads(1)
+model = load_model()  # the small model of lesson 08, with four layers
+options = {"token_budget": 512, "block_size": 4, "num_blocks": 600, "max_num_seqs": 32}
+
+
+def count_starts(engine, num_seqs=32):
+    """Counts what the host starts in one step, in which num_seqs sequences decode."""
+    params = SamplingParams(max_new_tokens=30, ignore_end=True)
+    for number in range(num_seqs):
+        engine.add(number, encode("Cq7b4mxy>"), params)
+    for _ in range(3):
+        engine.step()
+    with StartCounter() as counter:
+        engine.step()
+    return counter.count
+
+
+starts = {"lesson 08": count_starts(Engine(model, path="batched", **options))}
+print(f"{starts['lesson 08']} starts in a step of lesson 08's engine, with four layers")
+
+# %% [markdown]
+# There are two ways out: start fewer and larger things, and do not let the GPU wait for an
+# answer from the host. This lesson does both. You will see the number above shrink.
+#
+# ## Recorded steps
+#
+# From step to step, a decode does the same operations in the same order. Only the numbers
+# differ. So record the operations once, and then replay all of them with a single start. On an
+# NVIDIA GPU the recording is called a **CUDA graph**. It holds each kernel with its arguments,
+# and the arguments are addresses in memory.
+#
+# Without a GPU, `capture` records with a stand-in. It writes down which operations PyTorch
+# runs, on which tensors, and runs them again on the very same tensors. A graph and the
+# stand-in have the same two rules. Here is the first:
+
+# %%
+from paged_attention.engine.fast.graph import GraphError, capture
+
+numbers, doubled = torch.tensor([1, 2, 3]), torch.zeros(3)
+graph = capture(lambda: doubled.copy_(numbers * 2), numbers.device)
+
+numbers.copy_(torch.tensor([10, 20, 30]))  # other contents of the same tensor
+graph.replay()
+print("written into the tensor: ", doubled.tolist())
+
+numbers = torch.tensor([7, 7, 7])  # another tensor under the same name
+graph.replay()
+print("replaced by another one: ", doubled.tolist())
+assert doubled.tolist() == [20, 40, 60]
+
+# %% [markdown]
+# The graph knows addresses, and no names. What is new in a step has to be written into the
+# tensors that were there when it was recorded. The second rule:
+
+# %%
+try:
+    capture(lambda: doubled[: int(numbers[0])].sum(), numbers.device)
+except GraphError as error:
+    print(error)
+
+# %% [markdown]
+# To slice up to `numbers[0]`, Python has to know that number. So it would have to wait for the
+# GPU, read it, and decide how to go on. A recording has no Python in it: what was decided
+# while it was recorded is decided for ever. The same goes for an `if` on a tensor, for
+# `tolist()`, and for a shape that depends on numbers.
+#
+# Shapes are decided too. So each batch size needs a recording of its own. A batch of 13 can
+# run in a step that was recorded for 16, with three places of padding. It takes the time of
+# 16. But recording takes time, too. Which sizes are worth it?
+#
 # ### Exercise 10.1: which batch sizes to record
 
 # %% exercise="10.1"
@@ -25,8 +175,53 @@ draw.opening()
 # %% check="10.1"
 check("10.1", graph_sizes)
 
+# %%
+for most in (64, 256):
+    sizes = graph_sizes(most)
+    batches = range(1, most + 1)
+    padding = [min(size for size in sizes if size >= n) - n for n in batches]
+    print(
+        f"up to {most:3} sequences: {len(sizes):2} recordings, {max(padding)} places of"
+        f" padding at most, {sum(padding) / most:.1f} on average"
+    )
+
+# %% [markdown]
+# Matrix units multiply rows eight or sixteen at a time anyway, so a few places of padding cost
+# little.
+#
+# ### The tensors of a step
+#
+# Next: what does a decode step read? The engine keeps it in a `StepState`, in tensors that are
+# made once. `table` is the block table with all sequences. The others have a place for each
+# sequence of the batch.
+
+# %%
+import inspect
+
+from torch import Tensor
+
+from paged_attention.engine.fast.state import PADDING, StepState
+
+print(inspect.cleandoc(StepState.__doc__))
+
 # %% [markdown]
 # ### Exercise 10.2: write into the tensors
+#
+# Padding needs care. It goes through all layers, as the sequences do, and at each layer its
+# keys and values are written somewhere. Slot 0 is a slot of block 0, and that may belong to
+# some request. So padding gets the slot -1, and the kernel that writes keys leaves it out. Its
+# context has no tokens, so attention reads nothing for it. And the padding of this step may be
+# a sequence of the last one: what it left in the tensors has to go.
+#
+# `send` and `send_into` bring numbers from Python to the device, without waiting until they
+# are there:
+
+# %%
+# INCLUDE paged_attention/send.py send
+
+
+# INCLUDE paged_attention/send.py send_into
+
 
 # %% exercise="10.2"
 # INCLUDE paged_attention/engine/fast/state.py StepState.fill
@@ -36,7 +231,114 @@ check("10.1", graph_sizes)
 check("10.2", fill)
 
 # %% [markdown]
+# Your functions go into the engine, and the judge looks whether it still gives the same tokens
+# as lesson 08's. There are greedy requests and requests whose tokens are drawn. They come in
+# two waves, so that batches grow and shrink.
+
+# %%
+StepState.fill = fill
+parts_of = lessons_bench.fast_engine.engines()  # each has one part more than the one before
+PROMPTS = ["?ab>", "a1b2?a>", "a1b2c3d4?c>", "Sbca>", "Cq7b4mxy>", "a1b2c3d4e5f6?e>"]
+
+
+def engine_with(title, **changes):
+    """Makes an engine with the parts up to `title`, and with your batch sizes."""
+    given = options | {"sizes": graph_sizes(options["max_num_seqs"])} | changes
+    return fast_engine(model, parts_of[title], **given)
+
+
+def serve(engine):
+    """Serves each prompt twice, once with drawn tokens. Returns all tokens."""
+    requests = []
+    for number, text in enumerate(PROMPTS * 2):
+        drawn = {"temperature": 1.5, "top_p": 0.9, "seed": number} if number % 2 else {}
+        params = SamplingParams(max_new_tokens=3 + 2 * number, ignore_end=True, **drawn)
+        requests.append(engine.add(number, encode(text), params))
+        if number == 5:
+            for _ in range(4):
+                engine.step()
+    engine.run()
+    return [request.output for request in requests]
+
+
+expected = serve(Engine(model, path="batched", **options))
+
+
+def judge(title):
+    """Compares tokens with lesson 08's, and prints what the host starts in a step."""
+    assert serve(engine_with(title)) == expected
+    starts[title] = count_starts(engine_with(title))
+    print(f"{title}: the same tokens; {starts[title]} starts in a step", end="")
+    print(f" ({starts['lesson 08']} in lesson 08)")
+
+
+judge("+ graphs")
+
+# %% [markdown]
+# What is left are the copies into the tensors, one start for the whole recorded step, and the
+# choice of 32 tokens, one by one.
+#
+# **Predict.** On the card of the records, lesson 08's engine serves 64 requests at 1,455 tokens
+# a second. How many will it be with recorded steps?
+#
+# <details><summary>A way to work it out</summary>
+#
+# The GPU works for 6.7 of 34 milliseconds. If recorded steps removed all waiting, an engine
+# could be 34 / 6.7 times as fast, so about five times. But look at what has to be recorded:
+# the attention too. Lesson 07's last rung wants a plan from the host, made for the lengths of
+# this step. In a recorded step the lengths are different each time.
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+trace = run.rows[0].trace
+rates = {row.engine: row.tokens_per_second for row in run.rows if row.trace == trace}
+titles = list(rates)
+measures_here = torch.cuda.is_available()
+if measures_here:
+    large = lessons_bench.fast_engine.random_model()
+    requests = lessons_bench.fast_engine.traces(large.config.vocab_size)[0]
+
+
+def measured(title):
+    """Prints the recorded rate, what the part gained, and, with a GPU, the rate here."""
+    before = titles[titles.index(title) - 1]
+    gain = rates[title] / rates[before]
+    print(f"{title:11} {rates[title]:7,.0f} tokens/s, {gain:.2f} times {before}")
+    if measures_here:
+        here = lessons_bench.fast_engine.serve(
+            large, requests, title, parts_of[title], turns=1, expected=None
+        )[0]
+        print(f"{'here':11} {here.tokens_per_second:7,.0f} tokens/s")
+        assert not here.reason
+
+
+print(f"{trace}; one {run.card}, {run.date}")
+measured("+ graphs")
+
+# %%
+profiled("+ graphs")
+draw.host_and_gpu(["lesson 08", "+ graphs"])
+
+# %% [markdown]
+# **Why they differ.** The GPU hardly waits now, but it computes more slowly. The only attention
+# that we have without a plan is lesson 06's kernel: a block of threads for each whole context.
+# It fits any lengths, so it can be recorded, and on long contexts it is several times slower.
+# We have exchanged one limit for another. The plan comes later; first the host.
+#
+# ## The state stays on the device
+#
+# `fill` sends numbers to the device that the device could have known. The position of a new
+# token is one more than the last one. Its slot follows from the position, through the block
+# table. And the token itself was computed on the device in the step before, went to the host,
+# and now comes back. So let a small kernel do it, at the beginning of the recorded step. The
+# host then sends one thing: which sequences are in the batch. And when a sequence begins a new
+# block, it sends that block's id into the table.
+#
 # ### Exercise 10.3: one token on
+#
+# `lengths` and `last_tokens` belong to all sequences, by their rows of the block table. The
+# others belong to the batch, by place. Some of a block's threads may still read a number when
+# another one writes it; checked mode will tell you.
 
 # %% exercise="10.3" language="cuda"
 advance = r"""
@@ -47,7 +349,73 @@ advance = r"""
 check("10.3", advance)
 
 # %% [markdown]
+# `fill` and your kernel should agree, step after step. Here are three sequences and a place of
+# padding, on the same table:
+
+# %%
+table = torch.randperm(24).view(4, 6).int()  # 24 blocks of 4 tokens; whose they are is known
+on_host, on_device = (StepState(table, 4, "fast") for _ in range(2))
+on_device.kernels = build_cuda(advance, target="checked")
+
+rows, tokens, lengths = [2, 0, 3], [11, 12, 13], [7, 12, 0]
+on_device.lengths[rows] = torch.tensor(lengths).int()
+on_device.choose(torch.tensor(rows), torch.tensor(tokens))
+on_device.set_rows(rows, 4)
+for step in range(9):
+    lengths = [length + 1 for length in lengths]
+    on_host.fill(rows, tokens, lengths, 4)
+    on_device.advance(4)
+    for name in ("tokens", "positions", "slots", "context_lens"):
+        assert torch.equal(getattr(on_host, name), getattr(on_device, name)), name
+print("after nine steps:", on_device.positions.tolist(), on_device.slots.tolist())
+
+# %%
+judge("+ state")
+
+# %% tags=["nbval-ignore-output"]
+measured("+ state")
+
+# %% [markdown]
+# It gains next to nothing: the GPU is the slow one now, so what the host saves does not show.
+# It will, once the attention is fast.
+#
+# ## The plan is made on the device
+#
+# Rung 7 of lesson 07 lays the tiles of all rows end to end and cuts the line into equal
+# shares. The host did that, in Python, from the lengths. Here the lengths are on the device.
+# So the plan has to be made there, by a kernel, as **rung 9** does it. And a recorded step can
+# hold it, if the number of its thread blocks never changes: there is one for each
+# multiprocessor, and some may find no work.
+#
+# The plan is made once for all layers of a step. It begins with the sum of the tiles before
+# each sequence. With it, any block can find out for itself what its share is. It need not know
+# what the others do. These are the two things that it asks:
+
+# %%
+from lessons_lib.inline import read_kernel
+
+
+def show_lines(file, first, last):
+    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
+    lines = read_kernel(file).split("\n")
+    begin = next(number for number, line in enumerate(lines) if first in line)
+    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
+    print("\n".join(lines[begin : end + 1]))
+
+
+show_lines("ladder/plan_rows.cuh", "struct Rows", "};")
+print()
+show_lines("ladder/plan_rows.cuh", "struct Division", "};")
+
+# %% [markdown]
+# (`last_not_above` is a binary search. With `groups` a sequence has several rows, one for each
+# group of its KV heads.)
+#
 # ### Exercise 10.4: a block finds its share
+#
+# All tiles are counted from the beginning of the line. A row that is cut leaves parts, which
+# have to be combined. So a block has to know whether its first row and its last row also have
+# tiles of other blocks.
 
 # %% exercise="10.4" language="cuda"
 share_of = r"""
@@ -58,7 +426,138 @@ share_of = r"""
 check("10.4", share_of)
 
 # %% [markdown]
+# Rung 9 with your function in it makes a plan for four sequences, with five thread blocks. The
+# host reads the plan here only to print it.
+
+# %%
+from paged_attention.ladder import Shape
+from paged_attention.metadata import BatchMetadata, attn_paged_torch
+from paged_attention.rungs import rung_texts
+from paged_attention.self_planned import SelfPlannedDecode
+
+texts = rung_texts(9, Shape(torch.float16, 64, 2, 16)) | {"ladder/plan_share.cuh": share_of}
+library = build_cuda(*texts.values(), names=tuple(texts), target="checked")
+sizes = {"num_q_heads": 4, "num_kv_heads": 2, "head_size": 64, "block_size": 16}
+planned = SelfPlannedDecode(
+    8, **sizes, dtype=torch.float16, device="cpu", library=library, num_blocks=5
+)
+context_lens = torch.tensor([40, 700, 16, 250]).int()
+planned.plan(context_lens)
+items = planned.buffers["items"].tolist()
+for block in range(5):
+    found, item = [], items[block]
+    while item[0] >= 0:
+        sequence, _, begin, end, part, _, _, following = item
+        found.append(f"tokens {begin} to {end - 1} of sequence {sequence}")
+        found[-1] += " (a part)" if part >= 0 else ""
+        item = items[following] if following >= 0 else [-1]
+    print(f"block {block}:", ", then ".join(found) or "nothing to do")
+
+# %% [markdown]
+# Sequence 1 is cut into three parts. Blocks do their parts first, since other blocks may wait
+# for them. Now the attention by this plan, for these lengths and for others. The kernels are
+# started in the same way each time, whatever the lengths are:
+
+# %%
+q = torch.randn(4, 4, 64).half()
+k_cache, v_cache = torch.randn(2, 200, 16, 2, 64).half()
+block_table = torch.randperm(200)[:184].view(4, 46).int()
+no_slots = torch.zeros(0, dtype=torch.int64)
+for lens in ([40, 700, 16, 250], [1, 16, 17, 33], [512, 512, 512, 512]):
+    context_lens.copy_(torch.tensor(lens))
+    planned.plan(context_lens)
+    out = planned(q, k_cache, v_cache, block_table)
+    metadata = BatchMetadata(torch.arange(5).int(), context_lens, block_table, no_slots)
+    exact = attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata)
+    assert (out - exact).abs().max() < 0.004
+    print(f"context lengths {lens}: less than 0.004 from float64")
+
+# %% [markdown]
+# **Predict.** With this attention in the recorded step, how many times as fast will it be?
+#
+# <details><summary>A way to work it out</summary>
+#
+# A step takes about 30 milliseconds now. In lesson 08's engine, whose attention is lesson 07's
+# last rung, all kernels together took 6.7. So the GPU should need about 7 milliseconds for a
+# step. But the host also does something before and after each of them, and now that will show.
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+measured("+ plan")
+
+# %%
+profiled("+ plan")
+draw.host_and_gpu(["+ graphs", "+ plan"])
+
+# %% [markdown]
+# **Why they differ.** The kernels take what they should. But between two recorded steps the GPU
+# waits again, longer than you may have thought: for the tokens. More on that below.
+#
+# (The judge does not run here: rung 9 takes numbers of 16 bits, and this small model has 32,
+# so that all engines give exactly the same tokens.)
+#
+# ## Between the products
+#
+# First to the kernels: there are many small ones in a step. Look at one layer. Its products
+# of matrices are large. Between them there is little to do: norms,
+# the rotation of queries and keys by their positions, a sum, a product of two halves. In
+# transformers' code each of these is several operations. Each reads all numbers from memory
+# and writes them back, and each is a start and an end at which multiprocessors are idle.
+#
+# Fused by hand, three kernels do all of it: `add_norm` adds the residual and norms the sum,
+# `rotate` norms and rotates queries and keys and writes keys and values into the pool, and
+# `gate` multiplies the two halves. And products with the same input become one: queries, keys
+# and values have one weight, gate and up have another. This is the whole model then:
+
+# %%
+from pathlib import Path
+
+import paged_attention.engine.fast.layers as layers
+
+source = Path(layers.__file__).read_text().split("\n")
+first = next(n for n, line in enumerate(source) if "residual, x = embedding" in line)
+last = next(n for n, line in enumerate(source) if "return torch.mm" in line)
+print("\n".join(line[4:] for line in source[first : last + 1]))
+
+# %% [markdown]
+# Count what a step has to start, with and without, when nothing is recorded:
+
+# %%
+from dataclasses import replace
+
+one_by_one = replace(parts_of["+ layers"], graphs=False)
+for title, parts in (
+    ("transformers' layers", replace(one_by_one, layers=False)),
+    ("fused layers", one_by_one),
+):
+    print(f"{title}: {count_starts(fast_engine(model, parts, **options), 1)} starts in a step")
+
+# %%
+judge("+ layers")
+
+# %% tags=["nbval-ignore-output"]
+measured("+ layers")
+
+# %% [markdown]
+# The host starts as many things as before, since all of this is inside the recording. But the
+# recording is shorter, and each kernel in it reads and writes less. In the recorded run the
+# graphs also take much less memory, for a simple reason: they keep what the operations write
+# in between, and there is less of it.
+#
+# ## Tokens for the whole batch
+#
+# What does the host still do between two steps? It gets a row of logits for each sequence, and
+# chooses a token from each, one by one: `sample` of lesson 08. For that it waits until the GPU
+# is done, and then the GPU waits for it. On the device all rows can be done at once. At
+# temperature 0 that is one `max`, and the recorded step holds it. For drawn tokens, all rows go
+# through the same operations, whatever their parameters are. The random numbers come from seed
+# and position, as in lesson 08, so a request's tokens do not depend on who is in the batch.
+#
 # ### Exercise 10.5: draw for the whole batch
+#
+# Nothing may be read on the host here. That rules out a slice up to `top_k`, if `top_k` is a
+# tensor: Python would have to know its number. What can you do instead with the tokens that
+# do not count?
 
 # %% exercise="10.5"
 # INCLUDE paged_attention/engine/fast/sampler.py draw_tokens
@@ -67,8 +566,44 @@ check("10.4", share_of)
 # %% check="10.5"
 check("10.5", draw_tokens)
 
+# %%
+import paged_attention.engine.fast.sampler as sampler
+
+sampler.draw_tokens = draw_tokens
+judge("+ sampling")
+
+# %% tags=["nbval-ignore-output"]
+measured("+ sampling")
+
 # %% [markdown]
+# Now the host has next to nothing to start. But one thing has not changed. It waits for the
+# tokens of a step, and only then it schedules the next one: which requests go on, which
+# of them get a block, and which have to give way. While it does that, the GPU has nothing to do.
+#
+# ## The host, a step ahead
+#
+# To schedule a step, does the host have to know the tokens of the one before? Look at
+# `schedule`: it needs to know how many tokens each request has, and not which ones. The tokens
+# go from step to step on the device. So the host can start the next step at once, and read the
+# tokens of the last one while the GPU computes. This is the whole loop:
+
+# %%
+from paged_attention.engine.fast.ahead import PENDING, AheadEngine, Scheduled
+
+source = inspect.getsource(AheadEngine.step).split("\n")
+first = next(n for n, line in enumerate(source) if "late = self.in_flight" in line)
+last = next(n for n, line in enumerate(source) if "return self.complete_late" in line)
+print("\n".join(line[12:] for line in source[first : last + 1]))
+
+# %% [markdown]
+# `in_flight` are the requests of the step that the device computes, and their tokens on the
+# way. `as_if_complete` lets the scheduler see these requests as they will be when that step is
+# complete. Afterwards it takes that back, because nothing is complete yet.
+#
 # ### Exercise 10.6: what is not there yet
+#
+# A token that only the device knows is a **pending token**. In a request's list its place is
+# taken by `PENDING`, which is -1. The device never sees this number: it has the real one.
 
 # %% exercise="10.6"
 # INCLUDE paged_attention/engine/fast/ahead.py expect_tokens
@@ -79,6 +614,11 @@ check("10.6", expect_tokens)
 
 # %% [markdown]
 # ### Exercise 10.7: the late end
+#
+# Now and then a request ends with the model's end token. When the host reads that token, the
+# next step is under way, and the request is in it. That step computes one token too many, and
+# nobody may ever see it. The same is true of a request that was cancelled in the meantime, or
+# had to give its blocks back.
 
 # %% exercise="10.7"
 # INCLUDE paged_attention/engine/fast/ahead.py AheadEngine.complete_late
@@ -86,3 +626,270 @@ check("10.6", expect_tokens)
 
 # %% check="10.7"
 check("10.7", complete_late)
+
+# %% [markdown]
+# Watch it at work. Each line is a step that is started, with its requests and how many tokens
+# they have then; a token that only the device knows counts. After it come the tokens of the
+# step before, as the host gets them.
+
+# %%
+import paged_attention.engine.fast.ahead as ahead
+
+ahead.expect_tokens = expect_tokens
+AheadEngine.complete_late = complete_late
+
+
+def show_start(engine, scheduled):
+    names = (f"{request.id} ({len(request.tokens)})" for request, _ in scheduled)
+    print(f"{'start ' + ', '.join(names):34}", end="")
+
+
+watched = engine_with("+ ahead", history=show_start)
+for name, text, most in (("A", "Cq7b>", 2), ("B", "Szeb>", 64)):
+    watched.add(name, encode(text), SamplingParams(max_new_tokens=most))
+while watched.scheduler.has_work():
+    new = [f"{request.id}: {decode([token])}" for request, token in watched.step()]
+    print("got", ", ".join(new) or "nothing yet")
+
+# %% [markdown]
+# A's second token is its last, and the host knows that beforehand. So A is not in a step too
+# many. B ends with the end token `$`, and when that arrives B is under way once more. Nothing
+# comes of it.
+
+# %%
+judge("+ ahead")
+
+# %% [markdown]
+# **Predict.** How many times as fast is an engine whose host is a step ahead?
+#
+# <details><summary>A way to work it out</summary>
+#
+# Before this part a step takes 4.2 milliseconds, and the GPU works for 3.1 of them. The host
+# needs less time than the GPU. So if the two really overlap, a step takes 3.1 milliseconds:
+# 1.36 times as fast. On a whole trace it is less, since there are prompts in it too.
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+measured("+ ahead")
+
+# %%
+for title in ("+ sampling", "+ ahead"):
+    profiled(title)
+draw.host_and_gpu(["+ sampling", "+ ahead"])
+
+# %% [markdown]
+# Above, host and GPU take turns. Below, the host is done with the next step before the GPU is
+# done with this one, and then it waits for the tokens of the step before. There is nearly no
+# gap left.
+
+# %% [markdown]
+# ## The same tokens, whatever is in
+#
+# A part may change how a token is computed, and never which one. You have seen this for one
+# part after another. Here each part is left out once, and the others stay:
+
+# %%
+from dataclasses import fields
+
+for name in (field.name for field in fields(FastParts)):
+    left_out = {name: False}
+    if name in ("state", "sampling"):
+        left_out["ahead"] = False  # it needs both: then the host need not know the tokens
+    engine = fast_engine(model, replace(FastParts(), **left_out), sizes=[4, 12], **options)
+    assert serve(engine) == expected
+    print("without", " and ".join(left_out) + ": the same tokens")
+
+# %% [markdown]
+# The course's tests do this for any parts, with arrivals, cancels, preemption and shared
+# prefixes, and they let steps fail at any place.
+#
+# ## The whole ladder
+#
+# Here are all parts together, and below them what a step consists of now:
+
+# %%
+draw.ladder(run)
+
+# %%
+for step in run.steps:
+    print(
+        f"{step.name}: a step takes {step.step:.2f} ms, and its limit is {step.limit:.2f} ms"
+    )
+    parts = (f"{what} {time:.2f}" for what, time in step.budget.items())
+    print("   ", ", ".join(parts))
+
+# %% [markdown]
+# (The steps of *8 bits* are for the next section.) The GPU computes nearly all the time. (Two
+# kernels may overlap, and a profile makes each a
+# little longer, so the sum can even be more than the step.) What is left between the step and
+# its limit is in the kernels:
+#
+# - **Attention** is most of it. It reads nearly all of the keys and values at the card's rate
+#   when there are many. With 64 sequences there is too little to keep the memory fully busy.
+# - The **products** of 64 rows should take no longer than reading the weights. They take about
+#   twice as long, since each of them is short: it hardly begins before it ends. We have tried
+#   to divide them in the way that attention is divided. What that gained, adding up the parts
+#   lost again.
+# - The rest is small, and it hardly grows with the batch.
+
+# %% [markdown]
+# ## Half the cache
+#
+# Most of a step is reading keys and values. With 8 bits for each of their numbers there is half
+# as much to read, and the same memory holds twice the tokens. Rung 9 reads such a cache, as
+# rung 8 of lesson 07 does. The kernel that writes keys and values rounds them. Chunks of
+# prompts are computed from widened copies of their blocks. For the engine it is one option:
+
+# %%
+from paged_attention.tiny_qwen3.tasks import TASKS
+from paged_attention.tiny_qwen3.wider import with_head_size
+
+FP8 = torch.float8_e4m3fn
+wide = with_head_size(load_model(dtype=torch.float16), 128)  # heads that rung 9 takes
+memory = {"num_blocks": 64, "block_size": 16, "max_num_seqs": 16, "sizes": [16]}
+twice = memory | {"num_blocks": 128, "kv_dtype": FP8}
+engines = {"16 bits": fast_engine(wide, **memory), "8 bits": fast_engine(wide, **twice)}
+for name, engine in engines.items():
+    pool = engine.manager.kv_cache
+    print(f"{name}: {pool.nbytes:,} bytes for {pool.shape[2] * pool.shape[3]:,} tokens")
+assert len({engine.manager.kv_cache.nbytes for engine in engines.values()}) == 1
+
+# %% [markdown]
+# **Predict.** A number with three bits after its first one is rounded by a 16th at most. What
+# will that do to the answers of the small model? Here are ten questions of each of its four
+# tasks:
+
+# %%
+import numpy as np
+
+random = np.random.default_rng(10)
+pairs = [task(random, 0.05 * n) for task in TASKS.values() for n in range(10)]
+for name, engine in engines.items():
+    results = engine.generate([encode(prompt) for prompt, _ in pairs])
+    right = sum(decode(r.output) == answer + "$" for r, (_, answer) in zip(results, pairs))
+    print(f"{name}: {right} of {len(pairs)} answers are right")
+    assert right >= 0.9 * len(pairs)
+
+# %% [markdown]
+# And the logits of each first new token? To see them, the host has to choose the tokens:
+
+# %%
+on_the_host = FastParts(sampling=False, ahead=False)
+
+
+def first_logits(**given):
+    """Runs the prompts of the questions, and returns the logits after each of them."""
+    engine = fast_engine(wide, on_the_host, prefix_sharing=False, **given)
+    rows = {}
+    choose = engine.postprocess
+
+    def keep(scheduled, logits):
+        for (request, _), row in zip(scheduled, logits):
+            rows.setdefault(request.id, row.float())
+        return choose(scheduled, logits)
+
+    engine.postprocess = keep
+    for number, (prompt, _) in enumerate(pairs):
+        engine.add(number, encode(prompt), SamplingParams(max_new_tokens=2))
+    engine.run()
+    return torch.stack([rows[number] for number in range(len(pairs))])
+
+
+exact, rounded = first_logits(**memory), first_logits(**twice)
+moved, spread = (exact - rounded).abs().mean(), exact.std(1).mean()
+print(f"a logit moves by {moved:.2f} on average; the logits of a token spread by {spread:.1f}")
+assert moved < 0.1 * spread
+
+# %% [markdown]
+# The logits move, and here they move too little to change many answers. Whether that is true
+# of a large model and a hard question has to be measured with that model.
+#
+# What it gains is in the list of steps above: with 256 sequences of 850 tokens, attention takes
+# little more than half of the time. With 64 of 610 the gain is smaller, because there is less
+# to read, and the rest of the step is as long as before. (*Tokens and the rest* grows, since
+# the queries of this bfloat16 model are converted for the kernel.)
+#
+# ## Others
+#
+# The engines to learn from next are nano-vllm and Mini-SGLang. Both are written to be read, and
+# both keep a GPU busy. Some things they do better than ours:
+#
+# - **nano-vllm** is the shortest: a scheduler, a block manager and a model runner, in some 1,400
+#   lines. It has its layers fused by `torch.compile`, where ours has kernels written by hand.
+# - **Mini-SGLang** finds shared prefixes in a tree, token by token. Our cache of hashes finds
+#   whole blocks only. It also cuts models across GPUs, and it answers over HTTP.
+# - Both run any model that they have code for, and take their kernels from libraries. So a new
+#   card or a new kind of model costs them little.
+#
+# What ours has is a plan on the device. Theirs is made on the host at each step, or there is
+# none. And prompts and decodes share a step.
+
+# %% [markdown]
+# ## What you built
+#
+# - The batch sizes that are recorded, and the tensors that a recorded step reads.
+# - A kernel that moves a batch one token on, and the function with which a thread block finds
+#   its share of the work.
+# - A sampler that chooses all tokens of a batch without the host.
+# - The two functions that let the host be a step ahead: what to expect, and what to drop.
+#
+# ## Ask yourself
+#
+# <details><summary>A recorded step is replayed while the host writes the next step's rows into
+# `rows`. Can the two get into each other's way?</summary>
+#
+# No. The copy into `rows` is work for the GPU, too. It is on the same stream, so it begins when
+# the replay before it has ended. What must not change too early is the memory on the host from
+# which it is copied. That is why `send_into` takes new pinned memory each time.
+# </details>
+#
+# <details><summary>Why is the largest batch size recorded first?</summary>
+#
+# All recordings share one piece of memory for what is in between. If the largest one comes
+# first, the piece is large enough, and the others fit into it.
+# </details>
+#
+# <details><summary>A request is cancelled while its token is on its way. Its blocks are free
+# at once, and the next request gets them. But the late step still writes into them. Is that
+# safe?</summary>
+#
+# Yes. The late step was started before, so its writes are done before those of any later step
+# on the same stream. The new request writes its own keys over them before it reads any. (And a
+# slot that it has not written is never read: lesson 06 has a test with NaN for that.)
+# </details>
+#
+# <details><summary>Why does the step too many cost so little, when a request ends with the end
+# token?</summary>
+#
+# The batch is computed anyway, and one row more in it costs next to nothing. It would be dear
+# if all requests were one token long.
+# </details>
+#
+# <details><summary>Could prompts be recorded, too?</summary>
+#
+# A recording has fixed shapes, and chunks have all lengths. Some engines record a few lengths
+# and pad. But a step with a long chunk computes for milliseconds, and the host needs less than
+# that to start its kernels. There is little to gain.
+# </details>
+#
+# ## Sources
+#
+# - NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/),
+#   section on CUDA graphs: capture, replay, and what cannot be captured.
+# - PyTorch's documentation, [CUDA
+#   graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs): constraints, and
+#   memory that recordings share.
+# - Kan Zhu et al., *NanoFlow: Towards Optimal Large Language Model Serving Throughput*, 2024,
+#   [arXiv:2408.12757](https://arxiv.org/abs/2408.12757): section 4 for scheduling a batch while
+#   the one before it is computed.
+# - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*,
+#   2024, [arXiv:2312.07104](https://arxiv.org/abs/2312.07104). Its engine, and the small one
+#   that was made from it, have such a scheduler.
+# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference
+#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): section 3.3 for a plan
+#   that balances the work of blocks, made on the host.
+# - Guy Steele, Doug Lea and Christine Flood, *Fast Splittable Pseudorandom Number Generators*,
+#   OOPSLA 2014: the numbers by seed and position.
+#
+# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
+# lesson in which you build.

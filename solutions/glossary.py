@@ -23,6 +23,7 @@
 # | **block manager** | Hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
 # | **block size** | The number of slots in a block, 16 unless stated otherwise. | [02](02_block_tables.ipynb) |
 # | **block table** | For each sequence the ids of its blocks, in order. Entries after the last block are -1. | [02](02_block_tables.ipynb) |
+# | **capture** | Recording a step, so that it can be replayed. | [10](10_keep_the_gpu_busy.ipynb) |
 # | **causal** | A query sees its own key and those before it, and none after it. | [03](03_prefill.ipynb) |
 # | **causal edge** | Where, in the table of queries and keys, the keys that a query sees end. | [09](09_prompt_kernel.ipynb) |
 # | **checked mode** | Running a CUDA kernel on the CPU with every access watched, so that a race or a wrong index is named by its line. | [06](06_cuda_kernel.ipynb) |
@@ -31,6 +32,7 @@
 # | **context length** | How many of a sequence's tokens have their keys in the cache: `context_len`. | [06](06_cuda_kernel.ipynb) |
 # | **continuous batching** | Deciding anew at every step which requests are in the batch. | [08](08_serve_a_model.ipynb) |
 # | **copy on write** | A shared block is copied when one of its users wants to write into it, and not before. | [01](01_block_manager.ipynb) |
+# | **CUDA graph** | A recording of launches with their arguments. The GPU runs all of them at a single start. | [10](10_keep_the_gpu_busy.ipynb) |
 # | **decode** | A step in which a sequence has one new token, and its query reads all keys of its past. | [04](04_decode.ipynb) |
 # | **dispatch** | Copying each query as many times as its request has blocks, so that each block has its query beside it. | [04](04_decode.ipynb) |
 # | **first divergence** | The first place, by layer and position, where a run differs from one that is right. | [05](05_batched_metadata.ipynb) |
@@ -59,6 +61,7 @@
 # | **PagedAttention** | Attention over keys and values that lie in blocks anywhere in the pool and are found through a block table. | [00](00_start_here.ipynb) |
 # | **part** | The attention over some of the keys: (o, m, l), with o divided by l already. | [04](04_decode.ipynb) |
 # | **path** | One of the ways from lessons 04 to 07 to compute paged attention, made ready for the engine. | [08](08_serve_a_model.ipynb) |
+# | **pending token** | A token that the device has chosen and the host has not read yet. | [10](10_keep_the_gpu_busy.ipynb) |
 # | **pool** | The one allocation that holds all blocks. | [01](01_block_manager.ipynb) |
 # | **preemption** | Taking all blocks of a running request, because there are none left; it is computed again later. | [08](08_serve_a_model.ipynb) |
 # | **prefill** | Computing the tokens of a prompt, many at once. | [03](03_prefill.ipynb) |
@@ -66,9 +69,10 @@
 # | **query** | The vector of a token that is compared with the keys, to find out how much each value counts for it. | [03](03_prefill.ipynb) |
 # | **race** | A result that depends on which of several threads comes first. | [01](01_block_manager.ipynb) |
 # | **reference count** | How many users a block has: sequences, and in lesson 08 also the prefix cache. At 0 it is free. | [01](01_block_manager.ipynb) |
+# | **replay** | Running a recorded step again, on what its tensors hold now. | [10](10_keep_the_gpu_busy.ipynb) |
 # | **request** | A prompt and what the user wants for it. While it runs, it is a sequence. | [02](02_block_tables.ipynb) |
 # | **row of a tile** | A query and one of the query heads that share a KV head. | [09](09_prompt_kernel.ipynb) |
-# | **rung** | One of the kernels of lesson 07 or 09, with one more idea than the one before it. | [07](07_fast_kernel.ipynb) |
+# | **rung** | One of the kernels of lesson 07, 09 or 10, with one more idea than the one before it. | [07](07_fast_kernel.ipynb) |
 # | **scheduler** | Decides what is computed in the next step, and which requests have to wait. | [04](04_decode.ipynb) |
 # | **sector** | 32 bytes of a GPU's memory, the least that a load fetches. | [07](07_fast_kernel.ipynb) |
 # | **segment** | The rows of one request in a tensor of all requests. | [04](04_decode.ipynb) |

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # The whole course on one page
 #
-# There is nothing to build here. This page puts the ten lessons together: one picture, one
+# There is nothing to build here. This page puts the eleven lessons together: one picture, one
 # run, the ideas, the tensors, and what was measured. Come here when you want to look something
 # up. The words are in the [glossary](glossary.ipynb). **It takes** ten minutes.
 #
@@ -63,7 +63,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # its blocks back. Full blocks stay in the prefix cache until their room is needed, so C's last
 # block is 8, and not one of A's.
 #
-# ## In ten sentences
+# ## In eleven sentences
 #
 # | the idea | lesson |
 # |---|---|
@@ -77,6 +77,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # | A decode waits for memory, so a fast kernel reads each byte once, in wide loads, with all multiprocessors. | [07](07_fast_kernel.ipynb) |
 # | An engine decides anew at each step which request computes what, and takes blocks back when they run out. | [08](08_serve_a_model.ipynb) |
 # | A prompt waits for arithmetic, so its kernel multiplies whole tiles on tensor cores, and leaves out what the causal edge hides. | [09](09_prompt_kernel.ipynb) |
+# | A GPU must not wait for Python, so a step is recorded, moves on by itself, and is started before the host knows the last one's tokens. | [10](10_keep_the_gpu_busy.ipynb) |
 #
 # ## The tensors
 #
@@ -121,5 +122,5 @@ for run in lessons_bench.serving_runs.recorded():
 # ## What you have done
 
 # %%
-for lesson in ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09"):
+for lesson in ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10"):
     progress_bar(lesson)

@@ -15,7 +15,7 @@ nvcc --version | grep release
 
 step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" tests/test_paged_kernel.py tests/test_gpu.py \
     tests/test_kernel_barriers.py tests/test_cuda_bank.py tests/test_bug_hunt.py tests/test_ladder.py tests/test_splits.py \
-    tests/test_self_planned.py tests/test_device_plan.py tests/test_check_table.py tests/test_prepared.py \
+    tests/test_advance.py tests/test_self_planned.py tests/test_device_plan.py tests/test_check_table.py tests/test_prepared.py \
     tests/test_prefill_kernels.py tests/test_fast_engine.py tests/test_fast_engine_fp8.py tests/test_fast_parts.py \
     tests/test_step_kernels.py tests/test_step_graph.py tests/test_fast_engine_waits.py \
     tests/test_same_tokens.py tests/test_shards.py tests/test_fused.py tests/test_cuda_shared_memory.py \

@@ -34,6 +34,7 @@ KEY_PICTURES = {
     "07_fast_kernel": "Bars for all rungs and for the other libraries",
     "08_serve_a_model": "A timeline with twelve rows",
     "09_prompt_kernel": "In rung 4 it reads those below",
+    "10_keep_the_gpu_busy": "Pairs of lanes over time",
 }
 
 

@@ -383,7 +383,7 @@ def test_every_exercise_has_a_check_after_it(lesson):
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_a_heading_says_what_its_check_says(lesson):
     text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    headings = dict(re.findall(r"^### Exercise (\d\.\d): (.*)$", text, re.MULTILINE))
+    headings = dict(re.findall(r"^### Exercise (\d+\.\d): (.*)$", text, re.MULTILINE))
     assert headings == {
         exercise.id: exercise.title for exercise in exercises_of(lesson.name[:2])
     }

@@ -15,6 +15,7 @@ TIMELINES = {timeline.engine: timeline for timeline in PROFILE.timelines}
 
 def test_the_records_are_of_one_card_and_one_shape():
     assert (RUN.card, RUN.model) == (PROFILE.card, PROFILE.model)
+    assert [step.kv_bits for step in RUN.steps] == [16, 8, 16, 8]
     assert (PROFILE.num_seqs, PROFILE.context) == (RUN.steps[0].num_seqs, RUN.steps[0].context)
     assert list(RATES) == ["lesson 08", *(f"+ {part}" for part in ORDER)]
 
@@ -63,11 +64,22 @@ def test_a_host_that_is_ahead_hides_its_own_time():
 
 
 def test_where_a_step_is_above_its_limit():
-    small, large = RUN.steps
-    assert all(step.busy > 0.95 for step in RUN.steps)
+    small, _, large, _ = RUN.steps
+    assert all(step.busy > 0.94 for step in RUN.steps)
     assert "The GPU computes nearly all the time." in TEXT
     weights = 2 * (28 * 15.7e6 + 151_936 * 1024) / RUN.read_limit / 1e6  # ms
     assert 1.8 < small.budget["products of matrices"] / weights < 2.4
     assert "They take about twice as long" in TEXT
     for step, least in ((small, 0.8), (large, 0.9)):
         assert least < (step.limit - weights) / step.budget["attention"] < 1
+
+
+def test_what_half_the_cache_gains():
+    small, small_fp8, large, large_fp8 = RUN.steps
+    assert "attention takes little more than half of the time" in TEXT
+    assert 0.5 < large_fp8.budget["attention"] / large.budget["attention"] < 0.56
+    assert "With 64 of 610 the gain is smaller" in TEXT
+    assert small.step / small_fp8.step < large.step / large_fp8.step
+    assert "*Tokens and the rest* grows" in TEXT
+    rest = [step.budget["tokens and the rest"] for step in (small, small_fp8)]
+    assert rest[1] > 2 * rest[0]

@@ -1,11 +1,8 @@
-// Moves a batch of decoding sequences one token on, without the host. Each feeds the token
-// that was chosen for it in the last step.
 #include <cuda_runtime.h>
-
 #include <cstdint>
 
 struct AdvanceParams {
-  // of all sequences, by their rows of the block table
+  // of all sequences, by rows of the block table; after a row's last block anything may be
   const int64_t* last_tokens;  // (max_num_seqs,)
   int* lengths;                // (max_num_seqs,): tokens of a sequence that are in the cache
   const int* block_table;      // (max_num_seqs, max_blocks_per_seq)

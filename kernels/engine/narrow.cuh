@@ -5,8 +5,8 @@
 
 #include "../ladder/shape.cuh"
 
-// The nearest number of 8 bits; of two that are equally near, the one whose last bit is 0. What
-// is larger than 448, infinity too, becomes 448. A NaN stays one.
+// The nearest number of 8 bits; of two that are equally near, the one whose last bit is 0.
+// What is larger than 448, infinity too, becomes 448. A NaN stays one.
 template <>
 __device__ inline Fp8 from_float<Fp8>(float number) {
   uint32_t bits = __float_as_uint(number), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;

@@ -72,7 +72,7 @@ def draw_tokens(
     top_p: float64 (num_seqs,), above 0 and at most 1.
     numbers: float64 (num_seqs,), each row's random number, in [0, 1).
     Returns int64 (num_seqs,). A row that is not finite gets some token from 0 to
-        vocab_size - 1, and nobody uses it.
+        vocab_size - 1, which is never used.
     """
     # BEGIN SOLUTION 10.5
     scaled = logits.double() / temperature[:, None]
@@ -82,6 +82,5 @@ def draw_tokens(
     p = p.masked_fill(p.cumsum(-1) - p >= top_p[:, None], 0.0)
     running = p.cumsum(-1)
     chosen = (running < numbers[:, None] * running[:, -1:]).sum(-1, keepdim=True)
-    # Logits that are not finite have no sum that could be reached.
-    return order.gather(1, chosen.clamp(max=logits.shape[1] - 1))[:, 0]
+    return order.gather(1, chosen)[:, 0]
     # END SOLUTION

@@ -1,0 +1,98 @@
+"""Rows of logits with their parameters, and the token that each must get, for 10.5.
+
+Answers round in their own ways. So no number of a row is close to a limit between two tokens,
+and its top_p is close to no sum, except where a number was chosen: there the logits are two or
+four equal ones, with which every answer computes exactly.
+"""
+
+import math
+import random
+from dataclasses import dataclass, replace
+
+import torch
+
+MARGIN = 1e-4  # between a number and a limit; float32 needs less
+
+
+@dataclass(frozen=True)
+class Row:
+    """exact: whether the number was chosen, and may be at a limit."""
+
+    logits: tuple[float, ...]
+    temperature: float
+    top_k: int
+    top_p: float
+    number: float
+    exact: bool = True
+
+    @property
+    def is_good(self) -> bool:
+        return math.isfinite(max(self.logits)) and not any(map(math.isnan, self.logits))
+
+
+@dataclass(frozen=True)
+class Case:
+    rows: tuple[Row, ...]
+    dtype: torch.dtype
+
+
+def row(*logits, temperature=1.0, top_k=None, top_p=1.0, number=None) -> Row:
+    exact, number = number is not None, number or 0.0
+    return Row(logits, temperature, top_k or len(logits), top_p, number, exact)
+
+
+def batch(*rows, times=1, dtype=torch.float32, seed=0) -> Case:
+    """Each row `times` times, with its own number each time."""
+    chance = random.Random(f"{rows} {seed}")
+    rounded = [
+        replace(each, logits=tuple(torch.tensor(each.logits, dtype=dtype).tolist()))
+        for _ in range(times)
+        for each in rows
+    ]
+    return Case(tuple(each if each.exact else _safe(each, chance) for each in rounded), dtype)
+
+
+def _safe(own: Row, chance: random.Random) -> Row:
+    """The row with a number, and a top_p, that no rounding brings across a limit."""
+    if not own.is_good:
+        return replace(own, number=chance.random())
+    order, weights = _weights(own)
+    total, before = math.fsum(weights), 0.0
+    for weight in weights:
+        if before > 0 and own.top_p < 1 and abs(before - own.top_p * total) < MARGIN * total:
+            return _safe(replace(own, top_p=round(own.top_p - 2 * MARGIN, 6)), chance)
+        before += weight
+    _, sums = running_sums(own)
+    while True:
+        number = round(chance.random(), 3)
+        if all(abs(number - limit / sums[-1]) > MARGIN for limit in (0.0, *sums)):
+            return replace(own, number=number)
+
+
+def _weights(own: Row) -> tuple[list[int], list[float]]:
+    order = sorted(range(len(own.logits)), key=lambda token: -own.logits[token])[: own.top_k]
+    highest = own.logits[order[0]]
+    return order, [
+        math.exp((own.logits[token] - highest) / own.temperature) for token in order
+    ]
+
+
+def running_sums(own: Row) -> tuple[list[int], list[float]]:
+    """The tokens that stay, the likeliest first, and running sums of their weights."""
+    order, weights = _weights(own)
+    sums: list[float] = []
+    for weight in weights:
+        before = sums[-1] if sums else 0.0
+        if before >= own.top_p * math.fsum(weights):
+            break
+        sums.append(before + weight)
+    return order[: len(sums)], sums
+
+
+def token_of(own: Row) -> int:
+    """The right token, by another way than our answer; 0 for a row that is not finite."""
+    if not own.is_good:
+        return 0
+    tokens, sums = running_sums(own)
+    number = own.number * sums[-1]
+    return tokens[next(place for place, reached in enumerate(sums) if reached >= number)]
