@@ -97,6 +97,7 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
 
 torch.set_num_threads(1)
+torch.manual_seed(10)
 model = load_model()  # the small model of lesson 08, with four layers
 options = {"token_budget": 512, "block_size": 4, "num_blocks": 600, "max_num_seqs": 32}
 

@@ -19,7 +19,6 @@ struct AdvanceParams {
 // Moves each sequence of the batch one token on: its next token, at its next position.
 // lengths grows by one, and batch_table gets the blocks of all its tokens, the new one's too.
 // For padding, only tokens (0), positions (0), slots and context_lens are written.
-// Grid: a block of 128 threads for each sequence of the batch.
 __global__ void advance_kernel(AdvanceParams params) {
   // BEGIN SOLUTION 10.3
   int seq = blockIdx.x, row = params.rows[seq], width = params.max_blocks_per_seq;
