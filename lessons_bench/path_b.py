@@ -17,11 +17,11 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
 from lessons_bench.backends import Gpu
@@ -344,7 +344,7 @@ def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
     facts.pop("cudnn")
     return PathBRun(
         **facts,
-        transformers=transformers.__version__,
+        transformers=version("transformers"),
         date=datetime.date.today().isoformat(),
         command="python -m lessons_bench.path_b",
         model=f"the small Qwen3 with heads of {HEAD_SIZE} numbers",

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
-import transformers
 
 from lessons_bench.attention_share import attention_share
 from lessons_bench.servers import (
@@ -220,7 +220,7 @@ def _facts(device: str) -> dict:
         device=device,
         driver=driver,
         torch=torch.__version__,
-        transformers=transformers.__version__,
+        transformers=version("transformers"),
         threads=torch.get_num_threads(),
         date=datetime.date.today().isoformat(),
         model=MODELS[device],

@@ -2,6 +2,7 @@
 is in step.
 """
 
+import json
 import re
 import shutil
 
@@ -357,6 +358,17 @@ def test_no_cell_is_long(lesson):
                 if line.strip() and not re.search('SOLUTION|"""$', line)
             ]
             assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines: {cell.source[:60]!r}"
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_no_output_is_a_warning_or_names_the_folder_it_was_made_in(lesson):
+    """Both differ from machine to machine."""
+    notebook = nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            said = json.dumps(output)
+            assert "Warning: " not in said, cell.source
+            assert "site-packages" not in said and str(SOLUTIONS.parent) not in said, cell.source
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)

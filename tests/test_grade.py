@@ -193,7 +193,8 @@ def packed(answer) -> dict:
     "source, metadata, identifier, name, lesson",
     [
         ("x = 1", {"exercise": "3.2"}, "", "a.ipynb", "03"),
-        ("x = 1", {"check": "10.2"}, "", "a.ipynb", None),
+        ("x = 1", {"check": "10.2"}, "", "a.ipynb", "10"),
+        ("x = 1", {"check": "98.2"}, "", "a.ipynb", None),
         ("x = 1", {"nbgrader": {"grade_id": "check-4-2"}}, "", "a.ipynb", "04"),
         ("x = 1", {}, "exercise-5-2-2", "a.ipynb", "05"),
         ('check("6.1", vector_add)', {}, "", "01_a.ipynb", "06"),

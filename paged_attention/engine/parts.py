@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from lessons_lib import checks
 from lessons_lib.cuda import build_cuda
