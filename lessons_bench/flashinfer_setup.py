@@ -75,16 +75,17 @@ def download(folder: Path, packages: Sequence[str], *options: str) -> None:
     subprocess.run(command, check=True)
 
 
+def wheels_for(python: str) -> list[str]:
+    """pip's options for wheels of a Python such as "3.12" on x86-64 Linux."""
+    platforms = (word for platform in PLATFORMS for word in ("--platform", platform))
+    options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
+    return [*options, *platforms]
+
+
 def pack(folder: Path, python: str) -> None:
     """Writes the archive and the wheels for a Python such as "3.12". Makes the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
-    download(
-        folder,
-        NEEDS,
-        *options,
-        *(word for platform in PLATFORMS for word in ("--platform", platform)),
-    )
+    download(folder, NEEDS, *wheels_for(python))
     with tempfile.TemporaryDirectory() as scratch:
         download(Path(scratch), [f"flashinfer-python=={VERSION}"])
         (wheel,) = Path(scratch).glob("flashinfer_python-*.whl")
@@ -120,7 +121,11 @@ def unpack(folder: Path, site: Path) -> None:
     site.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / ARCHIVE) as archive:
         archive.extractall(site, filter="data")
-    wheels = map(str, sorted(folder.glob("*.whl")))
+    install(sorted(folder.glob("*.whl")), site)
+
+
+def install(wheels: Sequence[Path], site: Path) -> None:
+    """Puts wheels into the folder `site`. Raises CalledProcessError."""
     command = [
         sys.executable,
         "-m",
@@ -133,7 +138,7 @@ def unpack(folder: Path, site: Path) -> None:
         "--target",
         str(site),
     ]
-    subprocess.run([*command, *wheels], check=True)
+    subprocess.run([*command, *map(str, wheels)], check=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:

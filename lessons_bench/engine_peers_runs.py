@@ -1,0 +1,131 @@
+"""Runs of the benchmark of peers: what was measured, in files and as tables."""
+
+import dataclasses
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from lessons_bench.tables import aligned
+
+MEASURED = Path(__file__).resolve().parent / "measured" / "engine_peers"
+
+
+@dataclass(frozen=True)
+class PeerRow:
+    """A trace that our engine and a peer served in turns.
+
+    tokens: new ones, of all requests.
+    ours, theirs: seconds of each turn.
+    our_ready, their_ready: seconds until the engine could take its first request.
+    same_first: the share of requests whose first new token is the same in both, in all turns.
+    reason: why there are no turns.
+    """
+
+    trace: str
+    peer: str
+    tokens: int
+    ours: tuple[float, ...] = ()
+    theirs: tuple[float, ...] = ()
+    our_ready: float = 0.0
+    their_ready: float = 0.0
+    same_first: float = 0.0
+    reason: str = ""
+
+    @property
+    def our_rate(self) -> float:
+        """New tokens a second, of the median turn."""
+        return self.tokens / statistics.median(self.ours)
+
+    @property
+    def their_rate(self) -> float:
+        return self.tokens / statistics.median(self.theirs)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast ours is."""
+        return self.our_rate / self.their_rate
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one call of the benchmark measured. versions: of the peers and of FlashInfer."""
+
+    card: str
+    driver: str
+    torch: str
+    date: str
+    command: str
+    model: str
+    versions: dict[str, str]
+    rows: tuple[PeerRow, ...]
+
+    def save(self, path: Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Run":
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            rows = tuple(
+                PeerRow(**row | {name: tuple(row[name]) for name in ("ours", "theirs")})
+                for row in content["rows"]
+            )
+            return cls(**content | {"rows": rows})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a run of this benchmark: {error!r}") from None
+
+
+def recorded(folder: Path | None = None) -> list[Run]:
+    """The runs that are kept with the course.
+
+    Raises ValueError, with the file, if one is not a run.
+    """
+    return [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+
+
+def file_of(run: Run) -> Path:
+    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
+    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
+    return MEASURED / f"{'-'.join(words)}.json"
+
+
+def table(run: Run) -> str:
+    """Everything that was measured, as text."""
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
+    parts = [f"{where}\n{versions}\n{run.command}\n{run.model}"]
+    parts += [
+        _trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)
+    ]
+    parts.append("\n".join(f"! {row.peer}: {row.reason}" for row in run.rows if row.reason))
+    return "\n\n".join(filter(None, parts))
+
+
+def _trace_table(run: Run, trace: str) -> str:
+    lines = [["beside", "theirs", "ours", "ours / theirs", "ready in", "first tokens alike"]]
+    for row in run.rows:
+        if row.trace != trace:
+            continue
+        if row.reason:
+            lines.append([row.peer, "– !", "–", "–", "–", "–"])
+            continue
+        lines.append(
+            [
+                row.peer,
+                _rates(row.tokens, row.theirs),
+                _rates(row.tokens, row.ours),
+                f"{row.ratio:.2f}",
+                f"{row.their_ready:.0f} s",
+                f"{100 * row.same_first:.0f} %",
+            ]
+        )
+    return f"{trace}, tokens/s (slowest to fastest turn)\n{aligned(lines)}"
+
+
+def _rates(tokens: int, seconds: tuple[float, ...]) -> str:
+    middle = tokens / statistics.median(seconds)
+    return f"{middle:,.0f} ({tokens / max(seconds):,.0f} to {tokens / min(seconds):,.0f})"
