@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -109,6 +109,9 @@ bench-fast-engine: $(READY)  ## time the engine on the GPU, with one of its fast
 
 bench-timeline: $(READY)  ## profile decode steps on the GPU: what host and GPU do when
 	$(PY) -m lessons_bench.timeline $(ARGS)
+
+bench-engine-peers: $(READY)  ## time the engine on the GPU, in turns with nano-vllm and Mini-SGLang
+	$(PY) -m lessons_bench.engine_peers $(ARGS)
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
 	$(PY) -m lessons_bench.serving $(ARGS)

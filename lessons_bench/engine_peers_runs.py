@@ -106,7 +106,7 @@ def table(run: Run) -> str:
 
 
 def _trace_table(run: Run, trace: str) -> str:
-    lines = [["beside", "theirs", "ours", "ours / theirs", "ready in", "first tokens alike"]]
+    lines = [["beside", "theirs", "ours", "ratio", "ready in", "same first"]]
     for row in run.rows:
         if row.trace != trace:
             continue
@@ -123,9 +123,9 @@ def _trace_table(run: Run, trace: str) -> str:
                 f"{100 * row.same_first:.0f} %",
             ]
         )
-    return f"{trace}, tokens/s (slowest to fastest turn)\n{aligned(lines)}"
+    return f"{trace}, tokens/s (slowest–fastest turn)\n{aligned(lines)}"
 
 
 def _rates(tokens: int, seconds: tuple[float, ...]) -> str:
     middle = tokens / statistics.median(seconds)
-    return f"{middle:,.0f} ({tokens / max(seconds):,.0f} to {tokens / min(seconds):,.0f})"
+    return f"{middle:,.0f} ({tokens / max(seconds):,.0f}–{tokens / min(seconds):,.0f})"
