@@ -258,7 +258,7 @@ EXERCISE = Exercise(
     describe=describe,
     show=show,
     # Most wrong answers could also be wrong there, whatever else is wrong with them.
-    chancy=lambda case: case.elsewhere,
+    chancy=lambda case: case.elsewhere or case.first_block > 0,
     mistakes=Bank("10.2", "fill", __file__, globals()),
     hints=paragraphs("""
         Say that a batch of two runs in the step for four. Which of the four places does your
