@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from lessons_exercises.lesson_10.rows import Row, batch, row, token_of
-from lessons_exercises.lesson_10.watch import HostRead, Watch
+from lessons_exercises.lesson_10.watch import Elsewhere, HostRead, Watch
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.second_device import tensors_in
+from lessons_exercises.second_device import SECOND, tensors_in
 from lessons_exercises.tensors import name_of, same_bits
 from lessons_exercises.words import SLIPS, counted, listed, paragraphs
 from lessons_lib.checks import Exercise, Raised, Text, raised
@@ -59,8 +59,12 @@ CASES = [
     batch(row(*SIX), row(*SIX, top_k=3, top_p=0.8), times=3, dtype=torch.float16),
     batch(row(*SIX), row(*SIX, temperature=0.4), times=3, dtype=torch.float64),
     batch(row(*EVEN), row(*EVEN, top_p=0.8), times=3, dtype=torch.bfloat16),
+    batch(
+        row(*EVEN, temperature=0.3), row(*EVEN, temperature=3.0), times=3, dtype=torch.bfloat16
+    ),
     batch(row(*EVEN, top_k=500), row(*EVEN, temperature=5.0), times=3, dtype=torch.float16),
     batch(row(*MANY, temperature=2.0, top_k=4, top_p=0.7), row(*MANY), times=4),
+    batch(row(*SIX, top_k=3), row(*SIX, top_p=0.8), elsewhere=True),
 ]
 
 
@@ -85,7 +89,7 @@ def hidden(seed):
             )
             for each in chance.sample(known.rows, len(known.rows))
         ]
-        yield batch(*rows, dtype=known.dtype, seed=chance.random())
+        yield batch(*rows, dtype=known.dtype, seed=chance.random(), elsewhere=known.elsewhere)
 
 
 def observe(answer, case):
@@ -100,6 +104,10 @@ def observe(answer, case):
         )
     }
     arguments = {name: tensor.clone() for name, tensor in given.items()}
+    if case.elsewhere:
+        with Elsewhere():
+            there = [tensor.to(SECOND) for tensor in arguments.values()]
+            return _seen(answer(*there), case, arguments, given)
     watch, before = Watch(**arguments), _random_states()
     try:
         with nullcontext() if answer is reference else watch:
@@ -113,6 +121,10 @@ def observe(answer, case):
         return watch.read
     if watch.draws or before != _random_states():
         return Text("drawn with other random numbers")
+    return _seen(result, case, arguments, given)
+
+
+def _seen(result, case, arguments, given):
     changed = [name for name in given if not same_bits(given[name], arguments[name])]
     return {
         "arguments": Text(f"{listed(changed)} changed" if changed else "as before"),
@@ -158,7 +170,8 @@ def _about(error: Raised) -> str:
 
 
 def describe(case):
-    lines = [f"{counted(len(case.rows), 'row')} of {name_of(case.dtype)} logits"]
+    where = ", on a GPU" if case.elsewhere else ""
+    lines = [f"{counted(len(case.rows), 'row')} of {name_of(case.dtype)} logits{where}"]
     for number, own in enumerate(case.rows):
         shown = own.logits[: 4 if len(own.logits) > 12 else 12]
         rest = f", …] ({len(own.logits)} of them)" if shown != own.logits else "]"
@@ -190,6 +203,8 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=lambda case: (len(case.rows) * len(case.rows[0].logits), len(case.rows)),
     hidden=hidden,
+    # It finds tensors of two devices, whatever else is wrong.
+    chancy=lambda case: case.elsewhere,
     observe=observe,
     describe=describe,
     same=same,

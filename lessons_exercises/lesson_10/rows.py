@@ -32,8 +32,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
+    """elsewhere: whether the tensors are on another device than the CPU."""
+
     rows: tuple[Row, ...]
     dtype: torch.dtype
+    elsewhere: bool = False
 
 
 def row(*logits, temperature=1.0, top_k=None, top_p=1.0, number=None) -> Row:
@@ -41,7 +44,7 @@ def row(*logits, temperature=1.0, top_k=None, top_p=1.0, number=None) -> Row:
     return Row(logits, temperature, top_k or len(logits), top_p, number, exact)
 
 
-def batch(*rows, times=1, dtype=torch.float32, seed=0) -> Case:
+def batch(*rows, times=1, dtype=torch.float32, seed=0, elsewhere=False) -> Case:
     """Each row `times` times, with its own number each time."""
     chance = random.Random(f"{rows} {seed}")
     rounded = [
@@ -49,7 +52,8 @@ def batch(*rows, times=1, dtype=torch.float32, seed=0) -> Case:
         for _ in range(times)
         for each in rows
     ]
-    return Case(tuple(each if each.exact else _safe(each, chance) for each in rounded), dtype)
+    safe = tuple(each if each.exact else _safe(each, chance) for each in rounded)
+    return Case(safe, dtype, elsewhere)
 
 
 def _safe(own: Row, chance: random.Random) -> Row:
