@@ -209,7 +209,8 @@ EXERCISE = Exercise(
     answer_name="complete_late",
     reference=AheadEngine.complete_late,
     cases=cases,
-    size=lambda case: parts.size(case.parts),
+    # An empty step shows little. A case of two requests is easier to follow.
+    size=lambda case: parts.size(case.parts) if case.parts else (3, 0, 0),
     hidden=hidden,
     observe=observe,
     describe=describe,
