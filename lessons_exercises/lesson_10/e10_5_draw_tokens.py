@@ -146,11 +146,15 @@ def _kind(result) -> str:
 
 def _tokens(result, case):
     """The token of each row. Any will do for a row that is not finite."""
-    tokens = [token for part in tensors_in(result) for token in part.flatten().tolist()]
+    tokens = [
+        token if token == token else Text("nan")  # so that two of them are equal
+        for part in tensors_in(result)
+        for token in part.flatten().tolist()
+    ]
     if len(tokens) != len(case.rows):
         return Text(tokens)
     return {
-        number: token if own.is_good or not 0 <= token < len(own.logits) else ANY
+        number: token if own.is_good or token not in range(len(own.logits)) else ANY
         for number, (own, token) in enumerate(zip(case.rows, tokens))
     }
 
@@ -165,6 +169,10 @@ def _about(error: Raised) -> str:
     if isinstance(error, HostRead):
         of_one = error.kind in ("number", "copy") and len(error.names) == 1
         return error.names[0] if of_one and error.names != ("logits",) else error.kind
+    # from gather and from an index these are two kinds of errors, and one mistake
+    words = ("out of bounds", "number of dimensions")
+    if shown := next((word for word in words if word in error), None):
+        return shown
     kind = error.split(":")[0]
     return str(error) if kind in SLIPS else kind
 
