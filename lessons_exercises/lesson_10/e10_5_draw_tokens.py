@@ -55,6 +55,7 @@ CASES = [
     batch(row(*EIGHT, temperature=3.0, top_p=0.6), row(*EIGHT, temperature=0.3), times=3),
     batch(row(4.0, 0.0, 4 * RARE, 1.0, temperature=4.0), row(RARE, 1.2, 0.7, RARE), times=2),
     batch(row(30.0, 60.0, 59.6, temperature=0.01), row(-900.5, -900.0, -900.4), times=2),
+    batch(row(*THREE), row(-900.5, -900.0, -900.9, temperature=0.005, top_k=2)),
     batch(row(900.0, 900.5, 899.0, 900.2), row(-9e4, -9e4, -8e4, -INF), row(*FOUR), times=2),
     batch(row(*SIX), row(*SIX, top_k=3, top_p=0.8), times=3, dtype=torch.float16),
     batch(row(*SIX), row(*SIX, temperature=0.4), times=3, dtype=torch.float64),
