@@ -17,7 +17,7 @@ WORDS = {  # of the host: what the legend says, and a colour
     "other": ("host does other things", SHARED),
 }
 GPU = ("GPU works", GREEN)
-IDLE = ("nothing", FREE)
+IDLE = ("GPU has nothing to do", FREE)
 NUM_BINS = 1000  # of the axis; about a pixel each
 HEIGHT = 3.0  # of an engine: a line of text, and two lanes of height 1
 
@@ -78,7 +78,7 @@ def lanes(axes, timelines: Sequence[Timeline], until: float | None = None) -> No
 
 def heading(timeline: Timeline) -> str:
     return (
-        f"{timeline.engine}: {len(timeline.starts)} steps of {timeline.profiled:.1f} ms"
+        f"{timeline.engine}: {timeline.profiled:.1f} ms for a step"
         f" ({timeline.step:.1f} without the profiler),"
         f" GPU busy {100 * timeline.busy:.0f} %"
     )

@@ -18,14 +18,10 @@ def host_and_gpu(engines: list[str], until: float | None = None) -> Picture:
     """
     run = lessons_bench.timeline_runs.recorded()[0]
     timelines = {timeline.engine: timeline for timeline in run.timelines}
-    words = "; ".join(
-        f"{title}, {timelines[title].profiled:.1f} ms for a step,"
-        f" the GPU works {100 * timelines[title].busy:.0f} % of the time"
-        for title in engines
-    )
+    words = ". ".join(lanes.heading(timelines[title]) for title in engines)
     return show(
         lanes.host_and_gpu(run, engines, until),
-        alt=f"Pairs of lanes over time, the host above and the GPU below: {words}.",
+        alt=f"Pairs of lanes over time, the host above and the GPU below. {words}.",
     )
 
 
@@ -33,8 +29,20 @@ def ladder(run: Run) -> Picture:
     """The first trace, one part more in each row, and the decode steps below it."""
     rows = [row for row in run.rows if row.trace == run.rows[0].trace]
     first, last = (row.tokens_per_second for row in (rows[0], rows[-1]))
+    figure = fast_engine.overview(run)
+    above, below = figure.axes
+    above.xaxis.set_major_formatter("{x:,.0f}")
+    below.set_xlim(
+        0, 1.05 * max(max(step.step, sum(step.budget.values())) for step in run.steps)
+    )
+    names = [
+        f"{step.num_seqs} sequences of\n{step.context} tokens"
+        + ", 8 bits" * (step.kv_bits == 8)
+        for step in run.steps
+    ]
+    below.set_yticks(range(len(names)), names, fontsize=9)
     return show(
-        fast_engine.overview(run),
+        figure,
         alt=(
             f"Above, a bar for each engine, from {first:,.0f} tokens a second in lesson 08 to"
             f" {last:,.0f} with all parts. Below, decode steps cut into attention, products of"
