@@ -11,8 +11,8 @@
 #
 # **You build** the parts that let lesson 08's engine keep a GPU busy, one at a time: recorded
 # steps, a state that moves on by itself, a plan that is made on the device, a sampler for the
-# whole batch, and a host that is one step ahead. Before each part you predict what it will
-# gain. Then you see what it did gain, and why the two differ.
+# whole batch, and a host that is one step ahead. Before the largest parts you predict what
+# they will gain. Then you see what they did gain, and why the two differ.
 #
 # **You need** lessons [07](07_fast_kernel.ipynb) and [08](08_serve_a_model.ipynb). Words that
 # you meet again are in the [glossary](glossary.ipynb). You do not need a GPU: without one, you
@@ -25,10 +25,15 @@ draw = open_lesson("10")
 draw.opening()
 
 # %% [markdown]
-# Above you see decode steps of lesson 08's engine, for 64 sequences: what the host does, and
-# when the GPU works. Python starts one small kernel after another. The GPU is done with each of
-# them long before the next one comes, so most of the time it waits. Below are the same steps
-# with the parts of this lesson, on the same axis. There the GPU works nearly all the time.
+# The upper two lanes are lesson 08's engine. You see one decode step of 64 sequences, and the
+# beginning of the next. The host *schedules* (it decides what the step computes), *launches*
+# (it starts the kernels) and *completes* (it chooses the tokens and hands them out). The GPU
+# works now and then: a column is as high as the share of the time in which it works. Python
+# starts one small kernel after another, and the GPU is done with each of them long before the
+# next one comes.
+#
+# The lower two lanes are three such steps with the parts of this lesson, on the same axis.
+# There the GPU works nearly all the time.
 #
 # ## What a step has to do
 #
@@ -44,21 +49,24 @@ import lessons_bench.fast_engine
 from lessons_bench.fast_engine_runs import recorded
 
 run = recorded()[0]
-layer = 1024 * (16 + 2 * 8) * 128 + 16 * 128 * 1024 + 3 * 1024 * 3072
+layer = 1024 * (16 + 8 + 8) * 128  # heads of queries, keys and values, of 128 numbers each
+layer += 16 * 128 * 1024 + 3 * 1024 * 3072  # attention's output; gate, up and down
 weights = 2 * (28 * layer + 151_936 * 1024)  # bytes; the norms' weights are too few to count
 for_each_token = 2 * 28 * 2 * 8 * 128  # bytes of keys and values
 for step in run.steps[::2]:  # the others are for the end of the lesson
     num_tokens = step.num_seqs * step.context
     limit = (weights + num_tokens * for_each_token) / run.read_limit / 1e6
     print(
-        f"{step.num_seqs:3} sequences of {step.context}: {weights / 1e9:.2f} GB of weights,"
-        f" {num_tokens * for_each_token / 1e9:5.2f} GB of keys and values: {limit:.2f} ms"
+        f"{step.num_seqs:3} sequences of {step.context} tokens: {weights / 1e9:.2f} GB of"
+        f" weights, {num_tokens * for_each_token / 1e9:5.2f} GB of keys and values:"
+        f" {limit:.2f} ms"
     )
     assert abs(step.limit / limit - 1) < 0.15  # the recorded contexts are a little longer
 print(f"on one {run.card}, which reads {run.read_limit:,.0f} GB/s (recorded on {run.date})")
 
 # %% [markdown]
-# And this is what was recorded for the steps in the picture:
+# And this is what was recorded for the steps in the picture. (The picture was made with a
+# profiler, which slows the host. These times are from a run without it.)
 
 # %%
 import lessons_bench.timeline_runs
@@ -72,7 +80,8 @@ def profiled(title):
     timeline = timelines[title]
     print(
         f"{title}: {timeline.step:.1f} ms a step, the GPU works for {timeline.gpu_time:.1f};"
-        f" the host starts {timeline.launches:,.0f} things, waits {timeline.waits:.0f} times"
+        f" the host starts {timeline.launches:,.0f} things,"
+        f" waits {timeline.waits:.0f} time{'s' * (timeline.waits > 1)}"
     )
 
 
@@ -81,12 +90,13 @@ assert timelines["lesson 08"].step > 10 * run.steps[0].limit
 
 # %% [markdown]
 # The kernels are not what takes so long. The host starts kernels and copies, one after
-# another, and each start takes some ten to twenty microseconds, whatever the kernel has to do:
-# Python calls PyTorch, which looks at the arguments, chooses a kernel and hands it to the
-# driver. Until the next one comes the GPU has nothing to do.
+# another. 34 milliseconds for 1,841 starts are 18 microseconds for each, whatever the kernel
+# has to do: Python calls PyTorch, which looks at the arguments, chooses a kernel and hands it
+# to the driver. Until the next one comes the GPU has nothing to do. And where the host needs a
+# number from the GPU, such as a token, it *waits* until the GPU has computed it.
 #
-# You need no GPU to count that. Here is the same engine with the small model of lesson 08.
-# `StartCounter` counts what the host starts:
+# You need no GPU to count the starts. Here is the same engine with the small model of lesson
+# 08. `StartCounter` counts what the host starts:
 
 # %%
 from paged_attention.engine.checkpoint import load_model
@@ -163,9 +173,9 @@ except GraphError as error:
 # while it was recorded is decided for ever. The same goes for an `if` on a tensor, for
 # `tolist()`, and for a shape that depends on numbers.
 #
-# Shapes are decided too. So each batch size needs a recording of its own. A batch of 13 can
-# run in a step that was recorded for 16, with three places of padding. It takes the time of
-# 16. But recording takes time, too. Which sizes are worth it?
+# Shapes are decided too. So each batch size needs its own recording. A batch of 13 can run in
+# a step that was recorded for 16, with three places of padding. It takes the time of 16. But
+# recording takes time, too. Which sizes are worth it?
 #
 # ### Exercise 10.1: which batch sizes to record
 
@@ -193,8 +203,8 @@ for most in (64, 256):
 # ### The tensors of a step
 #
 # Next: what does a decode step read? The engine keeps it in a `StepState`, in tensors that are
-# made once. `table` is the block table with all sequences. The others have a place for each
-# sequence of the batch.
+# made once. `table` is the block table with all sequences, and `block_size` the tokens of a
+# block. These are the others:
 
 # %%
 import inspect
@@ -208,14 +218,24 @@ print(inspect.cleandoc(StepState.__doc__))
 # %% [markdown]
 # ### Exercise 10.2: write into the tensors
 #
+# You write a method of `StepState`. It fills `tokens`, `positions`, `slots`, `context_lens`
+# and `block_table`. The other tensors are for the next section and stay as they are.
+# (`last_tokens` has one place more, for padding.)
+#
+# All these tensors are on the device, and the arguments are lists on the host. `.item()` or
+# `.tolist()` on a tensor of the GPU makes the host wait for it, so do without. And mind the
+# types: block ids are int32 and slots are int64, because a large pool has more slots than an
+# int32 can count.
+#
 # Padding needs care. It goes through all layers, as the sequences do, and at each layer its
 # keys and values are written somewhere. Slot 0 is a slot of block 0, and that may belong to
 # some request. So padding gets the slot -1, and the kernel that writes keys leaves it out. Its
-# context has no tokens, so attention reads nothing for it. And the padding of this step may be
-# a sequence of the last one: what it left in the tensors has to go.
+# context has no tokens, so attention reads nothing for it. And where there is padding in this
+# step, there may have been a sequence in the last one: what it left in the tensors has to go.
 #
-# `send` and `send_into` bring numbers from Python to the device, without waiting until they
-# are there:
+# `send` and `send_into` bring numbers from Python to the device, and the host does not wait
+# until they are there. They copy from *pinned* memory. The operating system may not move it,
+# so the device can fetch it by itself:
 
 # %%
 # INCLUDE paged_attention/send.py send
@@ -232,9 +252,9 @@ print(inspect.cleandoc(StepState.__doc__))
 check("10.2", fill)
 
 # %% [markdown]
-# Your functions go into the engine, and the judge looks whether it still gives the same tokens
-# as lesson 08's. There are greedy requests and requests whose tokens are drawn. They come in
-# two waves, so that batches grow and shrink.
+# Your functions go into the engine. `judge` looks whether it still gives the same tokens as
+# lesson 08's. There are greedy requests and requests whose tokens are drawn. They come in two
+# waves, so that batches grow and shrink.
 
 # %%
 StepState.fill = fill
@@ -279,14 +299,15 @@ judge("+ graphs")
 # What is left are the copies into the tensors, one start for the whole recorded step, and the
 # choice of 32 tokens, one by one.
 #
-# **Predict.** On the card of the records, lesson 08's engine serves 64 requests at 1,455 tokens
-# a second. How many will it be with recorded steps?
+# **Predict.** The records have a run of 64 requests, with prompts of 143 to 1,013 tokens and
+# 128 new tokens for each. On their card, lesson 08's engine serves it at 1,455 tokens a
+# second. How many will it be with recorded steps?
 #
 # <details><summary>A way to work it out</summary>
 #
 # The GPU works for 6.7 of 34 milliseconds. If recorded steps removed all waiting, an engine
 # could be 34 / 6.7 times as fast, so about five times. But look at what has to be recorded:
-# the attention too. Lesson 07's last rung wants a plan from the host, made for the lengths of
+# the attention too. Rung 7 of lesson 07 wants a plan from the host, made for the lengths of
 # this step. In a recorded step the lengths are different each time.
 # </details>
 
@@ -321,10 +342,11 @@ profiled("+ graphs")
 draw.host_and_gpu(["lesson 08", "+ graphs"])
 
 # %% [markdown]
-# **Why they differ.** The GPU hardly waits now, but it computes more slowly. The only attention
-# that we have without a plan is lesson 06's kernel: a block of threads for each whole context.
-# It fits any lengths, so it can be recorded, and on long contexts it is several times slower.
-# We have exchanged one limit for another. The plan comes later; first the host.
+# **Why they differ.** The GPU waits much less now, but it computes more slowly: for 25.9
+# milliseconds of a step, where it was 6.7. The only attention that we have without a plan is
+# lesson 06's kernel, with a thread block for each whole context. It fits any lengths, so it
+# can be recorded, and on long contexts it is several times slower. We have exchanged one limit
+# for another. The plan comes later; first the host.
 #
 # ## The state stays on the device
 #
@@ -338,8 +360,8 @@ draw.host_and_gpu(["lesson 08", "+ graphs"])
 # ### Exercise 10.3: one token on
 #
 # `lengths` and `last_tokens` belong to all sequences, by their rows of the block table. The
-# others belong to the batch, by place. Some of a block's threads may still read a number when
-# another one writes it; checked mode will tell you.
+# others belong to the batch, by place. Each place has a thread block of 128 threads. Some of
+# these may still read a number when another one writes it; checked mode will tell you.
 
 # %% exercise="10.3" language="cuda"
 advance = r"""
@@ -354,11 +376,12 @@ check("10.3", advance)
 # padding, on the same table:
 
 # %%
-table = torch.randperm(24).view(4, 6).int()  # 24 blocks of 4 tokens; whose they are is known
+table = torch.randperm(24).view(4, 6).int()  # 4 sequences, each with 6 blocks of 4 tokens
 on_host, on_device = (StepState(table, 4, "fast") for _ in range(2))
 on_device.kernels = build_cuda(advance, target="checked")
 
 rows, tokens, lengths = [2, 0, 3], [11, 12, 13], [7, 12, 0]
+# What the engine does before a first step: how long they are, what they feed, and who is in.
 on_device.lengths[rows] = torch.tensor(lengths).int()
 on_device.choose(torch.tensor(rows), torch.tensor(tokens))
 on_device.set_rows(rows, 4)
@@ -368,10 +391,15 @@ for step in range(9):
     on_device.advance(4)
     for name in ("tokens", "positions", "slots", "context_lens"):
         assert torch.equal(getattr(on_host, name), getattr(on_device, name)), name
-print("after nine steps:", on_device.positions.tolist(), on_device.slots.tolist())
+print("after nine steps: positions", on_device.positions.tolist(), end="")
+print(", slots", on_device.slots.tolist())
 
 # %%
 judge("+ state")
+
+# %% [markdown]
+# **Predict.** The host has less to do between two steps. In the picture above, how much can
+# that gain?
 
 # %% tags=["nbval-ignore-output"]
 measured("+ state")
@@ -389,8 +417,9 @@ measured("+ state")
 # multiprocessor, and some may find no work.
 #
 # The plan is made once for all layers of a step. It begins with the sum of the tiles before
-# each sequence. With it, any block can find out for itself what its share is. It need not know
-# what the others do. These are the two things that it asks:
+# each sequence. With it, any thread block can find out for itself what its share is. It need
+# not know what the others do. These are the two things that it asks (in this section, a block
+# is a thread block):
 
 # %%
 from lessons_lib.inline import read_kernel
@@ -409,14 +438,15 @@ print()
 show_lines("ladder/plan_rows.cuh", "struct Division", "};")
 
 # %% [markdown]
-# (`last_not_above` is a binary search. With `groups` a sequence has several rows, one for each
-# group of its KV heads.)
+# A row has the tiles of a sequence, for one group of its KV heads: with several `groups` a
+# sequence has several rows. Each row has at least one tile. `last_not_above` is a binary
+# search.
 #
 # ### Exercise 10.4: a block finds its share
 #
 # All tiles are counted from the beginning of the line. A row that is cut leaves parts, which
 # have to be combined. So a block has to know whether its first row and its last row also have
-# tiles of other blocks.
+# tiles of other blocks. `share_of` is only called when `num_blocks` is 1 or more.
 
 # %% exercise="10.4" language="cuda"
 share_of = r"""
@@ -456,8 +486,11 @@ for block in range(5):
 
 # %% [markdown]
 # Sequence 1 is cut into three parts. Blocks do their parts first, since other blocks may wait
-# for them. Now the attention by this plan, for these lengths and for others. The kernels are
-# started in the same way each time, whatever the lengths are:
+# for them. Block 4 has nothing to do: four fifths of the blocks keep the memory busy, and more
+# would only wait. So the plan takes four of these five.
+#
+# Now the attention by this plan, for these lengths and for others. The kernels are started in
+# the same way each time, whatever the lengths are:
 
 # %%
 q = torch.randn(4, 4, 64).half()
@@ -478,9 +511,10 @@ for lens in ([40, 700, 16, 250], [1, 16, 17, 33], [512, 512, 512, 512]):
 #
 # <details><summary>A way to work it out</summary>
 #
-# A step takes about 30 milliseconds now. In lesson 08's engine, whose attention is lesson 07's
-# last rung, all kernels together took 6.7. So the GPU should need about 7 milliseconds for a
-# step. But the host also does something before and after each of them, and now that will show.
+# A step takes about 30 milliseconds now. In lesson 08's engine, whose attention is rung 7 of
+# lesson 07, all kernels together took 6.7. So the GPU should need about 7 milliseconds for a
+# step. But the host also does something before and after each recorded step, and now that will
+# show.
 # </details>
 
 # %% tags=["nbval-ignore-output"]
@@ -491,8 +525,8 @@ profiled("+ plan")
 draw.host_and_gpu(["+ graphs", "+ plan"])
 
 # %% [markdown]
-# **Why they differ.** The kernels take what they should. But between two recorded steps the GPU
-# waits again, longer than you may have thought: for the tokens. More on that below.
+# **Why they differ.** The kernels take as long as they should. But between two recorded steps
+# the GPU waits again, longer than you may have thought: for the tokens. More on that below.
 #
 # (The judge does not run here: rung 9 takes numbers of 16 bits, and this small model has 32,
 # so that all engines give exactly the same tokens.)
@@ -500,9 +534,9 @@ draw.host_and_gpu(["+ graphs", "+ plan"])
 # ## Between the products
 #
 # First to the kernels: there are many small ones in a step. Look at one layer. Its products
-# of matrices are large. Between them there is little to do: norms,
-# the rotation of queries and keys by their positions, a sum, a product of two halves. In
-# transformers' code each of these is several operations. Each reads all numbers from memory
+# of matrices are large. Between them there is little to do: norms, the rotation of queries and
+# keys by their positions, a sum, a product of two halves. In the code of the library
+# transformers each of these is several operations. Each reads all numbers from memory
 # and writes them back, and each is a start and an end at which multiprocessors are idle.
 #
 # Fused by hand, three kernels do all of it: `add_norm` adds the residual and norms the sum,
@@ -521,7 +555,7 @@ last = next(n for n, line in enumerate(source) if "return torch.mm" in line)
 print("\n".join(line[4:] for line in source[first : last + 1]))
 
 # %% [markdown]
-# Count what a step has to start, with and without, when nothing is recorded:
+# Count what a step of one sequence has to start, with and without, when nothing is recorded:
 
 # %%
 from dataclasses import replace
@@ -531,7 +565,8 @@ for title, parts in (
     ("transformers' layers", replace(one_by_one, layers=False)),
     ("fused layers", one_by_one),
 ):
-    print(f"{title}: {count_starts(fast_engine(model, parts, **options), 1)} starts in a step")
+    num_starts = count_starts(fast_engine(model, parts, **options), num_seqs=1)
+    print(f"{title}: {num_starts} starts in a step")
 
 # %%
 judge("+ layers")
@@ -542,23 +577,37 @@ measured("+ layers")
 # %% [markdown]
 # The host starts as many things as before, since all of this is inside the recording. But the
 # recording is shorter, and each kernel in it reads and writes less. In the recorded run the
-# graphs also take much less memory, for a simple reason: they keep what the operations write
-# in between, and there is less of it.
+# graphs also take much less memory:
+
+# %%
+for row in run.rows:
+    if row.trace == trace and row.engine in ("+ plan", "+ layers"):
+        print(f"{row.engine}: the graphs take {row.graph_bytes / 2**20:.0f} MiB")
+
+# %% [markdown]
+# Graphs keep what the operations write in between, and there is less of it.
 #
 # ## Tokens for the whole batch
 #
 # What does the host still do between two steps? It gets a row of logits for each sequence, and
 # chooses a token from each, one by one: `sample` of lesson 08. For that it waits until the GPU
 # is done, and then the GPU waits for it. On the device all rows can be done at once. At
-# temperature 0 that is one `max`, and the recorded step holds it. For drawn tokens, all rows go
-# through the same operations, whatever their parameters are. The random numbers come from seed
-# and position, as in lesson 08, so a request's tokens do not depend on who is in the batch.
+# temperature 0 that is one `max`, and the recorded step holds it. For drawn tokens, all rows
+# go through the same operations, whatever their parameters are. The random numbers come from
+# seed and position, as in lesson 08, so a request's tokens do not depend on who is in the
+# batch.
 #
 # ### Exercise 10.5: draw for the whole batch
 #
+# The steps are those of [exercise 8.7](08_serve_a_model.ipynb). Divide by the temperature,
+# sort with the lowest of equal tokens first, keep the first `top_k`, take the softmax, and
+# keep the first that reach `top_p` together. Then a row's number, which is what `draw_number`
+# gave, times the sum of what has stayed: the token is the first at which the running sum
+# reaches that.
+#
 # Nothing may be read on the host here. That rules out a slice up to `top_k`, if `top_k` is a
 # tensor: Python would have to know its number. What can you do instead with the tokens that
-# do not count?
+# do not count? All tensors are on one device, and that need not be the CPU.
 
 # %% exercise="10.5"
 # INCLUDE paged_attention/engine/fast/sampler.py draw_tokens
@@ -578,15 +627,20 @@ measured("+ sampling")
 
 # %% [markdown]
 # Now the host has next to nothing to start. But one thing has not changed. It waits for the
-# tokens of a step, and only then it schedules the next one: which requests go on, which
-# of them get a block, and which have to give way. While it does that, the GPU has nothing to do.
-#
+# tokens of a step, and only then does it schedule the next one: which requests go on, which of
+# them get a block, and which have to give way. While it does that, the GPU has nothing to do:
+
+# %%
+profiled("+ sampling")
+
+# %% [markdown]
 # ## The host, a step ahead
 #
 # To schedule a step, does the host have to know the tokens of the one before? Look at
 # `schedule`: it needs to know how many tokens each request has, and not which ones. The tokens
 # go from step to step on the device. So the host can start the next step at once, and read the
-# tokens of the last one while the GPU computes. This is the whole loop:
+# tokens of the last one while the GPU computes. This is a step of the engine, without what it
+# does when a step fails:
 
 # %%
 from paged_attention.engine.fast.ahead import PENDING, AheadEngine, Scheduled
@@ -594,7 +648,8 @@ from paged_attention.engine.fast.ahead import PENDING, AheadEngine, Scheduled
 source = inspect.getsource(AheadEngine.step).split("\n")
 first = next(n for n, line in enumerate(source) if "late = self.in_flight" in line)
 last = next(n for n, line in enumerate(source) if "return self.complete_late" in line)
-print("\n".join(line[12:] for line in source[first : last + 1]))
+lines = [line[12:] for line in source[first : last + 1] if "before =" not in line]
+print("\n".join(lines))
 
 # %% [markdown]
 # `in_flight` are the requests of the step that the device computes, and their tokens on the
@@ -620,6 +675,9 @@ check("10.6", expect_tokens)
 # next step is under way, and the request is in it. That step computes one token too many, and
 # nobody may ever see it. The same is true of a request that was cancelled in the meantime, or
 # had to give its blocks back.
+#
+# When no request of the step is left, the result is an empty list, and the host does not wait.
+# `_complete` takes the tokens as a tensor, which is what `tokens.wait()` returns.
 
 # %% exercise="10.7"
 # INCLUDE paged_attention/engine/fast/ahead.py AheadEngine.complete_late
@@ -629,9 +687,9 @@ check("10.6", expect_tokens)
 check("10.7", complete_late)
 
 # %% [markdown]
-# Watch it at work. Each line is a step that is started, with its requests and how many tokens
-# they have then; a token that only the device knows counts. After it come the tokens of the
-# step before, as the host gets them.
+# Watch it at work. Each line is a step that is started, with its requests. In brackets is how
+# many tokens a request has then, and a token that only the device knows counts. On the right
+# are the tokens of the step before, as the host gets them.
 
 # %%
 import paged_attention.engine.fast.ahead as ahead
@@ -674,19 +732,18 @@ judge("+ ahead")
 measured("+ ahead")
 
 # %%
-for title in ("+ sampling", "+ ahead"):
-    profiled(title)
+profiled("+ ahead")
 draw.host_and_gpu(["+ sampling", "+ ahead"])
 
 # %% [markdown]
-# Above, host and GPU take turns. Below, the host is done with the next step before the GPU is
-# done with this one, and then it waits for the tokens of the step before. There is nearly no
-# gap left.
+# In the upper lanes, host and GPU take turns. In the lower ones the host has launched the next
+# step before the GPU is done with this one, and then it waits for the tokens of this one.
+# There is nearly no gap left.
 
 # %% [markdown]
 # ## The same tokens, whatever is in
 #
-# A part may change how a token is computed, and never which one. You have seen this for one
+# A part may change how a token is computed, and not which one. You have seen this for one
 # part after another. Here each part is left out once, and the others stay:
 
 # %%
@@ -704,41 +761,49 @@ for name in (field.name for field in fields(FastParts)):
 # The course's tests do this for any parts, with arrivals, cancels, preemption and shared
 # prefixes, and they let steps fail at any place.
 #
+# All this is with numbers of 32 bits. With 16 bits, another attention or other layers round in
+# other places. Where two tokens are nearly equally likely, that may decide between them, and
+# the answers differ from there on. (In the recorded run 47 % of the tokens come before the
+# first difference. Its model has random weights, so no token is much likelier than all
+# others.)
+#
 # ## The whole ladder
 #
-# Here are all parts together, and below them what a step consists of now:
+# The upper picture has all parts, one by one. The lower one shows what a step consists of now.
+# Grey is the time in which no kernel runs.
 
 # %%
 draw.ladder(run)
 
 # %%
-for step in run.steps:
-    print(
-        f"{step.name}: a step takes {step.step:.2f} ms, and its limit is {step.limit:.2f} ms"
-    )
-    parts = (f"{what} {time:.2f}" for what, time in step.budget.items())
-    print("   ", ", ".join(parts))
+print(f"{'milliseconds':22}" + "".join(f"{step.name:>20}" for step in run.steps))
+columns = [{"a step": s.step, "its limit": s.limit} | s.budget for s in run.steps]
+for what in columns[0]:
+    print(f"{what:22}" + "".join(f"{column[what]:20.2f}" for column in columns))
 
 # %% [markdown]
-# (The steps of *8 bits* are for the next section.) The GPU computes nearly all the time. (Two
-# kernels may overlap, and a profile makes each a
-# little longer, so the sum can even be more than the step.) What is left between the step and
-# its limit is in the kernels:
+# A column is for the sequences of a batch and the tokens of each. (The contexts were a little
+# longer than that when the steps were timed, so the limits are above those at the beginning of
+# the lesson. The columns of *8 bits* are for the next section.)
 #
-# - **Attention** is most of it. It reads nearly all of the keys and values at the card's rate
-#   when there are many. With 64 sequences there is too little to keep the memory fully busy.
+# The GPU computes nearly all the time: the lower rows add up to about the whole step. (Two
+# kernels may overlap, and a profile makes each a little longer, so the sum can even be more.)
+# What is left between the step and its limit is in the kernels:
+#
+# - **Attention** is most of a step. With 256 sequences it reads keys and values at nine tenths
+#   of the card's rate. With 64 there is too little to keep the memory fully busy.
 # - The **products** of 64 rows should take no longer than reading the weights. They take about
 #   twice as long, since each of them is short: it hardly begins before it ends. We have tried
-#   to divide them in the way that attention is divided. What that gained, adding up the parts
-#   lost again.
+#   to divide them in the way that attention is divided. That gained some time, and adding up
+#   the parts took it again.
 # - The rest is small, and it hardly grows with the batch.
 
 # %% [markdown]
 # ## Half the cache
 #
-# Most of a step is reading keys and values. With 8 bits for each of their numbers there is half
-# as much to read, and the same memory holds twice the tokens. Rung 9 reads such a cache, as
-# rung 8 of lesson 07 does. The kernel that writes keys and values rounds them. Chunks of
+# Most of a step is reading keys and values. With 8 bits for each of their numbers there is
+# half as much to read, and the same memory holds twice the tokens. Rung 9 reads such a cache,
+# as rung 8 of lesson 07 does. The kernel that writes keys and values rounds them. Chunks of
 # prompts are computed from widened copies of their blocks. For the engine it is one option:
 
 # %%
@@ -756,9 +821,10 @@ for name, engine in engines.items():
 assert len({engine.manager.kv_cache.nbytes for engine in engines.values()}) == 1
 
 # %% [markdown]
-# **Predict.** A number with three bits after its first one is rounded by a 16th at most. What
-# will that do to the answers of the small model? Here are ten questions of each of its four
-# tasks:
+# **Predict.** These numbers of 8 bits keep three bits after the leading 1. So rounding changes
+# a number that is not tiny by a sixteenth at most. What will that do to the answers of the
+# small model? Here are ten questions of each of its four tasks. (Without a GPU this cell takes
+# a while, and so does the next.)
 
 # %%
 import numpy as np
@@ -772,7 +838,7 @@ for name, engine in engines.items():
     assert right >= 0.9 * len(pairs)
 
 # %% [markdown]
-# And the logits of each first new token? To see them, the host has to choose the tokens:
+# And the logits of each first new token? The host sees them if it chooses the tokens itself:
 
 # %%
 on_the_host = FastParts(sampling=False, ahead=False)
@@ -805,25 +871,26 @@ assert moved < 0.1 * spread
 # The logits move, and here they move too little to change many answers. Whether that is true
 # of a large model and a hard question has to be measured with that model.
 #
-# What it gains is in the list of steps above: with 256 sequences of 850 tokens, attention takes
-# little more than half of the time. With 64 of 610 the gain is smaller, because there is less
-# to read, and the rest of the step is as long as before. (*Tokens and the rest* grows, since
-# the queries of this bfloat16 model are converted for the kernel.)
+# What it gains is in the table of steps above: with 256 sequences of 850 tokens, attention
+# takes little more than half of the time. With 64 of 610 the gain is smaller, because there is
+# less to read, and the rest of the step is as long as before. (*Tokens and the rest* grows,
+# since the queries of this bfloat16 model are converted for the kernel.)
 #
 # ## Others
 #
-# The engines to learn from next are nano-vllm and Mini-SGLang. Both are written to be read, and
-# both keep a GPU busy. Some things they do better than ours:
+# The engines to learn from next are nano-vllm and Mini-SGLang. Both are written to be read,
+# and both keep a GPU busy. Some things they do better than ours:
 #
-# - **nano-vllm** is the shortest: a scheduler, a block manager and a model runner, in some 1,400
-#   lines. It has its layers fused by `torch.compile`, where ours has kernels written by hand.
+# - **nano-vllm** is the shortest: a scheduler, a block manager and a model runner, in some
+#   1,400 lines. It has its layers fused by `torch.compile`, where ours has kernels written by
+#   hand.
 # - **Mini-SGLang** finds shared prefixes in a tree, token by token. Our cache of hashes finds
 #   whole blocks only. It also cuts models across GPUs, and it answers over HTTP.
 # - Both run any model that they have code for, and take their kernels from libraries. So a new
 #   card or a new kind of model costs them little.
 #
 # What ours has is a plan on the device. Theirs is made on the host at each step, or there is
-# none. And prompts and decodes share a step.
+# none. And in ours prompts and decodes share a step.
 
 # %% [markdown]
 # ## What you built
@@ -837,11 +904,11 @@ assert moved < 0.1 * spread
 # ## Ask yourself
 #
 # <details><summary>A recorded step is replayed while the host writes the next step's rows into
-# `rows`. Can the two get into each other's way?</summary>
+# <code>rows</code>. Can the two get into each other's way?</summary>
 #
-# No. The copy into `rows` is work for the GPU, too. It is on the same stream, so it begins when
-# the replay before it has ended. What must not change too early is the memory on the host from
-# which it is copied. That is why `send_into` takes new pinned memory each time.
+# No. The copy into `rows` is work for the GPU, too. It is on the same stream, so it begins
+# when the replay before it has ended. What must not change too early is the memory on the host
+# from which it is copied. That is why `send_into` takes new pinned memory each time.
 # </details>
 #
 # <details><summary>Why is the largest batch size recorded first?</summary>
@@ -875,20 +942,21 @@ assert moved < 0.1 * spread
 #
 # ## Sources
 #
-# - NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/),
-#   section on CUDA graphs: capture, replay, and what cannot be captured.
+# - NVIDIA, [CUDA C++ Programming
+#   Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), section on CUDA graphs:
+#   capture, replay, and what cannot be captured.
 # - PyTorch's documentation, [CUDA
 #   graphs](https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs): constraints, and
 #   memory that recordings share.
 # - Kan Zhu et al., *NanoFlow: Towards Optimal Large Language Model Serving Throughput*, 2024,
-#   [arXiv:2408.12757](https://arxiv.org/abs/2408.12757): section 4 for scheduling a batch while
-#   the one before it is computed.
+#   [arXiv:2408.12757](https://arxiv.org/abs/2408.12757): section 4 for scheduling a batch
+#   while the one before it is computed.
 # - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*,
 #   2024, [arXiv:2312.07104](https://arxiv.org/abs/2312.07104). Its engine, and the small one
 #   that was made from it, have such a scheduler.
 # - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference
-#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): section 3.3 for a plan
-#   that balances the work of blocks, made on the host.
+#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): section 3.3 for a
+#   plan that balances the work of blocks, made on the host.
 # - Guy Steele, Doug Lea and Christine Flood, *Fast Splittable Pseudorandom Number Generators*,
 #   OOPSLA 2014: the numbers by seed and position.
 #
