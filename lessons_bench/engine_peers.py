@@ -4,7 +4,8 @@ It needs a GPU and both peers (`lessons_bench.engine_peers_setup` brings them). 
 same random weights in the shapes of Qwen3-0.6B. Our engine and one peer are ready at the same
 time, each in its process. They serve the traces of `lessons_bench.fast_engine` in turns, so
 that a machine that slows down slows both. The first turn of each is a warm-up and does not
-count. Then the next peer takes the place of the first.
+count. Then the next peer takes the place of the first. At the end, calls of a decode kernel
+are timed on the host, ours and FlashInfer's.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from lessons_bench.engine_peers_runs import PeerRow, Run, file_of, recorded, tab
 from lessons_bench.engine_peers_servers import SERVERS, OurServer, RemoteServer, ServerFailed
 from lessons_bench.engine_peers_setup import SOURCES
 from lessons_bench.fast_engine import Trace, traces
+from lessons_bench.host_calls import host_calls
 from lessons_bench.servers import random_model
 from lessons_bench.serving import MODELS
 
@@ -114,6 +116,7 @@ def measure(peers: Sequence[str], turns: int, command: str, say: Say) -> Run:
         versions={peer: SOURCES[peer].commit[:7] for peer in peers}
         | {"FlashInfer": importlib.metadata.version("flashinfer-python")},
         rows=tuple(rows),
+        calls=tuple(host_calls()),
     )
 
 

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench.host_calls import CallRow
 from lessons_bench.tables import aligned
 
 MEASURED = Path(__file__).resolve().parent / "measured" / "engine_peers"
@@ -49,7 +50,11 @@ class PeerRow:
 
 @dataclass(frozen=True)
 class Run:
-    """What one call of the benchmark measured. versions: of the peers and of FlashInfer."""
+    """What one call of the benchmark measured.
+
+    versions: of the peers and of FlashInfer.
+    calls: what a call of a decode kernel costs the host, in the same run.
+    """
 
     card: str
     driver: str
@@ -59,6 +64,7 @@ class Run:
     model: str
     versions: dict[str, str]
     rows: tuple[PeerRow, ...]
+    calls: tuple[CallRow, ...] = ()
 
     def save(self, path: Path) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +80,8 @@ class Run:
                 PeerRow(**row | {name: tuple(row[name]) for name in ("ours", "theirs")})
                 for row in content["rows"]
             )
-            return cls(**content | {"rows": rows})
+            calls = tuple(CallRow(**row) for row in content["calls"])
+            return cls(**content | {"rows": rows, "calls": calls})
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a run of this benchmark: {error!r}") from None
 
@@ -101,6 +108,7 @@ def table(run: Run) -> str:
     parts += [
         _trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)
     ]
+    parts.append(_calls_table(run))
     parts.append("\n".join(f"! {row.peer}: {row.reason}" for row in run.rows if row.reason))
     return "\n\n".join(filter(None, parts))
 
@@ -124,6 +132,16 @@ def _trace_table(run: Run, trace: str) -> str:
             ]
         )
     return f"{trace}, tokens/s (slowest–fastest turn)\n{aligned(lines)}"
+
+
+def _calls_table(run: Run) -> str:
+    if not run.calls:
+        return ""
+    lines = [["the host's time for a call, µs", "ours", "FlashInfer", "its plan", "its run"]]
+    for row in run.calls:
+        numbers = row.ours, row.plan + row.run, row.plan, row.run
+        lines.append([row.workload, *(f"{number:,.0f}" for number in numbers)])
+    return aligned(lines)
 
 
 def _rates(tokens: int, seconds: tuple[float, ...]) -> str:

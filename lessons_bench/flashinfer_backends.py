@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,26 +44,24 @@ def flashinfer_version() -> str:
         return ""
 
 
-def decode_wrapper(**options) -> Callable:
-    """FlashInfer's wrapper for decodes, with these options."""
+def wrapper_and_plan(batch, **options) -> tuple[Any, Callable[[], None]]:
+    """FlashInfer's wrapper for decodes, with these options, and its plan for a batch.
 
-    def build(batch):
-        import flashinfer
+    The plan gets the numbers of blocks on the host, where it reads them.
+    """
+    import flashinfer
 
-        workload = batch.workload
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
-            _workspace(batch), "NHD", **options
-        )
-        ends = torch.tensor(
-            [0, *accumulate(batch.num_blocks)], dtype=torch.int32, device=batch.q.device
-        )
-        ids = torch.cat(
-            [
-                row[:count]
-                for row, count in zip(batch.block_table, batch.num_blocks, strict=True)
-            ]
-        )
-        in_last_block = ((batch.context_lens - 1) % workload.block_size + 1).int()
+    workload = batch.workload
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+        _workspace(batch), "NHD", **options
+    )
+    ends = torch.tensor([0, *accumulate(batch.num_blocks)], dtype=torch.int32)
+    ids = torch.cat(
+        [row[:count] for row, count in zip(batch.block_table, batch.num_blocks, strict=True)]
+    )
+    in_last_block = ((batch.context_lens - 1) % workload.block_size + 1).int().cpu()
+
+    def plan() -> None:
         wrapper.plan(
             ends,
             ids,
@@ -74,6 +73,16 @@ def decode_wrapper(**options) -> Callable:
             q_data_type=workload.dtype,
             kv_data_type=workload.dtype,
         )
+
+    return wrapper, plan
+
+
+def decode_wrapper(**options) -> Callable:
+    """A backend of the ladder: FlashInfer's wrapper for decodes, planned ahead."""
+
+    def build(batch):
+        wrapper, plan = wrapper_and_plan(batch, **options)
+        plan()
         return [lambda caches=caches: wrapper.run(batch.q, caches) for caches in batch.caches]
 
     return build

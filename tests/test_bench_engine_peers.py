@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tarfile
+import time
 import types
 
 import pytest
@@ -25,7 +26,9 @@ from lessons_bench.engine_peers_runs import PeerRow, Run, recorded, table
 from lessons_bench.engine_peers_servers import SERVERS, RemoteServer, ServerFailed, blocks_of
 from lessons_bench.engine_peers_setup import SOURCES
 from lessons_bench.fast_engine import Trace, traces
+from lessons_bench.host_calls import CALLS, CallRow, microseconds
 from lessons_bench.servers import random_model
+from lessons_bench.workloads import WORKLOADS
 
 TASKS = (Trace("short", [[5, 1], [6, 2, 3]], [2, 1]), Trace("long", [[7] * 40], [9]))
 ROWS = (
@@ -41,6 +44,7 @@ RUN = Run(
     model="a model",
     versions={"nano-vllm": "bb823b3", "FlashInfer": "0.7.2"},
     rows=ROWS,
+    calls=(CallRow("a batch", 120.0, 1_100.0, 34.5),),
 )
 
 
@@ -220,6 +224,7 @@ def test_the_table_says_what_was_measured():
         "1.50",
         "95 %",
         "! Mini-SGLang: its process ended with -9",
+        "1,134",
     ):
         assert words in text
     for run in (RUN, *recorded()):
@@ -238,6 +243,7 @@ def test_what_is_recorded_has_both_peers_on_both_traces(run):
     names = [trace.name for trace in traces(151_936)]
     assert [(row.peer, row.trace) for row in run.rows] == [*itertools.product(SOURCES, names)]
     assert all(row.ours and row.theirs and not row.reason for row in run.rows)
+    assert [call.workload for call in run.calls] == [workload.name for workload in WORKLOADS]
     # The weights are random and the numbers have 8 bits: near ties go either way.
     assert all(row.same_first > 0.9 for row in run.rows)
 
@@ -261,6 +267,13 @@ def test_what_cannot_be_measured_is_said(words, gpu, message, capsys, monkeypatc
     with pytest.raises(SystemExit):
         main(words)
     assert message in capsys.readouterr().err
+
+
+def test_a_call_is_timed_from_an_idle_device_and_the_first_does_not_count(monkeypatch):
+    clock, steps = itertools.count(), []
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock) if len(steps) > 2 else 0)
+    found = microseconds(lambda: steps.append("call"), lambda: steps.append("wait"))
+    assert steps == ["wait", "call"] * (CALLS + 1) + ["wait"] and found == 1e6
 
 
 def test_every_peer_has_a_server_and_a_source():
