@@ -1,5 +1,6 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
+import lessons_bench.engine_peers_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine import ORDER
 from lessons_bench.fast_engine_runs import recorded
@@ -130,3 +131,15 @@ def test_what_half_the_cache_gains():
     assert "*Tokens and the rest* grows" in TEXT
     rest = [step.budget["tokens and the rest"] for step in (small, small_fp8)]
     assert rest[1] > 2 * rest[0]
+
+
+def test_what_is_said_of_others_is_recorded_on_the_same_card():
+    (beside,) = lessons_bench.engine_peers_runs.recorded()
+    assert (beside.card, beside.model) == (RUN.card, RUN.model)
+    assert all(len(row.ours) == len(row.theirs) == 5 for row in beside.rows)
+    assert "five turns each" in TEXT
+    ratios = [row.ratio for row in beside.rows if row.peer == "Mini-SGLang"]
+    assert all(1 < ratio < 1.25 for ratio in ratios) and "is not large" in TEXT
+    long = RUN.steps[2]
+    assert long.budget["attention"] > 0.8 * sum(long.budget.values())
+    assert "attention takes most of the time" in TEXT
