@@ -44,6 +44,7 @@ from paged_attention.validate import (
     check_decode_tensors,
     check_paged_decode,
     check_tensor,
+    signature_of,
 )
 from paged_attention.work_plan import (
     BUSY,
@@ -327,7 +328,7 @@ def attn_paged_fast(
             8 if fp8 else 7, context_lens, **_model(q, k_cache), target=target
         )
         return decode(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)
-    check_decode_tensors(*tensors, FP8 if fp8 else None)
+    _check_once(*tensors, FP8 if fp8 else None)
     room = min(MOST_SEQS, 1 << (num_seqs - 1).bit_length())  # so that few are ever kept
     place, model = place_of(q.device), _model(q, k_cache)
     planned = kept_decode(place, room, **model, device=q.device, target=target)
@@ -336,6 +337,22 @@ def attn_paged_fast(
         check_block_table(block_table, context_lens, num_blocks, block_size)  # names the entry
     planned.plan(context_lens)
     return planned(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)
+
+
+# Signatures of tensors that `check_decode_tensors` has accepted.
+_checked: set[tuple] = set()
+MOST_CHECKED = 64
+
+
+def _check_once(*arguments) -> None:
+    """`check_decode_tensors`, for tensors that do not look like those of an earlier call."""
+    signature = tuple(map(signature_of, arguments))
+    if signature in _checked:
+        return
+    check_decode_tensors(*arguments)
+    if len(_checked) == MOST_CHECKED:
+        _checked.clear()
+    _checked.add(signature)
 
 
 def _model(q: Tensor, k_cache: Tensor) -> dict[str, Any]:

@@ -38,12 +38,12 @@ def check_tensor(
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
-    expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
     fits = tensor.dim() == len(shape) and all(
         isinstance(size, str) or size == actual
         for size, actual in zip(shape, tensor.shape, strict=True)
     )
     if not fits:
+        expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
         raise ValueError(f"{name} must have the shape {expected}, not {tuple(tensor.shape)}")
     if dtype is not None and tensor.dtype != dtype:
         raise TypeError(f"{name} must be {dtype}, not {tensor.dtype}")

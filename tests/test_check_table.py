@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paged_attention import ladder
 from paged_attention.ladder import attn_paged_fast
 from paged_attention.self_planned import SelfPlannedDecode, kept_decode, place_of
-from paged_attention.validate import table_fits
+from paged_attention.validate import check_decode_tensors, table_fits
 from test_paged_kernel import Batch
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
@@ -54,3 +55,35 @@ def test_a_call_that_is_refused_harms_no_later_one():
     with pytest.raises(ValueError, match="row 0, holds 1000"):
         attn_paged_fast(**tensors | {"block_table": wrong}, target="fast")
     assert torch.equal(attn_paged_fast(**tensors, target="fast"), expected)
+
+
+def test_only_what_looks_like_an_earlier_call_is_not_checked_again(monkeypatch):
+    checked = []
+    monkeypatch.setattr(ladder, "_checked", set())
+    monkeypatch.setattr(
+        ladder,
+        "check_decode_tensors",
+        lambda *tensors: checked.append(1) or check_decode_tensors(*tensors),
+    )
+    tensors = dict(
+        q=torch.ones(2, 4, 64, dtype=torch.float16),
+        k_cache=torch.ones(3, 16, 2, 64, dtype=torch.float16),
+        v_cache=torch.ones(3, 16, 2, 64, dtype=torch.float16),
+        block_table=torch.tensor([[0, 1], [2, -1]], dtype=torch.int32),
+        context_lens=torch.tensor([17, 3], dtype=torch.int32),
+    )
+    for _ in range(3):
+        attn_paged_fast(**tensors, target="fast")
+    attn_paged_fast(**tensors | {"q": tensors["q"].clone()}, target="fast")
+    assert len(checked) == 1
+    wrong = {
+        "q": tensors["q"].float(),
+        "k_cache": tensors["k_cache"].transpose(1, 2),
+        "v_cache": tensors["v_cache"][:, :8],
+        "block_table": tensors["block_table"].long(),
+        "context_lens": tensors["context_lens"].tolist(),
+    }
+    for name, value in wrong.items():
+        with pytest.raises((TypeError, ValueError)):
+            attn_paged_fast(**tensors | {name: value}, target="fast")
+    assert len(checked) == 1 + len(wrong)
