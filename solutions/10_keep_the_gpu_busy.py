@@ -377,7 +377,8 @@ check("10.3", advance)
 
 # %%
 chance = torch.Generator().manual_seed(8)
-table = torch.randperm(24, generator=chance).view(4, 6).int()  # 4 sequences, each with 6 blocks of 4 tokens
+# 4 sequences, each with 6 blocks of 4 tokens
+table = torch.randperm(24, generator=chance).view(4, 6).int()
 on_host, on_device = (StepState(table, 4, "fast") for _ in range(2))
 on_device.kernels = build_cuda(advance, target="checked")
 
