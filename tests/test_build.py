@@ -368,7 +368,9 @@ def test_no_output_is_a_warning_or_names_the_folder_it_was_made_in(lesson):
         for output in cell.get("outputs", []):
             said = json.dumps(output)
             assert "Warning: " not in said, cell.source
-            assert "site-packages" not in said and str(SOLUTIONS.parent) not in said, cell.source
+            assert "site-packages" not in said and str(SOLUTIONS.parent) not in said, (
+                cell.source
+            )
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
