@@ -4,6 +4,7 @@ import lessons_bench.engine_peers_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine import ORDER
 from lessons_bench.fast_engine_runs import recorded
+from lessons_bench.timeline_runs import length
 from lessons_draw import lesson_10
 from test_lesson_figures import prose
 
@@ -143,3 +144,39 @@ def test_what_is_said_of_others_is_recorded_on_the_same_card():
     long = RUN.steps[2]
     assert long.budget["attention"] > 0.8 * sum(long.budget.values())
     assert "attention takes most of the time" in TEXT
+
+
+def on_host(engine, what):
+    """The milliseconds of a step in which the host does that."""
+    timeline = TIMELINES[engine]
+    return length(timeline.host[what]) / len(timeline.starts) / 1000
+
+
+def test_fused_layers_shorten_the_kernels_and_their_start():
+    plan, after, limit = TIMELINES["+ plan"], TIMELINES["+ sampling"], RUN.steps[0].limit
+    wait = plan.step - plan.gpu_time
+    assert (
+        f"A step takes {plan.step:.1f} milliseconds now. The GPU works for {plan.gpu_time:.1f}"
+        f" of them and waits for {wait:.1f}." in TEXT
+    )
+    assert f"the step's limit, {limit:.1f}. That makes {wait + limit:.1f} milliseconds" in TEXT
+    assert f"{plan.step / (wait + limit):.1f} times as fast" in TEXT
+    assert abs(RATES["+ layers"] / RATES["+ plan"] - plan.step / (wait + limit)) < 0.1
+    assert f"the GPU works for {after.gpu_time:.1f} milliseconds" in TEXT
+    assert f"recorded step of {plan.kernels:,.0f} kernels" in TEXT and after.kernels < 300
+    assert f"takes the host {on_host('+ plan', 'launches'):.1f} milliseconds" in TEXT
+    assert f"kernels it takes {on_host('+ sampling', 'launches'):.1f}." in TEXT
+
+
+def test_choosing_the_tokens_is_most_of_completing_a_step():
+    step, completes = 64_000 / RATES["+ layers"], on_host("+ plan", "completes")
+    assert (
+        f"{RATES['+ layers']:,.0f} tokens a second, a step takes {step:.1f} milliseconds"
+        in TEXT
+    )
+    assert f"the host needs {completes:.1f} of them" in TEXT
+    left = round(round(step, 1) - round(completes, 1), 1)
+    assert f"{left} milliseconds are left" in TEXT
+    predicted, gained = step / (step - completes), RATES["+ sampling"] / RATES["+ layers"]
+    assert "about 1.5 times as fast" in TEXT and abs(predicted - gained) < 0.1
+    assert f"{on_host('+ sampling', 'completes'):.1f} milliseconds" in TEXT
