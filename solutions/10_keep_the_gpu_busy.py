@@ -579,8 +579,8 @@ judge("+ layers")
 #
 # <details><summary>A way to work it out</summary>
 #
-# A step takes 11.4 milliseconds now. The GPU works for 6.8 of them and waits for 4.6. Suppose
-# the wait stays, and the kernels take no longer than the step's limit, 2.0. That makes 6.6
+# A step takes 11.3 milliseconds now. The GPU works for 6.8 of them and waits for 4.5. Suppose
+# the wait stays, and the kernels take no longer than the step's limit, 2.0. That makes 6.5
 # milliseconds, so the engine can be about 1.7 times as fast.
 # </details>
 
