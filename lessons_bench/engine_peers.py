@@ -26,6 +26,7 @@ from lessons_bench.engine_peers_servers import SERVERS, OurServer, RemoteServer,
 from lessons_bench.engine_peers_setup import SOURCES
 from lessons_bench.fast_engine import Trace, traces
 from lessons_bench.host_calls import host_calls
+from lessons_bench.pictures import draw, png_file
 from lessons_bench.servers import random_model
 from lessons_bench.serving import MODELS
 
@@ -142,12 +143,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
     )
+    parser.add_argument("--plot", type=png_file, metavar="FILE.png", help="draw the run")
     arguments = parser.parse_args(words)
     if arguments.turns < 1:
         parser.error(f"--turns must be 1 or more, not {arguments.turns}")
     if arguments.recorded:
         runs = recorded()
         print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
+        _plot(runs[:1], arguments.plot)
         return 0 if runs else 1
     if not torch.cuda.is_available():
         parser.error("this needs an NVIDIA GPU, which PyTorch does not see here")
@@ -164,10 +167,19 @@ def main(words: Sequence[str] | None = None) -> int:
         lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(table(run))
+    _plot([run], arguments.plot)
     if arguments.record:
         run.save(file_of(run))
         print(f"\nRecorded in {file_of(run)}")
     return 0
+
+
+def _plot(runs: Sequence[Run], path: Path | None) -> None:
+    """Draws the first run, where there is one and a file is named."""
+    if path and runs:
+        from lessons_draw.engine_peers import overview
+
+        draw(overview(runs[0]), path)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench import records
 from lessons_bench.host_calls import CallRow
 from lessons_bench.tables import aligned
 
-MEASURED = Path(__file__).resolve().parent / "measured" / "engine_peers"
+MEASURED = records.MEASURED / "engine_peers"
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,7 @@ class Run:
     calls: tuple[CallRow, ...] = ()
 
     def save(self, path: Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        records.write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Run":
@@ -91,13 +90,12 @@ def recorded(folder: Path | None = None) -> list[Run]:
 
     Raises ValueError, with the file, if one is not a run.
     """
-    return [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    return records.read_all(folder or MEASURED, Run.load)
 
 
 def file_of(run: Run) -> Path:
     """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
-    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
-    return MEASURED / f"{'-'.join(words)}.json"
+    return MEASURED / f"{records.file_name(run.card)}.json"
 
 
 def table(run: Run) -> str:

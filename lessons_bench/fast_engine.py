@@ -22,6 +22,7 @@ import torch
 
 from lessons_bench.backends import Gpu
 from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, file_of, recorded, table
+from lessons_bench.pictures import draw, png_file
 from lessons_bench.servers import BLOCK_SIZE, random_model, random_trace
 from lessons_bench.serving import MODELS
 from paged_attention.engine.engine import Engine
@@ -297,14 +298,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the run")
+    parser.add_argument("--plot", type=png_file, metavar="FILE.png", help="draw the run")
     arguments = parser.parse_args(words)
     if arguments.turns < 1:
         parser.error(f"--turns must be 1 or more, not {arguments.turns}")
-    if arguments.plot and arguments.plot.suffix != ".png":
-        parser.error(f"--plot writes a PNG; the name {arguments.plot} ends otherwise")
-    if arguments.plot and not arguments.plot.absolute().parent.is_dir():
-        parser.error(f"{arguments.plot}: there is no folder {arguments.plot.parent}")
     if arguments.recorded:
         runs = recorded()
         print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
@@ -330,7 +327,7 @@ def _plot(runs: Sequence[Run], path: Path | None) -> None:
     if path and runs:
         from lessons_draw.fast_engine import overview
 
-        overview(runs[0]).savefig(path, dpi=100, facecolor="white")
+        draw(overview(runs[0]), path)
 
 
 if __name__ == "__main__":

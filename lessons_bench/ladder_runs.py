@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench import records
 from lessons_bench.tables import aligned
 from lessons_bench.workloads import TITLES
 
-MEASURED = Path(__file__).resolve().parent / "measured"
+MEASURED = records.MEASURED
 LAST_RUNG, FP8_RUNG = "rung 7", "rung 8"
 FLASHINFER = (
     "FlashInfer tensor cores",
@@ -165,11 +166,7 @@ class Run:
         )
 
     def save(self, path: Path) -> None:
-        Path(path).parent.mkdir(exist_ok=True)
-        Path(path).write_text(
-            json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n",
-            encoding="utf-8",
-        )
+        records.write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Run":
@@ -221,14 +218,13 @@ def recorded(folder: Path | None = None) -> list[Run]:
 
     Raises ValueError, with the file, if one is not a run.
     """
-    runs = [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    runs = records.read_all(folder or MEASURED, Run.load)
     return sorted(runs, key=lambda run: run.date, reverse=True)
 
 
 def file_of(card: str) -> Path:
     """Where a card's run is recorded: `NVIDIA H200` in nvidia-h200.json."""
-    words = "".join(letter if letter.isalnum() else " " for letter in card.lower()).split()
-    return MEASURED / f"{'-'.join(words)}.json"
+    return MEASURED / f"{records.file_name(card)}.json"
 
 
 def geometric_mean(numbers: Sequence[float]) -> float:

@@ -5,9 +5,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench import records
 from lessons_bench.tables import aligned
 
-MEASURED = Path(__file__).resolve().parent / "measured" / "path_b"
+MEASURED = records.MEASURED / "path_b"
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,7 @@ class PathBRun:
         return found
 
     def save(self, path: Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(
-            json.dumps(dataclasses.asdict(self), indent=1) + "\n", encoding="utf-8"
-        )
+        records.write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "PathBRun":
@@ -138,14 +136,13 @@ LARGEST_DIFFERENCE = {"float16": 8e-3, "bfloat16": 6.4e-2}
 
 def recorded(folder: Path | None = None) -> list[PathBRun]:
     """The runs that are kept with the course, newest first."""
-    runs = [PathBRun.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    runs = records.read_all(folder or MEASURED, PathBRun.load)
     return sorted(runs, key=lambda run: run.date, reverse=True)
 
 
 def file_of(card: str) -> Path:
     """Where a card's run is recorded: `NVIDIA H200` in path_b/nvidia-h200.json."""
-    words = "".join(letter if letter.isalnum() else " " for letter in card.lower()).split()
-    return MEASURED / f"{'-'.join(words)}.json"
+    return MEASURED / f"{records.file_name(card)}.json"
 
 
 def origin(run: PathBRun) -> str:

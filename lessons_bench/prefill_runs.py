@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench import records
 from lessons_bench.tables import aligned
 
-MEASURED = Path(__file__).resolve().parent / "measured" / "prefill"
+MEASURED = records.MEASURED / "prefill"
 FLASHINFER = ("FlashInfer FA2", "FlashInfer FA3")
 
 
@@ -90,9 +91,7 @@ class Run:
         )
 
     def save(self, path: Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        records.write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "Run":
@@ -112,7 +111,7 @@ def recorded(folder: Path | None = None) -> list[Run]:
 
     Raises ValueError, with the file, if one is not a run.
     """
-    return [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    return records.read_all(folder or MEASURED, Run.load)
 
 
 def of_the_ladder(runs: Sequence[Run]) -> Run:
@@ -134,8 +133,8 @@ def _newest(runs, has, what: str) -> Run:
 
 def file_of(run: Run) -> Path:
     """Where a run is recorded. A card has a run with FlashInfer and one without."""
-    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
-    return MEASURED / f"{'-'.join(words)}{'-flashinfer' if run.flashinfer else ''}.json"
+    peers = "-flashinfer" if run.flashinfer else ""
+    return MEASURED / f"{records.file_name(run.card)}{peers}.json"
 
 
 def table(run: Run) -> str:

@@ -5,7 +5,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-MEASURED = Path(__file__).resolve().parent / "measured" / "serving"
+from lessons_bench import records
+
+MEASURED = records.MEASURED / "serving"
 LONGEST_TITLE = 50  # of a server in the table, which then fits a notebook's cell on a laptop
 
 
@@ -95,11 +97,7 @@ class ServingRun:
         }
 
     def save(self, path: Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(
-            json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n",
-            encoding="utf-8",
-        )
+        records.write(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> "ServingRun":
@@ -123,7 +121,7 @@ def recorded(folder: Path | None = None) -> list[ServingRun]:
 
     Raises ValueError, with the file, if one is not a run.
     """
-    runs = [ServingRun.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    runs = records.read_all(folder or MEASURED, ServingRun.load)
     return sorted(runs, key=lambda run: (run.device == "cpu", run.card))
 
 
@@ -137,8 +135,7 @@ def recorded_table(folder: Path | None = None) -> str:
 
 def file_of(run: ServingRun) -> Path:
     """Where a run is kept: `NVIDIA H200` in nvidia-h200.json, any processor in cpu.json."""
-    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
-    return MEASURED / f"{'cpu' if run.device == 'cpu' else '-'.join(words)}.json"
+    return MEASURED / f"{'cpu' if run.device == 'cpu' else records.file_name(run.card)}.json"
 
 
 def table(run: ServingRun) -> str:

@@ -10,9 +10,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_bench import records
 from lessons_bench.tables import aligned
 
-MEASURED = Path(__file__).resolve().parent / "measured" / "timeline"
+MEASURED = records.MEASURED / "timeline"
 # What a host does in a step. "other": whatever has no name, such as the step's bookkeeping.
 HOST = ("schedules", "launches", "waits", "completes", "other")
 WAITING_CALLS = ("Synchronize",)  # the rest of a Timeline's calls start something
@@ -58,6 +59,10 @@ class Timeline:
         """The GPU's milliseconds of work in a step."""
         return self.busy * self.profiled
 
+    def host_time(self, what: str) -> float:
+        """The milliseconds of a step in which the host does that, with the profiler."""
+        return length(self.host.get(what, ())) / len(self.starts) / 1000
+
     @property
     def waits(self) -> float:
         """How often the host waits for the GPU in a step."""
@@ -98,9 +103,7 @@ class Run:
         for timeline in content["timelines"]:
             timeline["host"] = {what: pack(spans) for what, spans in timeline["host"].items()}
             timeline["gpu"] = pack(timeline["gpu"])
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(content, indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        records.write(path, content)
 
     @classmethod
     def load(cls, path: Path) -> "Run":
@@ -138,13 +141,12 @@ def recorded(folder: Path | None = None) -> list[Run]:
 
     Raises ValueError, with the file, if one is not a run.
     """
-    return [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    return records.read_all(folder or MEASURED, Run.load)
 
 
 def file_of(run: Run) -> Path:
     """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
-    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
-    return MEASURED / f"{'-'.join(words)}.json"
+    return MEASURED / f"{records.file_name(run.card)}.json"
 
 
 def table(run: Run) -> str:
@@ -163,9 +165,7 @@ def table(run: Run) -> str:
                 *(f"{count:,.0f}" for count in counts),
             ]
         )
-        per_step = 1000 * len(timeline.starts)
-        times = (length(timeline.host.get(what, ())) / per_step for what in HOST)
-        host.append([timeline.engine, *(f"{time:.2f}" for time in times)])
+        host.append([timeline.engine, *(f"{timeline.host_time(what):.2f}" for what in HOST)])
     return (
         f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n{run.command}\n"
         f"{run.model}; {run.num_seqs} sequences of {run.context} tokens on average\n\n"

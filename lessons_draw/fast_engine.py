@@ -40,6 +40,7 @@ def ladder(axes, run: Run, rows) -> None:
         )
     axes.set_yticks(range(len(rows)), [row.engine for row in rows], fontsize=9)
     axes.set_xlim(0, 1.12 * max(rates))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.invert_yaxis()
     axes.set_xlabel("tokens a second")
     axes.set_title(f"{rows[0].trace}\non one {run.card} ({run.date})", loc="left", fontsize=10)
@@ -59,10 +60,12 @@ def budget(axes, steps: tuple[StepRow, ...]) -> None:
             begin += time
         axes.plot([step.limit] * 2, [place - 0.42, place + 0.42], "k--", linewidth=1.6)
     names = [
-        f"{step.num_seqs} sequences\nof {step.context}" + ", fp8" * (step.kv_bits == 8)
+        f"{step.num_seqs} sequences of\n{step.context} tokens"
+        + ", 8 bits" * (step.kv_bits == 8)
         for step in steps
     ]
     axes.set_yticks(range(len(steps)), names, fontsize=9)
+    axes.set_xlim(0, 1.05 * max(max(step.step, sum(step.budget.values())) for step in steps))
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds; at the dashed lines all bytes would be read once")
     axes.set_title("A decode step", loc="left", fontsize=10)

@@ -29,20 +29,8 @@ def ladder(run: Run) -> Picture:
     """The first trace, one part more in each row, and the decode steps below it."""
     rows = [row for row in run.rows if row.trace == run.rows[0].trace]
     first, last = (row.tokens_per_second for row in (rows[0], rows[-1]))
-    figure = fast_engine.overview(run)
-    above, below = figure.axes
-    above.xaxis.set_major_formatter("{x:,.0f}")
-    below.set_xlim(
-        0, 1.05 * max(max(step.step, sum(step.budget.values())) for step in run.steps)
-    )
-    names = [
-        f"{step.num_seqs} sequences of\n{step.context} tokens"
-        + ", 8 bits" * (step.kv_bits == 8)
-        for step in run.steps
-    ]
-    below.set_yticks(range(len(names)), names, fontsize=9)
     return show(
-        figure,
+        fast_engine.overview(run),
         alt=(
             f"Above, a bar for each engine, from {first:,.0f} tokens a second in lesson 08 to"
             f" {last:,.0f} with all parts. Below, decode steps cut into attention, products of"

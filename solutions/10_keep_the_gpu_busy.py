@@ -12,7 +12,7 @@
 # **You build** the parts that let lesson 08's engine keep a GPU busy, one at a time: recorded
 # steps, a state that moves on by itself, a plan that is made on the device, a sampler for the
 # whole batch, and a host that is one step ahead. Before each part you predict what
-# they will gain. Then you see what they did gain, and why the two differ.
+# it will gain. Then you see what it did gain, and why the two differ.
 #
 # **You need** lessons [07](07_fast_kernel.ipynb) and [08](08_serve_a_model.ipynb). Words that
 # you meet again are in the [glossary](glossary.ipynb). You do not need a GPU: without one, you
@@ -66,7 +66,7 @@ print(f"on one {run.card}, which reads {run.read_limit:,.0f} GB/s (recorded on {
 
 # %% [markdown]
 # And this is what was recorded for the steps in the picture. (The picture was made with a
-# profiler, which slows the host. These times are from a run without it.)
+# profiler, which slows the host. The times in the first line are from a run without it.)
 
 # %%
 import lessons_bench.timeline_runs
@@ -83,6 +83,8 @@ def profiled(title):
         f" the host starts {timeline.launches:,.0f} things,"
         f" waits {timeline.waits:.0f} time{'s' * (timeline.waits > 1)}"
     )
+    does = (f"{what} {timeline.host_time(what):.1f} ms" for what in ("launches", "completes"))
+    print(f"in the profile of a step the host {' and '.join(does)}")
 
 
 profiled("lesson 08")
@@ -931,6 +933,10 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # and FlashInfer for new tokens. All requests were there at once, no two prompts began alike,
 # and the weights were random. With other requests, or on another card, the order may be
 # another.
+#
+# Our own rate with 64 requests differs from one pair of engines to the other. A turn takes less
+# than a second there, and the machine was not equally fast all the time. That is why only the
+# two of a pair are compared.
 #
 # The difference to Mini-SGLang is not large. With 256 requests, attention takes most of the
 # time, and both have to read the same keys and values. Some things these engines do better than

@@ -10,6 +10,7 @@ import tarfile
 import time
 import types
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -29,6 +30,7 @@ from lessons_bench.fast_engine import Trace, traces
 from lessons_bench.host_calls import CALLS, CallRow, microseconds
 from lessons_bench.servers import random_model
 from lessons_bench.workloads import WORKLOADS
+from lessons_draw.engine_peers import overview
 
 TASKS = (Trace("short", [[5, 1], [6, 2, 3]], [2, 1]), Trace("long", [[7] * 40], [9]))
 ROWS = (
@@ -238,6 +240,17 @@ def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
     assert main(["--recorded"]) == 0 and "a trace" in capsys.readouterr().out
 
 
+def test_a_run_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine_peers_runs, "MEASURED", tmp_path)
+    RUN.save(engine_peers_runs.file_of(RUN))
+    assert main(["--recorded", "--plot", f"{tmp_path}/run.png"]) == 0
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    (axes,) = overview(RUN).axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([1_000 / 3, 500])
+    assert [list(line.get_xdata()) for line in axes.lines] == [[250, 500], [250, 1_000]]
+    plt.close("all")
+
+
 @pytest.mark.parametrize("run", recorded(), ids=lambda run: run.card)
 def test_what_is_recorded_has_both_peers_on_both_traces(run):
     names = [trace.name for trace in traces(151_936)]
@@ -252,6 +265,8 @@ def test_what_is_recorded_has_both_peers_on_both_traces(run):
     ("words", "gpu", "message"),
     [
         (["--turns", "0"], True, "--turns must be 1 or more"),
+        (["--plot", "run.svg"], True, "--plot writes a PNG"),
+        (["--plot", "nowhere/run.png"], True, "there is no folder nowhere"),
         (["--peers", "vllm"], True, "invalid choice: 'vllm'"),
         ([], False, "needs an NVIDIA GPU"),
         (

@@ -87,3 +87,11 @@ def test_only_what_looks_like_an_earlier_call_is_not_checked_again(monkeypatch):
         with pytest.raises((TypeError, ValueError)):
             attn_paged_fast(**tensors | {name: value}, target="fast")
     assert len(checked) == 1 + len(wrong)
+
+
+def test_few_signatures_are_kept(monkeypatch):
+    monkeypatch.setattr(ladder, "_checked", set())
+    monkeypatch.setattr(ladder, "check_decode_tensors", lambda *tensors: None)
+    for number in range(3 * ladder.MOST_CHECKED):
+        ladder._check_once(torch.empty(number))
+        assert len(ladder._checked) <= ladder.MOST_CHECKED

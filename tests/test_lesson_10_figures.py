@@ -4,7 +4,6 @@ import lessons_bench.engine_peers_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine import ORDER
 from lessons_bench.fast_engine_runs import recorded
-from lessons_bench.timeline_runs import length
 from lessons_draw import lesson_10
 from test_lesson_figures import prose
 
@@ -140,16 +139,15 @@ def test_what_is_said_of_others_is_recorded_on_the_same_card():
     assert all(len(row.ours) == len(row.theirs) == 5 for row in beside.rows)
     assert "five turns each" in TEXT
     ratios = [row.ratio for row in beside.rows if row.peer == "Mini-SGLang"]
+    first, second = (row for row in beside.rows if row.trace == TRACE)
+    assert abs(first.our_rate / second.our_rate - 1) > 0.03
+    assert "differs from one pair of engines to the other" in TEXT
+    turns = [*first.ours, *second.ours, *first.theirs, *second.theirs]
+    assert max(turns) < 1 and "takes less than a second" in TEXT
     assert all(1 < ratio < 1.25 for ratio in ratios) and "is not large" in TEXT
     long = RUN.steps[2]
     assert long.budget["attention"] > 0.8 * sum(long.budget.values())
     assert "attention takes most of the time" in TEXT
-
-
-def on_host(engine, what):
-    """The milliseconds of a step in which the host does that."""
-    timeline = TIMELINES[engine]
-    return length(timeline.host[what]) / len(timeline.starts) / 1000
 
 
 def test_fused_layers_shorten_the_kernels_and_their_start():
@@ -164,12 +162,13 @@ def test_fused_layers_shorten_the_kernels_and_their_start():
     assert abs(RATES["+ layers"] / RATES["+ plan"] - plan.step / (wait + limit)) < 0.1
     assert f"the GPU works for {after.gpu_time:.1f} milliseconds" in TEXT
     assert f"recorded step of {plan.kernels:,.0f} kernels" in TEXT and after.kernels < 300
-    assert f"takes the host {on_host('+ plan', 'launches'):.1f} milliseconds" in TEXT
-    assert f"kernels it takes {on_host('+ sampling', 'launches'):.1f}." in TEXT
+    assert f"takes the host {plan.host_time('launches'):.1f} milliseconds" in TEXT
+    assert f"kernels it takes {after.host_time('launches'):.1f}." in TEXT
 
 
 def test_choosing_the_tokens_is_most_of_completing_a_step():
-    step, completes = 64_000 / RATES["+ layers"], on_host("+ plan", "completes")
+    step = 64_000 / RATES["+ layers"]
+    completes = TIMELINES["+ plan"].host_time("completes")
     assert (
         f"{RATES['+ layers']:,.0f} tokens a second, a step takes {step:.1f} milliseconds"
         in TEXT
@@ -179,4 +178,4 @@ def test_choosing_the_tokens_is_most_of_completing_a_step():
     assert f"{left} milliseconds are left" in TEXT
     predicted, gained = step / (step - completes), RATES["+ sampling"] / RATES["+ layers"]
     assert "about 1.5 times as fast" in TEXT and abs(predicted - gained) < 0.1
-    assert f"{on_host('+ sampling', 'completes'):.1f} milliseconds" in TEXT
+    assert f"{TIMELINES['+ sampling'].host_time('completes'):.1f} milliseconds" in TEXT
