@@ -83,7 +83,9 @@ def profiled(title):
         f" the host starts {timeline.launches:,.0f} things,"
         f" waits {timeline.waits:.0f} time{'s' * (timeline.waits > 1)}"
     )
-    does = (f"{what} {timeline.host_time(what):.1f} ms" for what in ("launches", "completes"))
+    does = (
+        f"{what} for {timeline.host_time(what):.1f} ms" for what in ("launches", "completes")
+    )
     print(f"in the profile of a step the host {' and '.join(does)}")
 
 
