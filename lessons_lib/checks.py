@@ -410,6 +410,15 @@ def _examine(
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
 
+    def attempt(number, case):
+        one_call.use_reserve(False)
+        try:
+            return ended.get(number) or _attempt(exercise, subject, case)
+        except MemoryError as error:  # too little was left to describe it
+            return raised(error)
+        finally:
+            one_call.use_reserve(True)
+
     def report_printed(about: tuple[int, Failure | None]):
         one_call.keep_printed(about[1] is None)
         report(about, waits=about[1] is not None)  # a failure gives it more time
@@ -417,7 +426,7 @@ def _examine(
     verdict = compare(
         exercise,
         lambda number, case: _attempt(exercise, exercise.reference, case),
-        lambda number, case: ended.get(number) or _attempt(exercise, subject, case),
+        attempt,
         report_printed,
         builds=True,
     )

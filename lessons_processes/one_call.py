@@ -16,6 +16,7 @@ from lessons_processes import process_family
 
 BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
+MEMORY_RESERVE = 1 << 30  # further bytes, to judge an answer that has used those up
 FORGET = b"\x1e"  # in a run's output: what came before it is not kept
 
 
@@ -96,7 +97,16 @@ def _limit_memory():
     with suppress(OSError, ValueError):
         data_pages = int(open("/proc/self/statm").read().split()[5])
         limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit + MEMORY_RESERVE))
+
+
+def use_reserve(used: bool):
+    """Whether the process may use its reserve of memory from now on."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (hard if used else hard - MEMORY_RESERVE, hard)
+        )
 
 
 def _flush():

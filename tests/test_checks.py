@@ -2,6 +2,7 @@
 and things that are no answer.
 """
 
+import contextlib
 import linecache
 import sys
 import time
@@ -14,6 +15,7 @@ import lessons_lib
 from answers import every_exercise, our_answer, stub
 from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
+from lessons_processes import isolation, one_call
 from lessons_lib.inline import read_kernel
 
 # as functions of a notebook travel
@@ -287,7 +289,26 @@ def test_a_missing_brace_or_semicolon_is_the_learners_line_not_ours(source):
 def test_memory_that_grows_for_ever_ends_before_the_machines_memory():
     # which takes milliseconds
     answer = class_with("for (;;) { char* volatile untouched = new char[1 << 20]; }")
-    assert "bad_alloc" in checks.run("1.1", answer).message
+    result = checks.run("1.1", answer)
+    assert "bad_alloc" in result.message and "Smallest case" in result.message
+
+
+def test_an_answer_that_leaves_no_memory_can_still_be_judged():
+    def used_up():
+        taken = []
+        with contextlib.suppress(MemoryError):
+            while True:
+                taken.append(bytearray(1 << 24))
+        one_call.use_reserve(True)
+        ours = bytearray(one_call.MEMORY_RESERVE // 2)
+        one_call.use_reserve(False)
+        try:
+            bytearray(1 << 24)
+        except MemoryError:
+            return len(taken) + len(ours)
+
+    outcome = isolation.run_isolated(used_up, time_limit=60)
+    assert outcome.value > one_call.MEMORY_RESERVE // 2
 
 
 def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
