@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import subprocess
-import tomllib
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -392,11 +391,6 @@ def test_pages_say_when_there_was_no_sandbox(written):
     assert (
         "sandbox" not in (written(submission("ada", entry("2.1"))) / "class.html").read_text()
     )
-
-
-def test_the_pages_templates_are_installed_with_the_package():
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    assert tools["setuptools"]["package-data"]["lessons_grading"] == ["templates/*.html"]
 
 
 def test_make_grade_asks_for_the_folder():
