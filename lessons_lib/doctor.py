@@ -11,6 +11,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_lib import whole
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -72,15 +74,22 @@ def doctor() -> Report:
                 _python(),
                 True,
                 "nothing runs",
-                "Python 3.11 or newer, then make lab",
+                f"Python 3.11 or newer, then {whole.INSTALL}",
             ),
-            Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
+            Finding(
+                "the course",
+                "" if (damage := whole.faults()) else _version(whole.NAME) or "a copy",
+                True,
+                damage,
+                whole.remedy(),
+            ),
+            Finding("PyTorch", _version("torch"), True, "nothing runs", whole.INSTALL),
             Finding(
                 "transformers",
                 _version("transformers"),
                 True,
                 "lesson 08 has no model to serve",
-                "make lab",
+                whole.INSTALL,
             ),
             Finding(
                 "C++ compiler",
@@ -96,7 +105,7 @@ def doctor() -> Report:
                 "C++ cannot be made into a Python module",
                 "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)",
             ),
-            Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
+            Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", whole.INSTALL),
             Finding(
                 "CUDA on the CPU",
                 _cuda_on_cpu(),

@@ -4,9 +4,9 @@ import importlib.util
 import json
 from types import ModuleType
 
-from lessons_lib import checks, misspelt, progress, saved_answers, solution_cells
+from lessons_lib import checks, misspelt, progress, saved_answers, solution_cells, whole
 from lessons_lib.display import Card, show
-from lessons_lib.paths import SOLUTIONS
+from lessons_lib.paths import IS_CHECKOUT, SOLUTIONS
 
 _hints_shown: dict[str, int] = {}
 
@@ -33,6 +33,7 @@ def open_lesson(lesson: str) -> ModuleType:
 
     Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
     Raises MistakesError, with file and line, if a teacher's own mistakes cannot be read.
+    Raises CourseDamaged if files of the course are missing.
     """
     try:
         for name in ("torch", "transformers", "lessons_exercises"):
@@ -40,9 +41,11 @@ def open_lesson(lesson: str) -> ModuleType:
                 raise ModuleNotFoundError(f"No module named {name!r}")
         pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
     except ModuleNotFoundError as error:
+        start = "make lab" if IS_CHECKOUT else f"{whole.NAME} lab"
         raise ModuleNotFoundError(
-            f"{error}. Close this, and open the course with: make lab"
+            f"{error}. Close this, and open the course with: {start}"
         ) from None
+    whole.require()
     if checks.exercises_of(lesson):
         misspelt.watch(lesson)
         try:
@@ -60,8 +63,10 @@ def check(exercise_id: str, answer: object) -> None:
     Raises CheckFailed if the answer is wrong.
     Raises NotAttempted if it is still the stub.
     Raises KeyError if there is no such exercise.
+    Raises CourseDamaged if files of the course are missing.
     """
     exercise = checks.find(exercise_id)
+    whole.require()
     result = checks.run(exercise_id, answer)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
@@ -110,27 +115,19 @@ def hint(exercise_id: str, number: int | None = None) -> None:
 
 def solution(exercise_id: str) -> None:
     """Shows our own answer to an exercise. It is one right answer of several."""
-    checks.find(exercise_id)
-    source = _solution_source(exercise_id)
-    if source is None:
-        show(
-            Card(
-                f"No solution for exercise {exercise_id} here",
-                "This copy of the course comes without solutions/.",
-            )
-        )
-        return
+    source = _solution_source(checks.find(exercise_id))
     code = "\n".join(f"  {line}" for line in source.split("\n") if "SOLUTION" not in line)
     show(Card(f"One answer to exercise {exercise_id}", code))
 
 
-def _solution_source(exercise_id: str) -> str | None:
-    lesson = int(exercise_id.split(".")[0])
+def _solution_source(exercise: checks.Exercise) -> str:
+    """The whole cell, from the solution notebook if it is here, otherwise the answer alone."""
+    lesson = int(exercise.id.split(".")[0])
     for notebook in SOLUTIONS.glob(f"{lesson:02d}_*.ipynb"):
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-            if cell["metadata"].get("exercise") == exercise_id:
+            if cell["metadata"].get("exercise") == exercise.id:
                 return "".join(cell["source"])
-    return None
+    return importlib.import_module("lessons_exercises.edits").our_answers()[exercise.id]
 
 
 def progress_bar(lesson: str, titles: bool = True) -> None:

@@ -38,6 +38,7 @@ ARROWS = {
 BY_NAME = {
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
+    ("lessons_lib.verbs", "lessons_exercises.edits"),  # our answers
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
     ("lessons_processes.isolation", "lessons_exercises.every"),

@@ -1,0 +1,58 @@
+"""The command `paged-attention-course`, which a wheel brings: lab, doctor, grade.
+
+In a checkout, `make` has the same commands: this is `python -m lessons_command`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="paged-attention-course", description="PagedAttention, built from scratch."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    lab = commands.add_parser(
+        "lab",
+        usage="paged-attention-course lab [FOLDER] [--only-copy] [-- JUPYTERLAB'S ARGUMENTS]",
+        help="copy the lessons into a folder of yours, and open JupyterLab there",
+        description="Copies the lessons into a folder and opens JupyterLab there. Called "
+        "again, it brings new versions of the notebooks that you have not changed. It never "
+        "writes to a notebook that holds an answer.",
+    )
+    usual = Path("paged-attention-course")
+    lab.add_argument("folder", nargs="?", type=Path, default=usual, metavar="FOLDER")
+    lab.add_argument("--only-copy", action="store_true", help="do not open JupyterLab")
+    commands.add_parser("doctor", help="show what this machine can do")
+    commands.add_parser("grade", add_help=False, help="grade the notebooks of a class")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["grade"]:  # it has its own help
+        return _grade(words[1:])
+    cut = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:cut])
+    return _doctor() if options.command == "doctor" else _lab(options, words[cut + 1 :])
+
+
+def _lab(options: argparse.Namespace, rest: list[str]) -> int:
+    from lessons_command import lab
+
+    return lab.open_lessons(options.folder, rest, only_copy=options.only_copy)
+
+
+def _doctor() -> int:
+    from lessons_lib import doctor
+
+    return doctor.main()
+
+
+def _grade(words: list[str]) -> int:
+    from lessons_grading import command
+
+    return command.main(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""The command `paged-attention-course`: it copies lessons and never writes over an answer."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessons_command import __main__ as command
+from lessons_command import copies, lab
+from lessons_lib import verbs, whole
+from lessons_lib.paths import NOTEBOOKS
+
+
+def notebook(*texts: str, **output) -> str:
+    cells = [{"cell_type": "code", "source": [text], "outputs": [output]} for text in texts]
+    return json.dumps({"cells": cells})
+
+
+@pytest.fixture
+def course(tmp_path):
+    folder = tmp_path / "course"
+    folder.mkdir()
+    (folder / "01.ipynb").write_text(notebook("stub"))
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "idea.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def test_everything_is_copied_once(course, tmp_path):
+    mine = tmp_path / "mine"
+    assert copies.bring(course, mine, "1.0").new == ["01.ipynb", "pictures/idea.png"]
+    assert (mine / "pictures" / "idea.png").read_bytes() == b"\x89PNG"
+    assert copies.bring(course, mine, "1.0") == copies.Copied()
+
+
+def test_a_notebook_that_was_only_run_is_brought_up_to_date(course, tmp_path):
+    mine = tmp_path / "mine"
+    copies.bring(course, mine, "1.0")
+    (mine / "01.ipynb").write_text(notebook("stub", text="printed"))
+    (course / "01.ipynb").write_text(notebook("better stub"))
+    assert copies.bring(course, mine, "1.1").updated == ["01.ipynb"]
+    assert "better stub" in (mine / "01.ipynb").read_text()
+
+
+def test_a_notebook_with_an_answer_stays_and_the_new_version_is_beside_it(course, tmp_path):
+    mine = tmp_path / "mine"
+    copies.bring(course, mine, "1.0")
+    (mine / "01.ipynb").write_text(notebook("my answer"))
+    assert copies.bring(course, mine, "1.0").kept == ["01.ipynb"]
+    (course / "01.ipynb").write_text(notebook("better stub"))
+    copied = copies.bring(course, mine, "1.1")
+    assert copied.beside == [("01.ipynb", "01 (1.1).ipynb")] and not copied.updated
+    assert (mine / "01.ipynb").read_text() == notebook("my answer")
+    assert (mine / "01 (1.1).ipynb").read_text() == notebook("better stub")
+    assert "as you left it" in lab.in_words(copied, mine)
+    assert copies.bring(course, mine, "1.1").kept == ["01.ipynb"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["edit", "update", "bring", "lose list", "break list"]),
+            st.integers(0, 3),
+        )
+    )
+)
+def test_no_text_of_the_learners_is_ever_lost(tmp_path_factory, actions):
+    base = tmp_path_factory.mktemp("lessons")
+    course, mine = base / "course", base / "mine"
+    course.mkdir()
+    (course / "01.ipynb").write_text(notebook("stub 0"))
+    copies.bring(course, mine, "0")
+    written = None
+    for step, (action, number) in enumerate(actions):
+        if action == "edit":
+            written = notebook(f"answer {number}")
+            (mine / "01.ipynb").write_text(written)
+        elif action == "update":
+            (course / "01.ipynb").write_text(notebook(f"stub {number}"))
+        elif action == "lose list":
+            (mine / copies.LIST).unlink(missing_ok=True)
+        elif action == "break list":
+            (mine / copies.LIST).write_text('{"01.ipynb": ')
+        else:
+            copies.bring(course, mine, str(step))
+        if written:
+            assert (mine / "01.ipynb").read_text() == written
+
+
+def test_a_notebook_that_is_cut_off_is_left_alone_too(course, tmp_path):
+    mine = tmp_path / "mine"
+    copies.bring(course, mine, "1.0")
+    half = notebook("my answer")[:-9]
+    (mine / "01.ipynb").write_text(half)
+    (course / "01.ipynb").write_text(notebook("better stub"))
+    copies.bring(course, mine, "1.1")
+    assert (mine / "01.ipynb").read_text() == half
+
+
+def test_a_full_disk_cuts_nothing_off(course, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    copies.bring(course, mine, "1.0")
+    before = (mine / "01.ipynb").read_text()
+    (course / "01.ipynb").write_text(notebook("better stub"))
+
+    def is_full(self, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(copies.Path, "write_bytes", is_full)
+    with pytest.raises(copies.CannotCopy, match="No space left on device.*may write to"):
+        copies.bring(course, mine, "1.1")
+    assert (mine / "01.ipynb").read_text() == before
+    assert not [*mine.glob(".*partial")]
+
+
+@pytest.mark.parametrize("place", ["a file", "/proc/nowhere"])
+def test_a_place_that_cannot_be_written_is_one_sentence(place, tmp_path, capsys):
+    (tmp_path / "a file").write_text("mine")
+    assert command.main(["lab", str(tmp_path / place), "--only-copy"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert (tmp_path / "a file").read_text() == "mine"
+
+
+def test_jupyterlab_opens_in_the_folder_with_the_arguments(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(lab.os, "execv", lambda *words: called.append(words))
+    monkeypatch.chdir(tmp_path)
+    assert command.main(["lab", "mine", "--", "--port", "8890"]) == 0
+    assert called[0][1][-3:] == ["00_start_here.ipynb", "--port", "8890"]
+    assert (tmp_path / "mine" / "00_start_here.ipynb").read_text() == (
+        NOTEBOOKS / "00_start_here.ipynb"
+    ).read_text()
+    assert lab.Path.cwd() == tmp_path / "mine"
+
+
+def test_a_port_is_not_taken_for_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        command.main(["lab", "--port", "8890"])
+    assert "--port" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout():
+    run = subprocess.run(
+        [sys.executable, "-m", "lessons_command", "grade", "--help"],
+        capture_output=True,
+        text=True,
+    )
+    assert "SUBMISSIONS" in run.stdout
+    with pytest.raises(SystemExit):
+        command.main(["doctor", "--port"])
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with one kernel, which the test may delete."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "sum.cu").write_text("// a kernel")
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(whole, "ROOT", tmp_path)
+    whole._faults_seen_first.cache_clear()
+    yield tmp_path
+    whole._faults_seen_first.cache_clear()
+
+
+def test_no_check_blames_a_learner_for_a_missing_file(checkout):
+    assert whole.faults() == ""
+    (checkout / "kernels" / "sum.cu").unlink()
+    with pytest.raises(whole.CourseDamaged, match=r"kernels/sum\.cu.*git -C"):
+        verbs.check("0.1", lambda num_tokens, block_size: 1)
+    with pytest.raises(whole.CourseDamaged):
+        verbs.open_lesson("00")
+
+
+def test_a_copy_without_git_is_taken_as_it_is(checkout, monkeypatch):
+    (checkout / "kernels" / "sum.cu").unlink()
+    monkeypatch.setenv("PATH", "")
+    assert whole.faults() == ""

@@ -1,0 +1,132 @@
+"""The course from its wheel: installed where it cannot be written, used from a home folder."""
+
+import csv
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from lessons_lib.paths import ROOT, SOLUTIONS
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not shutil.which("bwrap"), reason="bubblewrap makes the read-only root"
+    ),
+]
+LESSONS = sorted(path.name for path in SOLUTIONS.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory, worker_id):
+    """A Python that has the course from the wheel, and the other packages from this one."""
+    folder = tmp_path_factory.getbasetemp() / "installed"
+    if worker_id != "master":  # one for all processes
+        folder = tmp_path_factory.getbasetemp().parent / "installed"
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            _install(folder)
+            (folder / "ready").touch()
+    return folder
+
+
+def _install(folder: Path):
+    wheels = folder.with_suffix(".wheels")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, ROOT], check=True)
+    venv.create(folder, with_pip=False)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    others = folder / "others"
+    others.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "paged_attention_course" not in path.name and path.suffix != ".pth":
+            (others / path.name).symlink_to(path)
+    (packages / "others.pth").write_text(str(others))
+    (wheel,) = wheels.glob("*.whl")
+    target = [*pip, "--python", folder / "bin" / "python", "install", "--no-deps", wheel]
+    subprocess.run(target, check=True)
+
+
+@pytest.fixture
+def learner(installed, tmp_path):
+    """Runs a command as somebody who may write only in their home."""
+    home = tmp_path / "home"
+    home.mkdir()
+    scripts = Path(sys.executable).parent
+
+    def run(*command, program="paged-attention-course", root=installed):
+        words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for path in ("/tmp", "/var/tmp"):
+            words += ["--tmpfs", path]
+        words += ["--ro-bind", root, root, "--ro-bind", installed, installed]
+        words += ["--bind", home, home, "--unshare-pid", "--chdir", home]
+        kept = {name: os.environ[name] for name in ("LANG", "CXX") if name in os.environ}
+        return subprocess.run(
+            [*words, root / "bin" / program, *command],
+            env=kept
+            | {"HOME": str(home), "PATH": f"{scripts}:/usr/bin:/bin", "TMPDIR": str(home)},
+            capture_output=True,
+            text=True,
+        )
+
+    run.home = home
+    return run
+
+
+def test_the_command_brings_the_lessons_and_the_doctor_is_content(learner):
+    run = learner("lab", "--only-copy")
+    assert run.returncode == 0, run.stderr
+    assert (learner.home / "paged-attention-course" / "01_block_manager.ipynb").is_file()
+    run = learner("doctor")
+    assert run.returncode == 0 and "Ready" in run.stdout, run.stdout
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_prints_what_it_says(lesson, learner):
+    shutil.copy(SOLUTIONS / lesson, learner.home)
+    shutil.copy(ROOT / "tests" / "nbval.cfg", learner.home)
+    options = "-p no:cacheprovider -q --nbval --nbval-current-env --nbval-cell-timeout=900"
+    words = [*options.split(), "--nbval-sanitize-with", "nbval.cfg", lesson]
+    run = learner("-m", "pytest", *words, program="python")
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
+
+
+def test_a_submission_is_graded_from_the_wheel(learner):
+    (learner.home / "class").mkdir()
+    shutil.copy(SOLUTIONS / "00_start_here.ipynb", learner.home / "class" / "ada.ipynb")
+    run = learner("grade", "class", "--no-sandbox")
+    assert run.returncode == 0, run.stdout + run.stderr
+    with open(learner.home / "results" / "results.csv", newline="") as table:
+        (row,) = csv.DictReader(table)
+    assert (row["student"], row["exercise"], row["passed"]) == ("ada", "0.1", "True")
+
+
+def test_a_file_that_is_missing_or_cut_off_is_named(installed, learner, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(installed, damaged, symlinks=True)
+    (course,) = damaged.glob("lib/*/site-packages/paged_attention_course")
+    (course / "kernels" / "free_list.h").unlink()
+    (course / "lessons_draw" / "tables.py").write_text("")
+    run = learner("-m", "lessons_command", "doctor", program="python", root=damaged)
+    assert run.returncode == 1
+    assert "kernels/free_list.h" in run.stdout and "lessons_draw/tables.py" in run.stdout
+    check = "from lessons_lib import check; check('0.1', lambda num_tokens, block_size: 1)"
+    run = learner("-c", check, program="python", root=damaged)
+    assert "CourseDamaged" in run.stderr and "pip install" in run.stderr
+
+
+def test_two_versions_side_by_side_are_named(installed, learner, tmp_path):
+    both = tmp_path / "both"
+    shutil.copytree(installed, both, symlinks=True)
+    (listed,) = both.glob("lib/*/site-packages/paged_attention_course-*.dist-info")
+    shutil.copytree(listed, both / "second" / listed.name)
+    (listed.parent / "second.pth").write_text(str(both / "second"))
+    run = learner("-m", "lessons_command", "doctor", program="python", root=both)
+    assert run.returncode == 1 and "more than one version" in run.stdout
