@@ -15,8 +15,8 @@ import lessons_lib
 from answers import every_exercise, our_answer, stub
 from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
-from lessons_processes import isolation, one_call
 from lessons_lib.inline import read_kernel
+from lessons_processes import isolation, one_call
 
 # as functions of a notebook travel
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
