@@ -27,8 +27,8 @@ def requests_in_blocks(lengths: list[int], block_size: int):
             axes,
             start * block_size,
             num_blocks * block_size,
-            f"request {number}: {length} tokens,\n"
-            f"{num_blocks} block{'s' if num_blocks > 1 else ''}",
+            f"request {number}\n"
+            f"{length} tokens, {num_blocks} block{'s' if num_blocks > 1 else ''}",
         )
         start += num_blocks
     axes.set_title(
@@ -45,7 +45,7 @@ def into_the_pool(block_ids: list[list[int]], num_blocks: int):
     block_ids: those of each request.
     """
     figure, axes = plt.subplots(figsize=(8.8, 3.1), layout="constrained")
-    for block_id in range(num_blocks):
+    for block_id in {*range(num_blocks)}.difference(*block_ids):
         draw_block(axes, block_id, 0, str(block_id), FREE)
     place = left = (num_blocks - sum(map(len, block_ids))) / 2
     for number, mine in enumerate(block_ids):
@@ -246,7 +246,9 @@ def _strip(total_blocks: int, block_size: int, rows: int = 1):
     """Axes for a row of blocks, with a thick line around each."""
     width = total_blocks * block_size
     height = 1.4 * rows - 0.4
-    figure, axes = plt.subplots(figsize=(8.8, 8.8 * (height + 2.4) / (width + 2)))
+    figure, axes = plt.subplots(
+        figsize=(8.8, 8.8 * (height + 2.7) / (width + 1)), layout="constrained"
+    )
     for row in range(rows):
         for block in range(total_blocks):
             axes.add_patch(

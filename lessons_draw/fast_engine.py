@@ -5,6 +5,8 @@ import matplotlib.pyplot as plt
 from lessons_bench.fast_engine_runs import Run, StepRow
 from lessons_draw import EDGE, SEVERAL, USED, WASTED
 
+VISIBLE = 0.004  # of the longest bar: about three pixels
+
 
 def overview(run: Run):
     """The first trace, one part more in each row, and the decode steps below it."""
@@ -49,13 +51,14 @@ def ladder(axes, run: Run, rows) -> None:
 def budget(axes, steps: tuple[StepRow, ...]) -> None:
     """A bar for each step, cut by what its kernels do, and its limit as a line."""
     kinds = list(dict.fromkeys(kind for step in steps for kind in step.budget))
+    longest = max(max(step.step, sum(step.budget.values())) for step in steps)
     for place, step in enumerate(steps):
         parts = [(kind, step.budget.get(kind, 0.0)) for kind in kinds]
         rest = max(0.0, step.step - sum(step.budget.values()))
         colours = [*(SEVERAL[number % len(SEVERAL)] for number in range(len(kinds))), WASTED]
         begin = 0.0
         for (kind, time), colour in zip([*parts, ("between kernels", rest)], colours):
-            label = kind if place == 0 else None
+            label = _label(kind, steps, longest) if place == 0 else None
             axes.barh(place, time, 0.6, begin, color=colour, edgecolor=EDGE, label=label)
             begin += time
         axes.plot([step.limit] * 2, [place - 0.42, place + 0.42], "k--", linewidth=1.6)
@@ -65,7 +68,15 @@ def budget(axes, steps: tuple[StepRow, ...]) -> None:
         for step in steps
     ]
     axes.set_yticks(range(len(steps)), names, fontsize=9)
-    axes.set_xlim(0, 1.05 * max(max(step.step, sum(step.budget.values())) for step in steps))
+    axes.set_xlim(0, 1.05 * longest)
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds; at the dashed lines all bytes would be read once")
     axes.set_title("A decode step", loc="left", fontsize=10)
+
+
+def _label(kind: str, steps: tuple[StepRow, ...], longest: float) -> str:
+    """A kind's name in the legend, with its time if it is too short to be seen."""
+    most = max(step.budget.get(kind, longest) for step in steps)
+    if most > VISIBLE * longest:
+        return kind
+    return f"{kind} (at most {most:.2f} ms: too thin to see)"

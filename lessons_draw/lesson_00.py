@@ -88,7 +88,7 @@ def _arrow(axes, x: float, y: float, to_x: float, to_y: float) -> None:
 
 
 def _bars(lengths: dict[str, int], reserved: dict[str, int], limit: int, title: str):
-    figure, axes = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.5, 2.7), layout="constrained")
     axes.barh(
         list(lengths),
         [reserved[name] for name in lengths],
@@ -101,5 +101,5 @@ def _bars(lengths: dict[str, int], reserved: dict[str, int], limit: int, title: 
     axes.set(xlim=(0, limit), xlabel="tokens", ylabel="request")
     axes.invert_yaxis()
     axes.set_title(title, loc="left", fontsize=11)
-    axes.legend(loc="lower right", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     return figure

@@ -90,9 +90,10 @@ def memory_over_time(histories: dict[str, list]) -> Picture:
     return show(
         draw_history(histories),
         alt=(
-            "Two plots over time. Left: with blocks, two to five times as many requests run at"
-            " once as with the three contiguous ways, and all are done earlier. Right: with a"
-            " power of two and with the true length, the largest hole is mostly a fifth to a"
-            " half of the free slots."
+            "Plots over time. Left: with blocks, two to five times as many requests run at "
+            "once as with the three contiguous ways, and all are done earlier. Right, one "
+            "below the other: with the maximum no slot is free until the end; with a power of"
+            " two and with the true length, the largest hole is mostly a fifth to a half of "
+            "the free slots."
         ),
     )

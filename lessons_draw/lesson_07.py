@@ -72,8 +72,8 @@ def first_loads(narrow: list[tuple[int, int]], wide: list[tuple[int, int]]) -> P
         alt=(
             "Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1:"
             " the first sector of each key is brought, and only its first two bytes are asked"
-            " for. Right, rung 2: keys 0 and 1 are brought in full, and every byte of them is"
-            " asked for."
+            " for. An inset shows the sectors of three keys magnified. Right, rung 2: keys 0 "
+            "and 1 are brought in full, and every byte of them is asked for."
         ),
     )
 

@@ -13,6 +13,13 @@ NAMES = {
     "oracle": "reserve what\nwill be needed",
     "paged": "blocks of 16",
 }
+# How each of them is drawn over time.
+STYLES = {
+    "max": (LINES[0], ":"),
+    "pow2": (LINES[1], "--"),
+    "oracle": (LINES[3], "-."),
+    "paged": (LINES[2], "-"),
+}
 
 
 def draw_layouts(layouts: dict[str, tuple]):
@@ -75,7 +82,7 @@ def draw_use(shares: dict[str, dict[str, float]]):
                 position,
                 share,
                 bottom=bottom,
-                width=0.48,
+                width=0.42,
                 color=colours[part],
                 hatch=hatches[part],
                 edgecolor=EDGE,
@@ -83,14 +90,14 @@ def draw_use(shares: dict[str, dict[str, float]]):
             )
             bottom += share
         axes.plot(
-            position + 0.31,
+            position + 0.27,
             PAPER[name],
             marker="D",
             color="black",
             linestyle="",
             label="tokens, in the paper" if position == 0 else None,
         )
-        axes.text(position + 0.36, PAPER[name], f"{PAPER[name]} %", va="center", fontsize=9)
+        axes.text(position + 0.34, PAPER[name], f"{PAPER[name]} %", va="center", fontsize=9)
         axes.text(
             position,
             parts["tokens"] / 2,
@@ -108,35 +115,40 @@ def draw_use(shares: dict[str, dict[str, float]]):
 
 
 def draw_history(histories: dict[str, list]):
-    """Two plots over time.
+    """Plots over time: how many requests run at once, and the largest hole among free slots.
 
-    They show how many requests run at once, and the largest hole among the free slots.
+    The holes of each contiguous way have a panel of their own, because they go up and down
+    too much to be told apart in one.
     """
-    figure, (running, holes) = plt.subplots(1, 2, figsize=(8.6, 3.2), layout="constrained")
-    styles = {
-        "max": (LINES[0], ":"),
-        "pow2": (LINES[1], "--"),
-        "oracle": (LINES[3], "-."),
-        "paged": (LINES[2], "-"),
-    }
+    contiguous = [name for name in histories if name != "paged"]
+    figure, axes = plt.subplot_mosaic(
+        [["running", name] for name in contiguous], figsize=(8.6, 4.2), layout="constrained"
+    )
+    running, last = axes["running"], axes[contiguous[-1]]
     for name, history in histories.items():
-        colour, line = styles[name]
+        colour, line = STYLES[name]
         label = NAMES[name].replace("\n", " ")
         running.plot(
             [step.running for step in history], color=colour, linestyle=line, label=label
         )
-        if name != "paged":
-            usable = [
-                100 * step.largest_hole / step.free if step.free else float("nan")
-                for step in history
-            ]
-            holes.plot(usable, color=colour, linestyle=line, label=label)
-    running.set(title="Requests that run at once", xlabel="step", ylabel="requests")
-    holes.set(
-        title="Largest hole among the free slots",
-        xlabel="step",
-        ylabel="share of the free slots [%]",
-        ylim=(0, 105),
-    )
+        if name in contiguous:
+            axes[name].sharex(last)
+            axes[name].fill_between(
+                range(len(history)), [_usable(step) for step in history], color=colour, lw=0
+            )
+            axes[name].set_title(label, loc="left", fontsize=9, color=colour)
+            axes[name].set(ylim=(0, 105), yticks=(0, 50, 100))
+            axes[name].tick_params(labelsize=8, labelbottom=axes[name] is last)
+    running.set(xlabel="step", ylabel="requests")
+    running.set_title("Requests that run at once", loc="left", fontsize=10)
     running.legend(fontsize=8)
+    last.set_xlabel("step")
+    axes[contiguous[len(contiguous) // 2]].set_ylabel(
+        "largest hole: share of the free slots [%]", fontsize=9
+    )
     return figure
+
+
+def _usable(step) -> float:
+    """The largest hole in percent of the free slots; not a number if none is free."""
+    return 100 * step.largest_hole / step.free if step.free else float("nan")

@@ -36,7 +36,9 @@ class Frame:
 
 @dataclass
 class Film:
-    """Frames that repeat. A click or an arrow key on the numbers below stops at a frame."""
+    """Frames that repeat. A click or an arrow key on the numbers below holds a frame, and one
+    on "play" goes on from the first.
+    """
 
     frames: list[Frame] = field(default_factory=list)
 
@@ -56,11 +58,18 @@ class Film:
                 ".film img{position:absolute;top:0;left:0;visibility:hidden;max-width:100%;"
                 f"animation:film {count * SECONDS:.1f}s linear infinite}}"
             ),
-            f".film>div:first-of-type{{position:relative;height:{HEIGHT}px}}",
-            ".film:has(input:checked) img{animation:none}",
+            (
+                f".film>div:first-of-type{{position:relative;max-width:{WIDTH}px;"
+                f"aspect-ratio:{WIDTH}/{HEIGHT}}}"
+            ),
+            ".film:not(:has(input[value='play']:checked)) img{animation:none}",
+            # for those who have asked their system for less motion
+            "@media(prefers-reduced-motion:reduce){.film img{animation:none}"
+            ".film:has(input[value='play']:checked) img:nth-of-type(1){visibility:visible}}",
             ".film input{margin:0 .1em 0 .5em}",
         ]
-        images, buttons = [], []
+        images = []
+        buttons = ['<label><input type="radio" name="film" value="play" checked>play</label>']
         for number, frame in enumerate(self.frames):
             rules.append(
                 f".film img:nth-of-type({number + 1})"
@@ -79,7 +88,7 @@ class Film:
         return (
             f"<style>{''.join(rules)}</style>"
             f'<div class="film"><div>{"".join(images)}</div>'
-            f"<div>Hold a step:{''.join(buttons)}</div></div>"
+            f"<div>Play, or hold a step:{''.join(buttons)}</div></div>"
         )
 
     def __repr__(self):

@@ -5,8 +5,15 @@ is seen.
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 from lessons_draw.tables import Film, draw_tables
 from paged_attention.kv_cache import PagedAttentionManager
+
+try:
+    from jupyterlab_driver import browser_page, find_chromium
+except ImportError:  # playwright is missing
+    find_chromium = lambda: None  # noqa: E731
 
 
 def forked_manager():
@@ -38,18 +45,40 @@ def test_a_table_is_drawn_as_valid_svg_with_an_arrow_for_each_entry():
     )
 
 
-def test_a_film_is_static_html_and_the_same_each_time():
-    def film():
-        manager, film = forked_manager(), Film()
-        film.add(manager, "forked")
-        manager.free_sequence(0)
-        film.add(manager, "the parent has ended")
-        return film
+def film():
+    manager, film = forked_manager(), Film()
+    film.add(manager, "forked")
+    manager.free_sequence(0)
+    film.add(manager, "the parent has ended")
+    return film
 
+
+def test_a_film_is_static_html_and_the_same_each_time():
     page = film()._repr_html_()
     assert page == film()._repr_html_()
     assert (
-        "<script" not in page and page.count("<img ") == 2 and page.count('type="radio"') == 2
+        "<script" not in page and page.count("<img ") == 2 and page.count('type="radio"') == 3
     )
     assert re.findall('alt="([^.]*)', page) == ["forked", "the parent has ended"]
     assert repr(film()).startswith("1. forked. Sequence 0 has 6 tokens")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not find_chromium(), reason="no Chromium here")
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_a_film_that_was_held_can_be_played_again(motion):
+    """Who has asked for less motion sees the first frame until another is chosen."""
+    look = """() => [...document.querySelectorAll('.film img')].map(getComputedStyle)
+        .map(style => [style.animationName, style.visibility])"""
+    with browser_page() as page:
+        page.emulate_media(reduced_motion=motion)
+        page.set_content(film()._repr_html_())
+        at_first = page.evaluate(look)
+        page.get_by_label("2").check()
+        assert page.evaluate(look) == [["none", "hidden"], ["none", "visible"]]
+        page.get_by_label("play").check()
+        again = page.evaluate(look)
+    if motion == "reduce":
+        assert at_first == again == [["none", "visible"], ["none", "hidden"]]
+    else:
+        assert [name for name, _ in at_first] == [name for name, _ in again] == ["film"] * 2
