@@ -2,34 +2,30 @@
 
 import argparse
 import functools
-import os
-import re
-import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 from tqdm import tqdm
 
 from lessons_grading import sandbox
-from lessons_grading.claim import Claim
+from lessons_grading.arguments import read_arguments
 from lessons_grading.classroom import Grader, grade_all
+from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import RUN_FACTOR, grade_notebook
-from lessons_grading.kept import Kept, course_digest, write_whole
-from lessons_grading.report import to_look_at, write_report
+from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.report import write_report
 from lessons_grading.sandbox import Limits
-from lessons_grading.submissions import find_submissions, text_of
+from lessons_grading.store import FILE, GradeStore
+from lessons_grading.submissions import Submission, text_of
 from lessons_lib import checks
 from lessons_processes.isolation import BUSY
 
-# bytes for an honest notebook and its judge together, with room to spare
-MEMORY_OF_A_WORKER = 2 << 30
 OF_THE_JUDGE = 600.0  # seconds for its work between two runs in the sandbox, which takes a few
-LARGEST_SEED = (1 << 31) - 1
+Judged = Generator[tuple[Submission, SubmissionGrade], None, None]
 
 
 def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) -> int:
@@ -39,7 +35,7 @@ def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) ->
     arguments.
     """
     try:
-        return _run(_arguments(words), grader)
+        return _run(read_arguments(words), grader)
     except KeyboardInterrupt:
         print(
             "\nStopped. What is graded so far is kept: the same command goes on from here.",
@@ -57,67 +53,77 @@ def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) ->
 
 def _run(arguments: argparse.Namespace, grader: Grader) -> int:
     with arguments.claim as scratch:
-        return _grade(arguments, grader, scratch)
+        seed, limits = arguments.seed, arguments.limits
+        print(
+            f"Hidden cases of seed {seed}, "
+            f"which is kept in {text_of(str(arguments.results / 'seed'))}.",
+            flush=True,
+        )
+        terms = f"{seed} {limits} {course_digest()} {mistakes_digest()}"
+        with GradeStore(arguments.results / FILE, terms, arguments.folder) as store:
+            return _grade(arguments, store, _judges_here(arguments, grader, scratch))
 
 
-def _grade(arguments: argparse.Namespace, grader: Grader, scratch: Path) -> int:
+def _judges_here(
+    arguments: argparse.Namespace, grader: Grader, scratch: Path
+) -> Callable[[list[Submission]], Judged]:
+    """The function that grades submissions on this machine."""
+    limits = _limits(arguments)
+
+    def judge(submissions: list[Submission]) -> Judged:
+        grade = functools.partial(grader, seed=arguments.seed, limits=limits)
+        return grade_all(submissions, grade, arguments.workers, patience(limits), scratch)
+
+    return judge
+
+
+def _grade(
+    arguments: argparse.Namespace,
+    store: GradeStore,
+    judge: Callable[[list[Submission]], Judged],
+) -> int:
     started = time.monotonic()
-    limits = arguments.limits
-    seed = arguments.seed
-    print(
-        f"Hidden cases of seed {seed}, "
-        f"which is kept in {text_of(str(arguments.results / 'seed'))}.",
-        flush=True,
-    )
-    kept = Kept(arguments.results / "graded", f"{seed} {limits} {course_digest()}")
-    limits = replace(limits, unseen=(str(arguments.folder), str(arguments.results)))
-    grades = (
-        {}
-        if arguments.again
-        else {
-            each: grade
-            for each in arguments.submissions
-            if not each.problem and (grade := kept.find(each))
-        }
-    )
-    before = len(grades)
-    rest = [submission for submission in arguments.submissions if submission not in grades]
-    judged = grade_all(
-        rest,
-        functools.partial(grader, seed=seed, limits=limits),
-        arguments.workers,
-        _patience(limits),
-        scratch,
-    )
+    rest = [*arguments.submissions]
+    if not arguments.again:
+        with store.at_once():
+            rest = [each for each in rest if each.problem or not store.find(each)]
+    before = len(arguments.submissions) - len(rest)
     with (
         tqdm(
             total=len(arguments.submissions), initial=before, desc="grading", unit="notebook"
         ) as bar,
-        closing(judged),
+        closing(judge(rest)) as judged,
     ):
         for submission, grade in judged:
-            if grade.is_final:
-                kept.save(submission, grade)
-            grades[submission] = grade
+            store.save(submission, grade)
             bar.update()
-    write_report(
-        arguments.results, grades.values(), seed, limits.sandboxed, sandbox.limited_by(limits)
-    )
-    students = {grade.student for grade in grades.values()}
+    limited_by = sandbox.limited_by(arguments.limits)
+    with closing(store.grades()) as grades:
+        numbers = write_report(
+            arguments.results, grades, arguments.seed, arguments.limits.sandboxed, limited_by
+        )
     print(
-        f"Graded: {len(grades)}, {before} of them in an earlier run. "
-        f"Students: {len(students)}. Time: {time.monotonic() - started:.0f} s."
+        f"Graded: {numbers.submissions}, {before} of them in an earlier run. "
+        f"Students: {len(numbers.rows)}. Time: {time.monotonic() - started:.0f} s."
     )
-    print(f"Limits on memory and processes were kept by {sandbox.limited_by(limits)}.")
-    if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
-        print(f"Notebooks to look at, stopped at a limit or not to be read: {noted}.")
-    if open_still := sum(not grade.is_final for grade in grades.values()):
-        print(f"Without a final grade: {open_still}. The same command tries them again.")
+    print(f"Limits on memory and processes were kept by {limited_by}.")
+    if numbers.looked_at:
+        print(
+            "Notebooks to look at, stopped at a limit or not to be read: "
+            f"{len(numbers.looked_at)}."
+        )
+    if numbers.open:
+        print(f"Without a final grade: {numbers.open}. The same command tries them again.")
     print(f"Open {text_of(str(arguments.results / 'class.html'))}")
     return 0
 
 
-def _patience(limits: Limits) -> float:
+def _limits(arguments: argparse.Namespace) -> Limits:
+    unseen = str(arguments.folder), str(arguments.results)
+    return replace(arguments.limits, unseen=unseen)
+
+
+def patience(limits: Limits) -> float:
     """Clock seconds for the longest run that the limits allow, and for the judge after it."""
     longest = max(
         limits.notebook_seconds,
@@ -129,142 +135,3 @@ def _patience(limits: Limits) -> float:
         ),
     )
     return BUSY * longest + OF_THE_JUDGE
-
-
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    usual = Limits()
-    parser = argparse.ArgumentParser(
-        "python -m lessons_grading",
-        description=(
-            "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's "
-            "STUDENT/LESSON/*.ipynb. Called again, it grades what is new or changed."
-        ),
-    )
-    parser.add_argument(
-        "submissions",
-        type=Path,
-        metavar="SUBMISSIONS",
-        help="the folder of what was handed in",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="where the results go; `results` beside SUBMISSIONS",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        default=_usual_workers(),
-        help="notebooks at a time; %(default)s on this machine",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="S",
-        help="of the hidden cases; by chance at first, then kept",
-    )
-    parser.add_argument(
-        "--limit-seconds",
-        type=float,
-        metavar="S",
-        default=usual.notebook_seconds,
-        help="for all cells of a notebook; %(default)g",
-    )
-    parser.add_argument(
-        "--limit-memory",
-        type=float,
-        metavar="GIB",
-        default=usual.memory / (1 << 30),
-        help="for all processes of a notebook; %(default)g",
-    )
-    parser.add_argument("--again", action="store_true", help="grade everything anew")
-    parser.add_argument(
-        "--no-sandbox",
-        action="store_true",
-        help="do without bubblewrap: then a submission can read and change your files",
-    )
-    arguments = parser.parse_args(words)
-    for name in ("workers", "limit_seconds", "limit_memory"):
-        if not getattr(arguments, name) > 0:
-            parser.error(
-                f"--{name.replace('_', '-')} must be more than 0, "
-                f"not {getattr(arguments, name)}"
-            )
-    arguments.limits = Limits(
-        cell_seconds=min(usual.cell_seconds, arguments.limit_seconds),
-        notebook_seconds=arguments.limit_seconds,
-        sandboxed=not arguments.no_sandbox,
-        memory=int(arguments.limit_memory * (1 << 30)),
-    )
-    try:
-        _look_around(arguments)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    return arguments
-
-
-def _look_around(arguments: argparse.Namespace):
-    """Completes the arguments from what is on disk.
-
-    Raises ValueError, with a sentence, for what is impossible.
-    """
-    checks.read_mistakes(checks.lessons())
-    folder = arguments.folder = arguments.submissions.resolve()
-    arguments.results = (arguments.results or folder.parent / "results").resolve()
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder")
-    if arguments.results.is_relative_to(folder):
-        raise ValueError(
-            f"the results cannot lie among the submissions, in {arguments.results}: "
-            "choose another --results"
-        )
-    if arguments.limits.sandboxed and (reason := sandbox.missing()):
-        raise ValueError(reason)
-    arguments.submissions = find_submissions(folder)
-    if not arguments.submissions:
-        raise ValueError(f"there is no notebook in {folder}")
-    if arguments.seed is not None and not 0 <= arguments.seed <= LARGEST_SEED:
-        raise ValueError(f"--seed must be from 0 to {LARGEST_SEED}, not {arguments.seed}")
-    arguments.claim = Claim(arguments.results)
-    try:
-        seed = arguments.results / "seed"
-        arguments.seed = _kept_seed(seed) if arguments.seed is None else arguments.seed
-        _keep_classes_apart(arguments.results / "submissions", folder)
-        write_whole(seed, f"{arguments.seed}\n")
-    except BaseException:
-        arguments.claim.close()
-        raise
-
-
-def _keep_classes_apart(file: Path, folder: Path):
-    """Notes in `file`, among the results, where their submissions are, or refuses others."""
-    own = os.path.relpath(folder, file.parent)
-    if file.exists() and (noted := file.read_text(errors="replace").strip()) != own:
-        raise ValueError(
-            f"{file.parent} has the grades of {noted}, not of {own}: choose another "
-            f"--results, or delete {file} if this is the same class under a new name"
-        )
-    write_whole(file, f"{own}\n")
-
-
-def _kept_seed(file: Path) -> int:
-    if not file.exists():
-        return secrets.randbelow(LARGEST_SEED + 1)
-    text = file.read_bytes().strip()
-    if not re.fullmatch(rb"[0-9]{1,10}", text) or int(text) > LARGEST_SEED:
-        raise ValueError(
-            f"{file} holds no number from 0 to {LARGEST_SEED}: write the seed into it that "
-            "results.json names, or delete it, and everything is graded anew with another"
-        )
-    return int(text)
-
-
-def _usual_workers() -> int:
-    cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    return max(1, min(cores, psutil.virtual_memory().available // MEMORY_OF_A_WORKER))

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lessons_grading import arguments as arguments_of
 from lessons_grading import claim, classroom, command, kept
 from lessons_grading.claim import Claim
 from lessons_grading.classroom import grade_all
@@ -116,11 +117,11 @@ def test_patience_is_for_a_step_and_not_for_the_whole(class_folder, monkeypatch)
 
 
 def test_patience_covers_the_longest_step_that_the_limits_allow():
-    limits = command.Limits()
+    limits = Limits()
     # by the clock a run may take ten times as long as its limit
     for seconds in (120.0, limits.notebook_seconds):
-        assert command._patience(limits) >= 10 * seconds
-    assert command._patience(command.Limits(notebook_seconds=5_000.0)) > 50_000
+        assert command.patience(limits) >= 10 * seconds
+    assert command.patience(Limits(notebook_seconds=5_000.0)) > 50_000
 
 
 def test_two_graders_do_not_mix(class_folder, capsys):
@@ -151,14 +152,14 @@ def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
     )
     left = Path(done.stdout.strip())
     assert left.is_dir() and done.returncode == -9
-    for name in ("results/.12.partial", "results/graded/.12.partial"):
+    for name in ("results/.12.partial", "results/students/.12.partial"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     with Claim(tmp_path / "results") as scratch:
         assert not left.exists() and scratch.is_dir()
         assert sorted(path.name for path in (tmp_path / "results").rglob("*")) == [
             ".claim",
-            "graded",
+            "students",
         ]
     assert not scratch.exists()
 
@@ -196,7 +197,7 @@ def where_files_go(path, student, progress):
         )
 
 
-@pytest.mark.parametrize("fails_at", ["graded", "students", "results"])
+@pytest.mark.parametrize("fails_at", ["students", "results"])
 def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     class_folder, monkeypatch, capsys, fails_at
 ):
@@ -221,7 +222,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     assert not list((class_folder.parent / "results").rglob("*.partial"))
     graded = len(called(class_folder))
     assert run(class_folder) == 0
-    assert len(called(class_folder)) == graded + (2 if fails_at == "graded" else 0)
+    assert len(called(class_folder)) == graded
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_a_seed_out_of_range_is_refused(class_folder, capsys, seed):
 )
 def test_options_are_the_limits_of_each_notebook(class_folder, words, limits):
     (class_folder / "a.ipynb").touch()
-    arguments = command._arguments(
+    arguments = arguments_of.read_arguments(
         [str(class_folder), "--seed", "0", "--workers", "3", *words]
     )
     arguments.claim.close()
@@ -281,12 +282,12 @@ def test_options_are_the_limits_of_each_notebook(class_folder, words, limits):
 
 def test_help_says_what_each_option_is_and_its_usual_value(capsys):
     with pytest.raises(SystemExit):
-        command._arguments(["--help"])
+        arguments_of.read_arguments(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for words in (
         "SUBMISSIONS the folder of what was handed in",
         "--results DIR where the results go",
-        f"--workers N notebooks at a time; {command._usual_workers()} on this machine",
+        f"--workers N notebooks at a time; {arguments_of.usual_workers()} on this machine",
         "--seed S of the hidden cases; by chance at first, then kept",
         "--limit-seconds S for all cells of a notebook; 600",
         "--limit-memory GIB for all processes of a notebook; 4",

@@ -18,12 +18,12 @@ import pytest
 
 from graded import RIGHT, WRONG
 from graded import hand_in as hand_in_cells
-from lessons_grading import classroom, command, sandbox
+from lessons_grading import arguments, classroom, command, sandbox
 from lessons_grading.classroom import grade_all
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.kept import Kept, course_digest, write_whole
+from lessons_grading.kept import course_digest, write_whole
 from lessons_grading.notebook import digest_of
-from lessons_grading.submissions import Submission, find_submissions
+from lessons_grading.submissions import find_submissions
 
 ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
@@ -182,38 +182,6 @@ def test_a_second_attempt_may_do(hand_in):
     )
 
 
-def test_a_grade_is_found_again_under_the_same_terms_only(tmp_path, hand_in):
-    submission = Submission("ada", hand_in("ada.ipynb", "one"))
-    grade = SubmissionGrade(
-        "ada", "ada.ipynb", digest_of(b"one"), "00", (ALL_RIGHT,), ("an event",), 0.5
-    )
-    kept = Kept(tmp_path / "graded", "seed 1")
-    kept.save(submission, grade)
-    assert kept.find(submission) == grade
-    assert Kept(tmp_path / "graded", "seed 2").find(submission) is None
-    assert kept.find(Submission("alan", submission.path)) is None
-    (file,) = (tmp_path / "graded").iterdir()
-    for damaged in ("", "{", "[]", '{"student": "ada"}', '{"exercises": [], "events": []}'):
-        file.write_text(damaged)
-        assert kept.find(submission) is None
-    kept.save(submission, grade)
-    submission.path.write_text("two")
-    assert kept.find(submission) is None
-
-
-def test_a_grade_is_kept_under_the_bytes_that_were_graded(tmp_path, hand_in):
-    """And not under those that the file had before, or has since."""
-    submission = Submission("ada", hand_in("ada.ipynb", "before"))
-    kept = Kept(tmp_path / "graded", "")
-    kept.save(
-        submission,
-        SubmissionGrade("ada", "ada.ipynb", digest_of(b"graded"), "00", (ALL_RIGHT,), (), 0.5),
-    )
-    assert kept.find(submission) is None
-    submission.path.write_text("graded")
-    assert kept.find(submission)
-
-
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     write_whole(tmp_path / "deep" / "file", "old \udc80")
     assert (tmp_path / "deep" / "file").read_text() == r"old \udc80"
@@ -241,7 +209,7 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
     assert sorted(path.name for path in results.iterdir()) == [
         ".claim",
         "class.html",
-        "graded",
+        "grades.sqlite",
         "results.csv",
         "results.json",
         "seed",
@@ -328,7 +296,9 @@ def test_arguments_that_cannot_be_are_refused_in_a_sentence(
 def test_without_a_sandbox_the_command_refuses_unless_told(hand_in, monkeypatch, capsys):
     folder = hand_in("a.ipynb").parent
     monkeypatch.setattr(
-        command.sandbox, "missing", lambda: "bubblewrap is missing: apt-get install bubblewrap"
+        arguments.sandbox,
+        "missing",
+        lambda: "bubblewrap is missing: apt-get install bubblewrap",
     )
     with pytest.raises(SystemExit) as refusal:
         command.main([str(folder)], grader=fake_grader)
@@ -385,10 +355,7 @@ def start(folder: Path) -> subprocess.Popen:
 
 
 def assert_resumes(folder: Path):
-    assert all(
-        json.loads(path.read_text())["exercises"]
-        for path in (folder.parent / "results/graded").iterdir()
-    )
+    assert (folder.parent / "results/grades.sqlite").exists()
     assert not (folder.parent / "results/class.html").exists()
     for name in "cd":
         (folder / f"{name}.ipynb").write_text("")

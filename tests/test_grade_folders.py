@@ -11,10 +11,11 @@ import pytest
 
 from graded import RIGHT
 from graded import hand_in as hand_in_cells
-from lessons_grading import command, kept, notebook, submissions
+from lessons_grading import command, notebook, submissions
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import Unreadable, digest_of, read_file, read_notebook
+from lessons_grading.store import GradeStore
 from lessons_grading.submissions import Submission, find_submissions, text_of
 from test_grade_classroom import ALL_RIGHT, run
 
@@ -202,7 +203,8 @@ def test_what_is_no_plain_file_is_not_read_and_nothing_is_kept_of_it(tmp_path, m
         read_file(path)
     grade = grade_notebook(path, "ada", 1)
     assert (grade.is_final, grade.exercises, grade.events) == (False, (), (problem,))
-    assert kept.Kept(tmp_path, "").find(Submission("ada", path)) is None
+    with GradeStore(tmp_path / "grades.sqlite", "", tmp_path) as store:
+        assert store.find(Submission("ada", path)) is None
 
 
 def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkeypatch):

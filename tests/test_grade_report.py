@@ -13,7 +13,8 @@ import pytest
 
 from lessons_grading.exam import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.report import COLUMNS, Student, write_report
+from lessons_grading.report import COLUMNS, write_report
+from lessons_grading.students import Student, in_order
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
@@ -44,7 +45,8 @@ def written(tmp_path):
     """Writes a report and returns the folder of the results."""
 
     def written(*grades: SubmissionGrade, sandboxed: bool = True):
-        write_report(tmp_path, grades, seed=3, sandboxed=sandboxed)
+        in_turn = sorted(grades, key=in_order)
+        write_report(tmp_path, in_turn, seed=3, sandboxed=sandboxed)
         return tmp_path
 
     return written

@@ -1,0 +1,188 @@
+"""What the page of the class shows: numbers that are counted student by student.
+
+A class may have tens of thousands, so nothing is kept of a student but what their row shows.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from lessons_grading.exam import NEW_CASE
+from lessons_grading.grades import ExerciseGrade
+from lessons_grading.students import UNTOUCHED, Student, in_numbers, score, to_look_at
+
+# no mistake of a bank; the reason may be anything
+UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")
+MOST_NAMES = 5  # of students, in one row of the class page
+
+
+@dataclass(frozen=True)
+class Row:
+    """A student's row, and who is an example of a group."""
+
+    name: str
+    page: str
+    scores: dict[str, dict[str, int]] = field(default_factory=dict)  # by lesson
+    total: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Group:
+    """Answers with the same named mistake, or with the same wrong result.
+
+    way: how they fail, in words.
+    examples: the first few students.
+    """
+
+    exercise: str
+    slug: str
+    way: str
+    count: int = 0
+    examples: list[Row] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Names a group without a name in commands, such as 2.5-1f0c9a."""
+        return f"{self.exercise}-{_short(self.slug + self.way)}"
+
+    def add(self, student: Row):
+        self.count += 1
+        if len(self.examples) < MOST_NAMES:
+            self.examples.append(student)
+
+
+class ClassNumbers:
+    """Passes of each exercise, groups of answers that fail alike, and a row for each student.
+
+    looked_at: (student, notebook, events) for each notebook that a teacher should look at.
+    open: how many submissions have no final grade.
+    """
+
+    def __init__(self):
+        self.rows: list[Row] = []
+        self.handed_in: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self.titles: dict[str, str] = {}
+        self.groups: dict[tuple[str, str, str], Group] = {}
+        self.looked_at: list[tuple[str, str, list[str]]] = []
+        self.submissions = self.open = 0
+
+    def add(self, student: Student):
+        row = Row(
+            student.name,
+            student.page,
+            {lesson: score(entries) for lesson, entries in student.lessons.items()},
+            score(student.exercises),
+        )
+        self.rows.append(row)
+        for grade in student.grades:
+            self.submissions += 1
+            self.open += not grade.is_final
+            if events := to_look_at(grade):
+                self.looked_at.append((student.name, grade.notebook, events))
+        for entry in student.exercises:
+            self.titles[entry.exercise] = entry.title
+            self.handed_in[entry.exercise] += 1
+            if entry.passed:
+                self.passed[entry.exercise] += 1
+            else:
+                self._add_to_group(entry, row)
+
+    def _add_to_group(self, entry: ExerciseGrade, student: Row):
+        assert entry.mistake is not None  # it did not pass
+        way = way_of(entry)
+        key = (
+            entry.exercise,
+            entry.mistake,
+            _short(way) if entry.mistake in UNNAMED else "",
+        )
+        if key not in self.groups:
+            self.groups[key] = Group(entry.exercise, entry.mistake, way)
+        self.groups[key].add(student)
+
+    @property
+    def lessons(self) -> list[str]:
+        return sorted({lesson for row in self.rows for lesson in row.scores})
+
+    @property
+    def exercises(self) -> list[dict]:
+        return [
+            {
+                "id": id,
+                "title": self.titles[id],
+                "passed": self.passed[id],
+                "of": self.handed_in[id],
+            }
+            for id in sorted(self.titles, key=in_numbers)
+        ]
+
+    @property
+    def mistakes(self) -> list[dict]:
+        """Rows of what holds people up. Those in no group share one for each exercise."""
+        alone: dict[tuple[str, str], list[Group]] = {}
+        rows = []
+        for group in self.groups.values():
+            if group.slug in UNNAMED and group.count == 1:
+                alone.setdefault((group.exercise, group.slug), []).append(group)
+            else:
+                unnamed = group.slug in UNNAMED
+                words = "{} fail in the same way" if unnamed else ""
+                name = group.name if unnamed else ""
+                rows.append(self._row(group, group.count, group.count, words, name))
+        for groups in alone.values():
+            first, count = groups[0], len(groups)
+            if count == 1:
+                words = "no other answer fails like this one"
+                rows.append(self._row(first, 1, 1, words, first.name))
+            else:
+                several = Group(first.exercise, first.slug, "", count)
+                several.examples = [group.examples[0] for group in groups[:MOST_NAMES]]
+                words = "{} fail, each in a way of its own"
+                rows.append(self._row(several, count, 1, words, ""))
+        rows.sort(
+            key=lambda row: (
+                -row["alike"],
+                row["slug"] in UNTOUCHED,
+                in_numbers(row["id"]),
+                row["slug"],
+            )
+        )
+        return rows
+
+    def _row(self, group: Group, count: int, alike: int, words: str, name: str) -> dict:
+        """alike: how many answers fail in the same way."""
+        of = self.handed_in[group.exercise]
+        return {
+            "id": group.exercise,
+            "title": self.titles[group.exercise],
+            "slug": group.slug,
+            "way": group.way,
+            "count": count,
+            "of": of,
+            "alike": alike,
+            "words": words.format(f"{count} of {of}"),
+            "examples": group.examples,
+            "name": name,
+        }
+
+
+def way_of(entry: ExerciseGrade) -> str:
+    """How an answer fails, in words that are the same for all answers that fail alike.
+
+    For a named mistake this is its own message. Otherwise it is the result's message without
+    what belongs to one student: what the code printed, and line numbers.
+    """
+    message = entry.message.removeprefix(f"{NEW_CASE}\n")
+    if entry.mistake not in UNNAMED:
+        return message.split("\n")[0]
+    message = (
+        message.split("\nYour code printed:\n")[0]
+        .removeprefix("The result is not right.")
+        .strip("\n")
+    )
+    return re.sub(r"\bline \d+", "a line", message)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]

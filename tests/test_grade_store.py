@@ -1,0 +1,135 @@
+"""The grades on disk: found again under the same terms, and never half written."""
+
+import sqlite3
+
+import pytest
+
+from lessons_grading import store as store_module
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.notebook import digest_of
+from lessons_grading.store import FILE, GradeStore
+from lessons_grading.students import in_order
+from lessons_grading.submissions import Submission
+from test_grade_classroom import ALL_RIGHT, called, hand_in, run  # noqa: F401
+
+
+def graded(student="ada", content=b"one", **more) -> SubmissionGrade:
+    return SubmissionGrade(
+        student,
+        f"{student}.ipynb",
+        digest_of(content),
+        "00",
+        (ALL_RIGHT,),
+        ("an event",),
+        0.5,
+        **more,
+    )
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens the store of the folder, under terms."""
+    stores = []
+
+    def opened(terms: str = "") -> GradeStore:
+        stores.append(GradeStore(tmp_path / FILE, terms, tmp_path / "submissions"))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        store.__exit__()
+
+
+def test_a_grade_is_found_again_under_the_same_terms_only(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store, grade = opened("seed 1"), graded()
+    store.save(submission, grade)
+    assert store.find(submission) == grade and opened("seed 1").find(submission) == grade
+    assert opened("seed 2").find(submission) is None
+    assert store.find(Submission("alan", submission.path)) is None
+    for damaged in ("", "{", "[]", '{"student": "ada"}', '{"exercises": [], "events": []}'):
+        store._database.execute("UPDATE grades SET grade = ?", (damaged,))
+        assert store.find(submission) is None
+    store.save(submission, grade)
+    submission.path.write_text("two")
+    assert store.find(submission) is None
+
+
+def test_a_grade_is_kept_under_the_bytes_that_were_graded(opened, hand_in):
+    """And not under those that the file had before, or has since."""
+    submission = Submission("ada", hand_in("ada.ipynb", "before"))
+    opened().save(submission, graded(content=b"graded"))
+    assert opened().find(submission) is None
+    submission.path.write_text("graded")
+    assert opened().find(submission)
+
+
+def test_what_is_not_final_is_not_found_and_yet_a_part_of_its_run(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store, grade = opened(), graded(is_final=False)
+    store.save(submission, grade)
+    assert store.find(submission) is None and [*store.grades()] == [grade]
+    assert [*opened().grades()] == []
+
+
+def test_a_run_has_what_it_found_and_what_it_saved_in_the_order_of_a_report(opened, hand_in):
+    names = ["zoë", "Ada", "ada", "Álan", "bob"]
+    whose = {name: Submission(name, hand_in(f"{name}.ipynb", name)) for name in names}
+    before = opened()
+    for name in names:
+        before.save(whose[name], graded(name, name.encode()))
+    store = opened()
+    with store.at_once():
+        assert store.find(whose["bob"]) and store.find(whose["Ada"])
+    store.save(whose["zoë"], graded("zoë", "zoë".encode()))
+    assert [each.student for each in store.grades()] == ["Ada", "bob", "zoë"]
+    everything = sorted(before.grades(), key=in_order)
+    assert [*before.grades()] == everything and [each.student for each in everything] == [
+        "ada",
+        "Álan",
+    ]
+
+
+def test_a_file_that_is_no_store_is_a_sentence(hand_in, capsys):
+    folder = hand_in("ada.ipynb").parent
+    results = folder.parent / "results"
+    results.mkdir()
+    (results / FILE).write_bytes(b"something else" * 1_000)
+    assert run(folder) == 1
+    said = capsys.readouterr().err
+    assert f"Stopped: {results / FILE} cannot be read (file is not a database)" in said
+    assert "move it away, and everything is graded anew" in said
+    (results / FILE).rename(results / "away")
+    assert run(folder) == 0
+
+
+class Full(sqlite3.Connection):
+    """A database that may have no more pages than it has at first."""
+
+    def executescript(self, script):
+        result = super().executescript(script)
+        (pages,) = self.execute("PRAGMA page_count").fetchone()
+        self.execute(f"PRAGMA max_page_count = {pages}")
+        return result
+
+
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(hand_in, monkeypatch, capsys):
+    names = [f"student{number:03d}" for number in range(40)]
+    for name in names:
+        folder = hand_in(f"{name}.ipynb", name).parent
+    with monkeypatch.context() as disk:
+        connect = sqlite3.connect
+        disk.setattr(
+            store_module.sqlite3,
+            "connect",
+            lambda file, **more: connect(file, factory=Full, **more),
+        )
+        assert run(folder) == 1
+    said = capsys.readouterr().err
+    assert "database or disk is full). What is graded so far is kept" in said
+    with GradeStore(folder.parent / "results" / FILE, "", folder) as store:
+        (kept,) = store._database.execute("SELECT count(*) FROM grades").fetchone()
+    assert 0 < kept < len(names)
+    before = len(called(folder))
+    assert run(folder) == 0
+    assert len(called(folder)) == before + len(names) - kept
