@@ -17,7 +17,7 @@ help:  ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mistakes)
-	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_lib.lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \

@@ -1,0 +1,47 @@
+"""Starts JupyterLab for the course: its settings, and the folder that it shows.
+
+python -m lessons_lib.lab notebooks/00_start_here.ipynb [JupyterLab's arguments]
+
+The settings are in `jupyter_config/`. They are defaults: what learners set themselves counts.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from lessons_lib.paths import ROOT
+
+CONFIG = Path(__file__).parent / "jupyter_config"
+# A learner who says where JupyterLab's root is gets it there.
+_ROOT_ARGUMENTS = ("--ServerApp.root_dir", "--notebook-dir")
+
+
+def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn:
+    """Becomes JupyterLab, which opens `notebook` and shows the files below `root`.
+
+    arguments: further ones, for JupyterLab.
+    """
+    words = command(notebook, root, arguments)
+    os.execve(words[0], words, environment(os.environ))
+
+
+def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[str]:
+    """The command that `start` becomes."""
+    words = [sys.executable, "-m", "jupyter", "lab", str(notebook.resolve())]
+    if not any(argument.startswith(_ROOT_ARGUMENTS) for argument in arguments):
+        words.append(f"--ServerApp.root_dir={root.resolve()}")
+    return [*words, *arguments]
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """`given`, with the course's settings as the last of JUPYTER_CONFIG_PATH."""
+    before = [path for path in given.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep) if path]
+    return {**given, "JUPYTER_CONFIG_PATH": os.pathsep.join([*before, str(CONFIG)])}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
+        sys.exit("Say which notebook: python -m lessons_lib.lab notebooks/00_start_here.ipynb")
+    start(Path(sys.argv[1]), ROOT, sys.argv[2:])

@@ -1,0 +1,95 @@
+"""JupyterLab as `make lab` starts it: at the course's root, without notices from outside."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lessons_lib import lab
+from lessons_lib.paths import NOTEBOOKS, ROOT
+
+FIRST = NOTEBOOKS / "00_start_here.ipynb"
+PATIENCE = 900  # seconds; far more than a start takes
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """Asks a JupyterLab of somebody who has never used one; gives JSON."""
+    home, token = tmp_path_factory.mktemp("home"), secrets.token_hex(16)
+    folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    environment = os.environ | {f"JUPYTER_{name}": str(home / name) for name in folders}
+    environment["JUPYTERLAB_SETTINGS_DIR"] = str(home / "settings")
+    options = ["--no-browser", "--allow-root", f"--IdentityProvider.token={token}"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "lessons_lib.lab", str(FIRST), *options, "--port=0"],
+        env=environment,
+        cwd=home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def ask(path):
+        address = f"{_address(home / 'RUNTIME_DIR', server)}{path}?token={token}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return json.load(answer)
+
+    yield ask
+    server.terminate()
+    server.wait()
+
+
+def _address(folder: Path, server) -> str:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and server.poll() is None:
+        with suppress(OSError, ValueError, StopIteration):
+            address = json.loads(next(folder.glob("jpserver-*.json")).read_text())["url"]
+            urllib.request.urlopen(f"{address}api", timeout=60).close()
+            return address
+        time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not start: {server.poll()}")
+
+
+@pytest.mark.parametrize("name", ["kernels/vector_add.cu", "solutions", "notebooks"])
+def test_what_the_text_names_can_be_opened(ask, name):
+    assert ask(f"api/contents/{name}")["path"] == name
+
+
+def test_jupyterlab_brings_no_news_and_does_not_ask_for_them(ask):
+    plugin = urllib.parse.quote("@jupyterlab/apputils-extension:notification")
+    fields = ask(f"lab/api/settings/{plugin}")["schema"]["properties"]
+    assert fields["fetchNews"]["default"] == "false"
+    assert fields["checkForUpdates"]["default"] is False
+
+
+def test_a_learner_says_where_jupyterlab_is_opened():
+    usual = lab.command(FIRST, ROOT, ["--no-browser"])
+    assert usual[4:] == [str(FIRST), f"--ServerApp.root_dir={ROOT}", "--no-browser"]
+    for own in ("--ServerApp.root_dir=/here", "--notebook-dir=/here"):
+        assert lab.command(FIRST, ROOT, [own])[4:] == [str(FIRST), own]
+
+
+def test_a_learners_own_folders_of_settings_come_before_ours():
+    ours = str(lab.CONFIG)
+    assert lab.environment({}) == {"JUPYTER_CONFIG_PATH": ours}
+    mine = {"JUPYTER_CONFIG_PATH": "/mine", "HOME": "/home/me"}
+    assert lab.environment(mine) == mine | {"JUPYTER_CONFIG_PATH": f"/mine{os.pathsep}{ours}"}
+
+
+@pytest.mark.parametrize("words", [[], ["notebooks/77.ipynb"]])
+def test_without_a_notebook_it_says_what_to_type(words):
+    run = subprocess.run(
+        [sys.executable, "-m", "lessons_lib.lab", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("Say which notebook: python -m lessons_lib.lab notebooks/00")
