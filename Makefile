@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -38,6 +38,10 @@ test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanit
 test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks (ARGS="-m nbgrader" executes them all)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
 	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m "nbgrader and not slow" $(ARGS)
+
+test-cluster: $(READY)  ## grade a class on Dask workers of this machine (ARGS="-m cluster" with the slow ones)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/cluster distributed
+	PYTHONPATH="$(CURDIR)/.build/cluster" $(PY) -m pytest -m "cluster and not slow" $(ARGS)
 
 fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
