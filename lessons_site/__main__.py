@@ -1,0 +1,5 @@
+import sys
+
+from lessons_site.build import main
+
+sys.exit(main())

@@ -1,0 +1,69 @@
+"""Where the repository is on the web, and where links of its pages lead on the site."""
+
+import os
+import re
+import tomllib
+from pathlib import Path, PurePosixPath
+
+from lessons_lib.paths import ROOT
+
+BRANCH = "main"
+# A link or a picture in Markdown: what is before the address, the address, and the end.
+LINK = re.compile(r"(!?\[(?P<text>[^\]]*)\]\()(?P<address>[^)\s]+)(\))")
+
+
+def repository(environment=os.environ, root: Path = ROOT) -> str:
+    """The repository's address, or an empty text if nothing says it.
+
+    It is `COURSE_REPOSITORY` if that is set, as the workflow does, else `Repository` in
+    pyproject.toml's [project.urls].
+    Raises ValueError if it is not an address.
+    """
+    found = environment.get("COURSE_REPOSITORY", "").strip()
+    if not found:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        found = project["project"].get("urls", {}).get("Repository", "")
+    if found and not re.fullmatch(r"https://[\w.-]+/\S+", found):
+        raise ValueError(
+            f"The repository's address is {found!r}. It has to begin with https://, as in"
+            " COURSE_REPOSITORY=https://github.com/OWNER/NAME."
+        )
+    return found.rstrip("/")
+
+
+def on_the_site(markdown: str, folder: str, address_of_repository: str) -> str:
+    """A page's text with links that work on the site.
+
+    A link to a lesson leads to its page. A link to another file of the repository leads there,
+    or becomes plain text if the repository's address is not known.
+
+    folder: of the page, from the repository's root; empty for the root.
+    """
+
+    def replace(match):
+        target = match["address"]
+        if re.match(r"[a-z]+:|#", target):
+            return match[0]
+        path, _, anchor = target.partition("#")
+        place = _inside(PurePosixPath(folder) / path)
+        anchor = f"#{anchor}" if anchor else ""
+        if place.suffix == ".ipynb":
+            return f"{match[1]}{place.name}{anchor})"
+        if not address_of_repository:
+            return match["text"]
+        return f"{match[1]}{address_of_repository}/blob/{BRANCH}/{place}{anchor})"
+
+    return LINK.sub(replace, markdown)
+
+
+def _inside(path: PurePosixPath) -> PurePosixPath:
+    """The path without `..`. Raises ValueError if it leads out of the repository."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part != "..":
+            parts.append(part)
+        elif parts:
+            parts.pop()
+        else:
+            raise ValueError(f"The link {path} leads out of the repository.")
+    return PurePosixPath(*parts)
