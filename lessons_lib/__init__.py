@@ -12,6 +12,7 @@ from lessons_lib.verbs import (
     hint,
     open_lesson,
     progress_bar,
+    show_progress,
     solution,
 )
 from lessons_processes import isolation
@@ -30,6 +31,7 @@ __all__ = [
     "open_lesson",
     "progress_bar",
     "run_isolated",
+    "show_progress",
     "solution",
 ]
 

@@ -1,10 +1,18 @@
-"""The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, `progress_bar`."""
+"""The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, and those of progress."""
 
 import importlib.util
 import json
 from types import ModuleType
 
-from lessons_lib import checks, misspelt, progress, saved_answers, solution_cells, whole
+from lessons_lib import (
+    checks,
+    misspelt,
+    progress,
+    progress_page,
+    saved_answers,
+    solution_cells,
+    whole,
+)
 from lessons_lib.display import Card, show
 from lessons_lib.paths import IS_CHECKOUT, SOLUTIONS
 
@@ -146,3 +154,8 @@ def progress_bar(lesson: str, titles: bool = True) -> None:
     ]
     head = f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed"
     show(Card(head, ("\n" if titles else " · ").join(lines)))
+
+
+def show_progress() -> None:
+    """Shows all lessons: which exercises are passed, and which mistakes were met."""
+    show(progress_page.page())
