@@ -17,7 +17,7 @@ import nbclient
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from lessons_build import our_answers, words
+from lessons_build import our_answers, pictures, words
 from lessons_build.source import Cell, Lesson, SourceError, read_lesson
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
@@ -215,7 +215,10 @@ def _notebook(lesson: Lesson, text) -> nbformat.NotebookNode:
     cells = []
     for cell, identifier in zip(lesson.cells, identifiers, strict=True):
         if cell.kind == "markdown":
-            cells.append(new_markdown_cell(cell.source, id=identifier))
+            shown, attachments = pictures.put_into(cell.source, lesson.name)
+            cells.append(new_markdown_cell(shown, id=identifier))
+            if attachments:
+                cells[-1].attachments = attachments
         else:
             cells.append(new_code_cell(text(cell), id=identifier, metadata=_metadata(cell)))
     return new_notebook(cells=cells, metadata=dict(KERNEL))
@@ -259,8 +262,16 @@ def _identifiers(lesson: Lesson) -> list[str]:
 
 
 def _without_outputs(notebook) -> list[tuple]:
+    """What has to be in step. Pictures count by name: another machine's have other pixels."""
     return [
-        (cell.id, cell.cell_type, cell.source, dict(cell.metadata)) for cell in notebook.cells
+        (
+            cell.id,
+            cell.cell_type,
+            cell.source,
+            dict(cell.metadata),
+            sorted(cell.get("attachments", {})),
+        )
+        for cell in notebook.cells
     ]
 
 

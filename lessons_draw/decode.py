@@ -36,33 +36,33 @@ def decode_step(tables: list[list[int]], num_blocks: int):
     owners = owners_of(tables)
     ids = [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(
-        max(num_blocks, len(ids)), 8.6, "One step of decoding, for three requests"
+        max(num_blocks, len(ids)), 7.5, "One step of decoding, for three requests"
     )
     shift = (num_blocks - len(ids)) / 2
     for block_id in range(num_blocks):
         colour = colour_of(owners[ids.index(block_id)]) if block_id in ids else FREE
-        draw_block(axes, block_id, 7.4, str(block_id), colour)
+        draw_block(axes, block_id, 6.4, str(block_id), colour)
     for column, (owner, block_id) in enumerate(zip(owners, ids, strict=True)):
         middle = column + shift + 0.5
-        _arrow(axes, block_id + 0.5, 7.4, middle, 6.2)
-        draw_block(axes, column + shift, 5.2, str(block_id), colour_of(owner))
-        draw_block(axes, column + shift, 4.2, f"q{owner + 1}", colour_of(owner))
-        _arrow(axes, middle, 4.2, middle, 3.5)
-        draw_block(axes, column + shift, 2.5, "o, m, l", colour_of(owner))
+        _arrow(axes, block_id + 0.5, 6.4, middle, 5.4)
+        draw_block(axes, column + shift, 4.4, str(block_id), colour_of(owner))
+        draw_block(axes, column + shift, 3.4, f"q{owner + 1}", colour_of(owner))
+        _arrow(axes, middle, 3.4, middle, 2.9)
+        draw_block(axes, column + shift, 1.9, "o, m, l", colour_of(owner))
     for request in range(len(tables)):
         columns = [
             column + shift + 0.5 for column, owner in enumerate(owners) if owner == request
         ]
         for column in columns:
-            _arrow(axes, column, 2.5, sum(columns) / len(columns), 1.1)
+            _arrow(axes, column, 1.9, sum(columns) / len(columns), 1.1)
         draw_block(
             axes, sum(columns) / len(columns) - 0.5, 0.1, f"o{request + 1}", colour_of(request)
         )
     labels = {
-        7.9: "the pool",
-        5.7: "the blocks of each request,\nas its block table has them",
-        4.7: "a query for each",
-        3.0: "a part from each",
+        6.9: "the pool",
+        4.9: "the blocks of each request,\nas its block table has them",
+        3.9: "a query for each",
+        2.4: "a part from each",
         0.6: "an answer from the parts\nand the new token itself",
     }
     for y, label in labels.items():

@@ -53,7 +53,7 @@ def blocks_of_16(lengths: dict[str, int], reserved: dict[str, int], limit: int) 
 
 def _tables_and_pool(words: dict, tables: dict, num_blocks: int):
     """words: what is in each block of a request. tables: its block ids. Both by its name."""
-    figure, axes = plt.subplots(figsize=(8.6, 3.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.6, 2.9), layout="constrained")
     colours = dict(zip(tables, (USED, GREEN)))
     owner = {block_id: name for name, ids in tables.items() for block_id in ids}
     contents = {
@@ -77,7 +77,7 @@ def _tables_and_pool(words: dict, tables: dict, num_blocks: int):
         draw_block(axes, 1.5 * block_id, 0, text, colour, width=1.4, below=f"block {block_id}")
     for y, label in ((4.9, "what is said"), (3.2, "block tables"), (0.5, "memory")):
         axes.text(-0.4, y, label, ha="right", va="center", fontsize=10)
-    axes.set(xlim=(-2.4, 12.1), ylim=(-0.7, 6.1))
+    axes.set(xlim=(-2.4, 12.1), ylim=(-0.6, 6.0))
     axes.axis("off")
     return figure
 

@@ -37,7 +37,7 @@ def batches(pictures: list[tuple], visible):
         max(sum(kv_len for _, kv_len in batch) + GAP * len(batch) + 3, 11) for batch in lengths
     ]
     height = max(sum(q_len for q_len, _ in batch) for batch in lengths)
-    scale = min(0.38, 8.8 / sum(widths))
+    scale = min(0.33, 8.8 / sum(widths))
     figure, panels = plt.subplots(
         1,
         len(pictures),

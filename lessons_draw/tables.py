@@ -5,6 +5,7 @@ import html
 from dataclasses import dataclass, field
 
 from lessons_draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
+from lessons_draw.raster import as_png
 
 WIDTH, HEIGHT = 860, 240  # pixels
 ENTRY, BLOCK = 30, 40  # pixels: the side of an entry, the height of a block
@@ -26,6 +27,10 @@ class Frame:
             f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"'
             f' style="{style}">'
         )
+
+    @property
+    def png(self) -> bytes:
+        return as_png(self.svg)
 
     def _repr_html_(self):
         return self.image()

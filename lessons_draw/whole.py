@@ -13,7 +13,7 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
 
     Of the blocks that are not A's, 1, 2, 4, … belong to a sequence B, and 3, 6, … are free.
     """
-    figure, axes = plt.subplots(figsize=(8.8, 5.9), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.8, 4.5), layout="constrained")
     _tokens(axes, num_tokens, len(block_ids))
     for index, block_id in enumerate([*block_ids, -1]):
         _cell(
@@ -45,7 +45,7 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
     _arrow(axes, (9.3, 0.8), (10.6, 0.8))
     axes.text(10.7, 0.8, "next token", fontsize=9.5, va="center", weight="bold")
     _labels(axes)
-    axes.set(xlim=(-3.6, 13.2), ylim=(0.2, 6.9))
+    axes.set(xlim=(-3.6, 13.2), ylim=(0.3, 6.5))
     axes.axis("off")
     return figure
 

@@ -10,27 +10,36 @@
 # # 00 · Start here
 #
 # In this course you build PagedAttention: a way of storing a language model's memory that lets
-# one GPU serve many people at once. You start with a list of free blocks and end with a CUDA
-# kernel.
+# one GPU serve many people at once. This is the idea:
 #
-# **Here** you see the idea of the whole course in one picture, what your machine can do, how
-# an exercise works, and how much memory blocks save.
+# PICTURE opening
 #
-# **You need** some Python. **It takes** about 15 minutes.
+# Two requests share one memory, which is cut into blocks of equal size. A request gets a block
+# when it has words to put into it, wherever one is free. Its **block table** says where they
+# are.
 #
-# Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+# **At the end you will have built** an engine that serves a real language model to many
+# requests at once, and all that it rests on: the block manager, the block tables, attention
+# through them, and the CUDA kernels that make it fast.
+#
+# **You need** some Python, and to know what a tensor of PyTorch and its shape are. From lesson
+# 01 on there is a little C++, and from lesson 03 on a rough idea of attention helps. You need
+# neither a GPU nor experience with CUDA.
+#
+# **It takes** about 15 minutes for this lesson, 60 to 90 minutes for each of the lessons 01 to
+# 06, and two to three hours for each of 07 to 10: 15 to 21 hours in all. These are estimates.
+# We made them from the length of the texts and the number of exercises, and have not timed
+# anybody who was new to the course.
+#
+# **Here** you see what your machine can do, how an exercise works, and how much memory blocks
+# save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 
 # %%
-from lessons_lib import check, hint, open_lesson, progress_bar, solution
+from lessons_lib import check, hint, open_lesson, show_progress, solution
 
 draw = open_lesson("00")
-draw.opening()
 
 # %% [markdown]
-# This is the idea of the whole course. Two requests share one memory, which is cut into blocks
-# of equal size. A request gets a block when it has words to put into it, wherever one is free.
-# Its **block table** says where they are.
-#
 # ## What your machine can do
 #
 # The next cell looks for everything that the lessons need:
@@ -149,11 +158,11 @@ hint("0.1", 1)
 # `solution("0.1")` shows our answer. It is one of several right ones. The best time to read it
 # is *after* your own passes.
 #
-# What you have passed is stored on your machine, in the folder `.progress`, and is not sent
-# anywhere:
+# What you have passed is stored on your machine, and is not sent anywhere. `show_progress()`
+# shows it in any lesson: what you have passed, what is next, and which mistakes you have met.
 
-# %%
-progress_bar("00")
+# %% tags=["nbval-ignore-output"]
+show_progress()
 
 # %% [markdown]
 # ## What paging saves

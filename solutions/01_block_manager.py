@@ -14,6 +14,8 @@
 # refuses every wrong call, and may be used by several threads. With it, two sequences can
 # share their blocks until one of them writes.
 #
+# PICTURE opening
+#
 # **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a
 # reference. **It takes** 60 to 90 minutes. Words that you meet again are in the
 # [glossary](glossary.ipynb).
@@ -22,7 +24,6 @@
 from lessons_lib import build_cpp, check, hint, open_lesson, solution
 
 draw = open_lesson("01")
-draw.opening()
 
 # %% [markdown]
 # This is where you will get to: a pool of eight blocks, drawn after three events. The number

@@ -14,6 +14,8 @@
 # come, grow, fork and end, and no call leaves anything half done. Then you measure how much
 # memory this saves.
 #
+# PICTURE opening
+#
 # **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write.
 # **It takes** 60 to 90 minutes. Words that you meet again are in the
 # [glossary](glossary.ipynb).
@@ -22,7 +24,6 @@
 from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("02")
-draw.opening()
 
 # %% [markdown]
 # The picture shows four sequences and one pool. Each sequence has a row in the **block

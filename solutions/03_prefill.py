@@ -15,6 +15,8 @@
 # softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it
 # into a layer that leaves its keys and values in the pool.
 #
+# PICTURE opening
+#
 # **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is
 # compared with keys, and the result is a weighted sum of values. **It takes** 75 to 90
 # minutes. Words that you meet again are in the [glossary](glossary.ipynb).
@@ -23,7 +25,6 @@
 from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("03")
-draw.opening()
 
 # %% [markdown]
 # ## Several prompts at once

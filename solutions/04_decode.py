@@ -14,6 +14,8 @@
 # brought together. Each block gives a part of the answer, and the parts are put together at
 # the end.
 #
+# PICTURE opening
+#
 # **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and
 # [03](03_prefill.ipynb) (the online softmax). **It takes** 60 to 90 minutes. Words that you
 # meet again are in the [glossary](glossary.ipynb).
@@ -22,7 +24,6 @@
 from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("04")
-draw.opening()
 
 # %% [markdown]
 # This is the whole step. Read from top to bottom, it is also the order of this lesson.

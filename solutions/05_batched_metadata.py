@@ -14,6 +14,8 @@
 # kernels of the next lessons are compared with it. At the end you find a bug in a model that
 # talks nonsense.
 #
+# PICTURE opening
+#
 # **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and
 # slots, causal attention, decoding. **It takes** 60 to 90 minutes. Words that you meet again
 # are in the [glossary](glossary.ipynb).
@@ -22,7 +24,6 @@
 from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("05")
-draw.opening()
 
 # %% [markdown]
 # ## What a server computes in one step

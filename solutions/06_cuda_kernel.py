@@ -14,6 +14,8 @@
 # two vectors, and you can run each step on the way. At the end you find the faults in a kernel
 # that somebody else wrote.
 #
+# PICTURE opening
+#
 # **You need** lessons [02](02_block_tables.ipynb), [04](04_decode.ipynb) and
 # [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do
 # not need a GPU. **It takes** 75 to 90 minutes. Words that you meet again are in the
@@ -23,7 +25,6 @@
 from lessons_lib import KernelError, build_cuda, check, hint, open_lesson, solution
 
 draw = open_lesson("06")
-draw.opening()
 
 # %% [markdown]
 # The picture shows a decode step of three sequences, with six query heads each. That is 18

@@ -13,18 +13,19 @@
 # comes close to what the memory can deliver. Before each step you predict what it will gain.
 # Then you see what it did gain, and why the two differ.
 #
+# PICTURE opening
+#
 # **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons
 # [03](03_prefill.ipynb) and [04](04_decode.ipynb). Words that you meet again are in the
 # [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
 # be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such
-# as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90
-# minutes to two hours.
+# as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** two
+# to three hours.
 
 # %%
 from lessons_lib import build_cuda, check, hint, open_lesson, solution
 
 draw = open_lesson("07")
-draw.opening()
 
 # %% [markdown]
 # The dashed line is how fast one graphics card can read its memory. The bar is how fast a

@@ -14,16 +14,18 @@
 # When the memory runs out, a request gives way and nothing is lost. The engine rests on what
 # you have built since lesson 01.
 #
+# PICTURE opening
+#
 # **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and
 # [05](05_batched_metadata.ipynb). Words that you meet again are in the
 # [glossary](glossary.ipynb). If you have not done an exercise of an earlier lesson, the
-# course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
+# course's own answer takes its place. You do not need a GPU. **It takes** two to
+# three hours.
 
 # %%
 from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("08")
-draw.opening()
 
 # %% [markdown]
 # An engine is a loop around a model. It has three parts, *schedule*, *run* and *postprocess*,

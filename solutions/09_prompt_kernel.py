@@ -13,17 +13,18 @@
 # prompts, chunks of prompts and single new tokens, all in one launch. Before each step you
 # predict what it will gain. Then you see what it did gain, and why the two differ.
 #
+# PICTURE opening
+#
 # **You need** lesson [07](07_fast_kernel.ipynb), and the metadata of lesson
 # [05](05_batched_metadata.ipynb). Words that you meet again are in the
 # [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
 # be measured on your machine, the kernels need a GPU of compute capability 8.0 or more, such
-# as an A100 or an RTX 30.) **It takes** two hours.
+# as an A100 or an RTX 30.) **It takes** two to three hours.
 
 # %%
 from lessons_lib import build_cuda, check, hint, open_lesson, solution
 
 draw = open_lesson("09")
-draw.opening()
 
 # %% [markdown]
 # The orange line is a chunk at the end of 8,192 keys. At its left end the chunk has one token:

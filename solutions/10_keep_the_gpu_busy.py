@@ -14,6 +14,8 @@
 # whole batch, and a host that is one step ahead. Before each part you predict what
 # it will gain. Then you see what it did gain, and why the two differ.
 #
+# PICTURE opening
+#
 # **You need** lessons [07](07_fast_kernel.ipynb) and [08](08_serve_a_model.ipynb). Words that
 # you meet again are in the [glossary](glossary.ipynb). You do not need a GPU: without one, you
 # count what the host does, and see recorded times. **It takes** two to three hours.
@@ -22,7 +24,6 @@
 from lessons_lib import build_cuda, check, hint, open_lesson, solution
 
 draw = open_lesson("10")
-draw.opening()
 
 # %% [markdown]
 # The upper two lanes are lesson 08's engine. You see one decode step of 64 sequences, and the

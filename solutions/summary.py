@@ -13,17 +13,16 @@
 # run, the ideas, the tensors, and what was measured. Come here when you want to look something
 # up. The words are in the [glossary](glossary.ipynb). **It takes** ten minutes.
 #
-# ## In one picture
+# PICTURE opening
 #
 # Sequence A has ten tokens. They fill two blocks and half of a third. The block table says
 # where these blocks are in the pool. Attention goes through the table, block by block, and
 # puts the parts together.
 
 # %%
-from lessons_lib import open_lesson, progress_bar
+from lessons_lib import open_lesson, show_progress
 
 draw = open_lesson("summary")
-draw.opening()
 
 # %% [markdown]
 # ## In one run
@@ -121,6 +120,5 @@ for run in lessons_bench.serving_runs.recorded():
 # %% [markdown]
 # ## What you have done
 
-# %%
-for lesson in ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10"):
-    progress_bar(lesson)
+# %% tags=["nbval-ignore-output"]
+show_progress()

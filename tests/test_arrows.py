@@ -36,6 +36,7 @@ ARROWS = {
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
+    ("lessons_build.pictures", "lessons_draw.lesson_"),  # those in the text of a lesson
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_lib.verbs", "lessons_exercises.edits"),  # our answers

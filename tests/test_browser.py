@@ -100,7 +100,7 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson)
         notebook.run_cell(f"exercise-{number}")
         assert ": passed" in shown(notebook.run_cell(f"check-{number}"))
     has_code = any(cell.kind != "markdown" for cell in lesson.cells)  # all but the glossary
-    assert page.locator(".jp-OutputArea img").count() >= has_code
+    assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
         assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
     assert page.console_errors == []
@@ -181,10 +181,10 @@ def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
         cell for cell in cells if cell["id"].startswith("check-") and ": passed" in shown(cell)
     ]
     assert len(passed) == len(exercises)
-    assert page.locator(".jp-OutputArea img").count() >= (2 if exercises else 1)
+    assert page.locator(".jp-Notebook img").count() >= (2 if exercises else 1)
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
-        picture = page.locator(f'.jp-OutputArea img[alt*="{words}"]').first
+        picture = page.locator(f'.jp-Notebook img[alt*="{words}"]').first
         laptop = page.viewport_size
         # so that the tallest one is seen whole
         page.set_viewport_size(laptop | {"height": 1200})

@@ -407,6 +407,9 @@ def test_a_heading_says_what_its_check_says(lesson):
 def test_every_picture_has_a_text(lesson):
     pictures = 0
     for cell in nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4).cells:
+        for text in re.findall(r"!\[(.*)\]\(", cell.source if "attachments" in cell else ""):
+            assert len(text) > 40
+            pictures += 1
         for output in cell.get("outputs", []):
             assert "image/png" not in output.get("data", {}), (
                 f"show it with lessons_draw.show: {cell.source[:60]!r}"
@@ -422,12 +425,13 @@ def test_every_picture_has_a_text(lesson):
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_a_lesson_begins_with_one_line_of_imports_and_a_picture(lesson):
+    """The picture is in the first text, so that it is there before any cell has run."""
     code = [cell.solution() for cell in lesson.cells if cell.kind == "code"]
     if code:  # the glossary has none
         name = lesson.name.split("_")[0]
+        assert "\nPICTURE opening\n" in lesson.cells[0].source
         assert re.fullmatch(
-            r"from lessons_lib import [\w, ]+\n\n"
-            rf'draw = open_lesson\("{name}"\)\ndraw\.opening\(\)',
+            rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)',
             code[0].strip(),
         )
         assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"

@@ -1,0 +1,41 @@
+"""Puts a lesson's pictures into its text, where they are seen before any cell has run.
+
+In a text cell, a line `PICTURE name` becomes the picture that the function `name` of the
+lesson's file in `lessons_draw/` draws without arguments. The notebook holds it as an
+attachment, so that it goes wherever the notebook goes.
+"""
+
+import base64
+import functools
+import importlib
+import re
+
+from lessons_build.include import SourceError
+
+_PICTURE = re.compile(r"^PICTURE (?P<name>\w+)$", re.MULTILINE)
+
+
+def put_into(text: str, lesson: str) -> tuple[str, dict[str, dict[str, str]]]:
+    """A text with its pictures in Markdown, and the attachments that go with it.
+
+    lesson: its name, such as "01_block_manager".
+    Raises SourceError if no such picture is drawn for the lesson.
+    """
+    attachments = {}
+
+    def shown(match: re.Match) -> str:
+        png, alt = _draw(lesson.split("_")[0], match["name"])
+        attachments[f"{match['name']}.png"] = {"image/png": base64.b64encode(png).decode()}
+        return f"![{alt}](attachment:{match['name']}.png)"
+
+    return _PICTURE.sub(shown, text), attachments
+
+
+@functools.cache
+def _draw(number: str, name: str) -> tuple[bytes, str]:
+    """A picture as PNG, and its text."""
+    try:
+        picture = getattr(importlib.import_module(f"lessons_draw.lesson_{number}"), name)()
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise SourceError(f"PICTURE {name}: {error}") from None
+    return picture.png, picture.alt

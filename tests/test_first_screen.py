@@ -1,0 +1,113 @@
+"""The first screen of a lesson shows a picture, and needs no cell to run for it."""
+
+import base64
+import io
+import os
+
+import nbformat
+import pytest
+from PIL import Image
+
+from lessons_build import build, pictures
+from lessons_build.source import Cell, Lesson, SourceError
+from lessons_draw import USED
+from lessons_draw.raster import as_png
+from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+
+try:
+    from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab
+except ImportError:  # playwright is missing
+    find_chromium = lambda: None  # noqa: E731
+
+LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
+QUICK = ("00_start_here", "05_batched_metadata", "summary")  # 05 has the tallest picture
+SCREEN = {"width": 1366, "height": 768}
+# Of the first picture: where it is on the screen, and whether it has loaded.
+FIRST_PICTURE = """() => {
+    const image = document.querySelector('.jp-Notebook img');
+    if (!image || !image.complete || !image.naturalWidth) return null;
+    const place = image.getBoundingClientRect();
+    return {top: place.top, bottom: place.bottom, alt: image.alt};
+}"""
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("folder", [NOTEBOOKS, SOLUTIONS], ids=lambda folder: folder.name)
+def test_a_lesson_begins_with_a_picture_that_goes_with_the_notebook(folder, lesson):
+    first = nbformat.read(folder / f"{lesson}.ipynb", as_version=4).cells[0]
+    assert first.cell_type == "markdown"
+    assert "](attachment:opening.png)" in first.source and "![]" not in first.source
+    png = base64.b64decode(first.attachments["opening.png"]["image/png"])
+    width, height = Image.open(io.BytesIO(png)).size
+    assert 400 < width < 950 and height < 480  # the rest of the screen is for words
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as address:
+        yield address
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(
+    not find_chromium() and "CI" not in os.environ,
+    reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
+)
+@pytest.mark.parametrize(
+    "lesson",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in LESSONS],
+)
+def test_the_picture_is_whole_on_the_first_screen_of_a_laptop(server, lesson):
+    with browser_page(SCREEN) as page:
+        Notebook(page, *server, f"{lesson}.ipynb")
+        picture = page.wait_for_function(FIRST_PICTURE).json_value()
+        page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+    assert 0 < picture["top"] < picture["bottom"] < SCREEN["height"]
+    assert len(picture["alt"]) > 40
+
+
+def test_a_line_in_the_text_becomes_the_picture():
+    text, attachments = pictures.put_into("Before.\n\nPICTURE opening\n\nAfter.", "00_start")
+    assert text.startswith("Before.\n\n![Above, the words of two requests")
+    assert text.endswith("(attachment:opening.png)\n\nAfter.")
+    assert [*attachments] == ["opening.png"]
+    assert base64.b64decode(attachments["opening.png"]["image/png"]).startswith(b"\x89PNG")
+    assert pictures.put_into("A PICTURE opening", "00_start") == ("A PICTURE opening", {})
+
+
+@pytest.mark.parametrize("lesson, name", [("00_start", "closing"), ("77_none", "opening")])
+def test_a_picture_that_is_not_drawn_is_named(lesson, name):
+    with pytest.raises(SourceError, match=f"PICTURE {name}: .*(closing|lesson_77)"):
+        pictures.put_into(f"PICTURE {name}", lesson)
+
+
+def test_a_notebook_without_its_picture_is_out_of_step():
+    lesson = Lesson("00_start_here", (Cell("markdown", "PICTURE opening"),))
+    expected, without = build.render_student(lesson), build.render_student(lesson)
+    assert build._without_outputs(without) == build._without_outputs(expected)
+    del without.cells[0]["attachments"]
+    assert build._without_outputs(without) != build._without_outputs(expected)
+
+
+def test_block_tables_are_drawn_as_a_png_of_the_same_size():
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40">'
+        '<rect width="60" height="40" fill="white"/>'
+        f'<rect x="10" y="5" width="20" height="30" fill="{USED}" stroke="none"/>'
+        '<path d="M40,10 h10 l0,20 z" fill="#ff0000"/>'
+        '<path d="M0,0 C0,0 0,0 0,0" fill="none" stroke="#333333" stroke-width="1.5"/>'
+        '<text x="20" y="20" font-size="12" text-anchor="middle" font-weight="bold"'
+        ' fill="black">x</text></svg>'
+    )
+    image = Image.open(io.BytesIO(as_png(svg))).convert("RGB")
+    blue = tuple(bytes.fromhex(USED[1:]))
+    assert image.size == (60, 40)
+    colours = [image.getpixel(place) for place in ((5, 20), (12, 8), (12, 33), (48, 15))]
+    assert colours == [(255, 255, 255), blue, blue, (255, 0, 0)]
+    assert min(image.crop((15, 8, 25, 22)).convert("L").tobytes()) < 60  # the text
+
+
+@pytest.mark.parametrize("element", ["<circle/>", '<path d="M0,0 Q1,1 2,2"/>'])
+def test_what_the_png_cannot_show_is_refused(element):
+    with pytest.raises(ValueError, match="is not drawn here"):
+        as_png(f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{element}</svg>')
