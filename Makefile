@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving screenshots site clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -120,6 +120,12 @@ bench-engine-peers: $(READY)  ## time the engine on the GPU, in turns with nano-
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
 	$(PY) -m lessons_bench.serving $(ARGS)
 
+colour:  ## build the JupyterLab extension that shows C++ in colour, after a change of its source (needs node)
+	@command -v npm >/dev/null || { echo "npm is not installed. It comes with Node.js, version 20.19 or newer." >&2; exit 1; }
+	rm -rf .build/colour && mkdir -p .build && cp -r lessons_colour .build/colour
+	cd .build/colour && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	rm -rf lessons_colour/labextension && cp -r .build/colour/labextension lessons_colour
+
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)
 
@@ -135,7 +141,7 @@ ifneq ($(shell $(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null),$(CURDIR)/$
 .PHONY: $(READY)
 endif
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt lessons_colour/labextension/package.json
 	@sh lessons_lib/preflight.sh "$(PYTHON)"
 	@echo "Setting up $(VENV), once. Most of the time goes into PyTorch."
 	@[ "$$($(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null)" = "$(CURDIR)/$(VENV)" ] || "$(PYTHON)" -m venv --clear $(VENV)
