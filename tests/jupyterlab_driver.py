@@ -46,8 +46,11 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def jupyterlab(folder: Path, progress: Path | None = None):
-    """Serves a copy of notebooks/ from `folder`; gives (port, token)."""
+def jupyterlab(folder: Path, progress: Path | None = None, arguments: tuple[str, ...] = ()):
+    """Serves a copy of notebooks/ from `folder`; gives (port, token).
+
+    arguments: further ones, for JupyterLab.
+    """
     served = folder / "notebooks"
     shutil.copytree(NOTEBOOKS, served)
     config = folder / "config" / "labconfig"
@@ -75,6 +78,7 @@ def jupyterlab(folder: Path, progress: Path | None = None):
                 f"--IdentityProvider.token={token}",
                 f"--ServerApp.root_dir={served}",
                 "--LabApp.expose_app_in_browser=True",
+                *arguments,
             ],
             env=environment,
             stdout=log,
@@ -102,17 +106,20 @@ def browser_page(size=LAPTOP):
         page = browser.new_page(viewport=size)
         page.set_default_timeout(PATIENCE * 1000)
         page.console_errors = []
-        page.on(
-            "console",
-            lambda message: (
-                page.console_errors.append(message.text) if message.type == "error" else None
-            ),
-        )
+        page.on("console", lambda message: page.console_errors.extend(_errors(message)))
         page.on("pageerror", lambda error: page.console_errors.append(str(error)))
         try:
             yield page
         finally:
             browser.close()
+
+
+def _errors(message) -> list[str]:
+    """The text of a console's error. JupyterLab puts a picture's `attachment:` into the page
+    before it puts its data there, and Chromium says that it cannot load that; this is none.
+    """
+    loads_attachment = message.location.get("url", "").startswith("attachment:")
+    return [message.text] if message.type == "error" and not loads_attachment else []
 
 
 class Notebook:
