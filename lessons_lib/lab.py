@@ -3,6 +3,7 @@
 python -m lessons_lib.lab notebooks/00_start_here.ipynb [JupyterLab's arguments]
 
 The settings are in `jupyter_config/`. They are defaults: what learners set themselves counts.
+`jupyter_data/` has the kernel: this Python, with `lessons_command.kernel` from its start.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import NoReturn
 from lessons_lib.paths import ROOT
 
 CONFIG = Path(__file__).parent / "jupyter_config"
+DATA = Path(__file__).parent / "jupyter_data"
 # A learner who says where JupyterLab's root is gets it there.
 _ROOT_ARGUMENTS = ("--ServerApp.root_dir", "--notebook-dir")
 
@@ -36,9 +38,10 @@ def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[s
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """`given`, with the course's settings as the last of JUPYTER_CONFIG_PATH."""
-    before = [path for path in given.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep) if path]
-    return {**given, "JUPYTER_CONFIG_PATH": os.pathsep.join([*before, str(CONFIG)])}
+    """`given`, with the course's settings and kernel after those that are already there."""
+    ours = {"JUPYTER_CONFIG_PATH": CONFIG, "JUPYTER_PATH": DATA}
+    found = {name: [*given.get(name, "").split(os.pathsep), str(ours[name])] for name in ours}
+    return {**given, **{name: os.pathsep.join(filter(None, found[name])) for name in ours}}
 
 
 if __name__ == "__main__":

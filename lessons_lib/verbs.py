@@ -9,6 +9,7 @@ from lessons_lib import (
     misspelt,
     progress,
     progress_page,
+    restart,
     saved_answers,
     solution_cells,
     whole,
@@ -54,8 +55,8 @@ def open_lesson(lesson: str) -> ModuleType:
             f"{error}. Close this, and open the course with: {start}"
         ) from None
     whole.require()
+    misspelt.watch(lesson)
     if checks.exercises_of(lesson):
-        misspelt.watch(lesson)
         try:
             checks.read_mistakes([lesson])
         except checks.MistakesError as error:
@@ -78,7 +79,9 @@ def check(exercise_id: str, answer: object) -> None:
     result = checks.run(exercise_id, answer)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
-    if attempted and counts:
+    lesson = f"{int(exercise.id.split('.')[0]):02d}"
+    absent = None if result.passed else restart.missing_in(answer, lesson)
+    if attempted and counts and not absent:
         progress.remember(exercise_id, result.passed, result.mistake)
     name = f"Exercise {exercise_id}, {exercise.title}"
     if result.passed:
@@ -94,6 +97,8 @@ def check(exercise_id: str, answer: object) -> None:
                 tone="failed",
             )
         )
+        if absent:
+            show(absent)
         raise CheckFailed(result)
     else:
         show(Card(f"{name}: not attempted yet", result.message))

@@ -165,6 +165,11 @@ hint("0.1", 1)
 show_progress()
 
 # %% [markdown]
+# When you come back another day, or restart the kernel, the notebook still has your answers,
+# but Python has forgotten them. Click on the cell where you were and choose
+# *Run ▸ Run All Above Selected Cell*. If a cell misses a name, the message says which cells
+# make it.
+#
 # ## What paging saves
 #
 # Here are the same five requests in blocks of 16 tokens, with your function:

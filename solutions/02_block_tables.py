@@ -716,7 +716,7 @@ draw.memory_over_time(histories)
 
 # %% [markdown]
 # The left plot shows what a server gains: more requests at once from the same memory, and all
-# of them done sooner. The right one shows external fragmentation: the free slots are
+# of them done sooner. Those on the right show external fragmentation: the free slots are
 # scattered, and the largest hole is only a part of them. (With the maximum reserved, no slot
 # is free until the end.) Blocks have no such curve, because any free block is as good as any
 # other.

@@ -77,10 +77,11 @@ def test_a_learner_says_where_jupyterlab_is_opened():
 
 
 def test_a_learners_own_folders_of_settings_come_before_ours():
-    ours = str(lab.CONFIG)
-    assert lab.environment({}) == {"JUPYTER_CONFIG_PATH": ours}
+    ours = {"JUPYTER_CONFIG_PATH": str(lab.CONFIG), "JUPYTER_PATH": str(lab.DATA)}
+    assert lab.environment({}) == ours
     mine = {"JUPYTER_CONFIG_PATH": "/mine", "HOME": "/home/me"}
-    assert lab.environment(mine) == mine | {"JUPYTER_CONFIG_PATH": f"/mine{os.pathsep}{ours}"}
+    both = f"/mine{os.pathsep}{lab.CONFIG}"
+    assert lab.environment(mine) == mine | ours | {"JUPYTER_CONFIG_PATH": both}
 
 
 @pytest.mark.parametrize("words", [[], ["notebooks/77.ipynb"]])

@@ -1,0 +1,17 @@
+"""What a kernel of the course knows from its start: a missing name is explained.
+
+JupyterLab starts the kernels with it if `lessons_lib.lab` has started JupyterLab. After a
+restart, no cell has run that could import anything of the course.
+"""
+
+
+def load_ipython_extension(shell) -> None:
+    """Called by IPython. Quick, because nothing of the course is imported before the need."""
+    shell.set_custom_exc((NameError,), _show)
+
+
+def _show(shell, kind, error, traceback, tb_offset=None) -> None:
+    shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+    from lessons_lib import misspelt, restart
+
+    misspelt.explain(shell, error, restart.lesson_of_this_kernel())
