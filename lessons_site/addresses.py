@@ -8,8 +8,10 @@ from pathlib import Path, PurePosixPath
 from lessons_lib.paths import ROOT
 
 BRANCH = "main"
-# A link or a picture in Markdown: what is before the address, the address, and the end.
-LINK = re.compile(r"(!?\[(?P<text>[^\]]*)\]\()(?P<address>[^)\s]+)(\))")
+# Code, where brackets are no link; or a link or a picture of Markdown.
+_CODE_OR_LINK = re.compile(
+    r"```.*?```|`[^`]*`|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<address>[^)\s]+)\)", re.DOTALL
+)
 
 
 def repository(environment=os.environ, root: Path = ROOT) -> str:
@@ -35,25 +37,25 @@ def on_the_site(markdown: str, folder: str, address_of_repository: str) -> str:
     """A page's text with links that work on the site.
 
     A link to a lesson leads to its page. A link to another file of the repository leads there,
-    or becomes plain text if the repository's address is not known.
+    or becomes plain text if the repository's address is not known, as a picture does always.
 
     folder: of the page, from the repository's root; empty for the root.
     """
 
     def replace(match):
         target = match["address"]
-        if re.match(r"[a-z]+:|#", target):
+        if target is None or re.match(r"[a-z]+:|#", target):
             return match[0]
         path, _, anchor = target.partition("#")
         place = _inside(PurePosixPath(folder) / path)
         anchor = f"#{anchor}" if anchor else ""
         if place.suffix == ".ipynb":
-            return f"{match[1]}{place.name}{anchor})"
-        if not address_of_repository:
+            return f"[{match['text']}]({place.name}{anchor})"
+        if match["picture"] or not address_of_repository:
             return match["text"]
-        return f"{match[1]}{address_of_repository}/blob/{BRANCH}/{place}{anchor})"
+        return f"[{match['text']}]({address_of_repository}/blob/{BRANCH}/{place}{anchor})"
 
-    return LINK.sub(replace, markdown)
+    return _CODE_OR_LINK.sub(replace, markdown)
 
 
 def _inside(path: PurePosixPath) -> PurePosixPath:

@@ -92,6 +92,9 @@ def configuration(repository: str) -> str:
     if repository:
         settings["repository"] = {"url": repository, "branch": addresses.BRANCH}
         settings["html"] |= {"use_repository_button": True, "use_issues_button": True}
+        # The theme knows a few hosts by their names only; the others are taken for GitHub.
+        provider = "gitlab" if "gitlab" in repository else "github"
+        settings["sphinx"]["config"]["html_theme_options"]["repository_provider"] = provider
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 

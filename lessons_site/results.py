@@ -112,7 +112,7 @@ def serving(pictures: Pictures) -> list[str]:
         ]
         parts += [
             heading(run, transformers=run.transformers),
-            f"{run.model}. {run.trace}.",
+            f"The model: {run.model}. The requests: {run.trace}.",
             pictures.drawn(servers(run)),
             table("server, tokens a second, tokens as ours", rows),
             *everything(run, serving_runs.table),
@@ -134,7 +134,7 @@ def engine(pictures: Pictures) -> list[str]:
         ]
         parts += [
             heading(run),
-            f"{run.model}.",
+            f"The model: {run.model}.",
             pictures.drawn(lesson_10.ladder(run)),
             table("requests, engine, tokens a second, ready after s", rows),
             *everything(run, fast_engine_runs.table),
@@ -172,7 +172,7 @@ def peers(pictures: Pictures) -> list[str]:
         words = "; ".join(f"{row[1]} {row[2]}, ours {row[3]}, on {row[0]}" for row in rows)
         parts += [
             heading(run, **run.versions),
-            f"{run.model}.",
+            f"The model: {run.model}.",
             pictures.drawn(
                 show(
                     engine_peers.overview(run),

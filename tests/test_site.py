@@ -1,0 +1,373 @@
+"""The website: what is written for Jupyter Book, and that a fault in a page is found."""
+
+import base64
+import re
+import textwrap
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from lessons_bench import ladder_runs
+from lessons_draw import Picture
+from lessons_lib.paths import ROOT, SOLUTIONS
+from lessons_site import addresses, build, lessons, links, pages, results
+from lessons_site.pictures import Pictures, size
+
+REPOSITORY = "https://example.org/people/course"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC"
+)
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"></svg>'
+
+
+def data_address(data, kind):
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return Pictures("lesson", tmp_path)
+
+
+class TestContents:
+    def test_each_notebook_has_one_place_in_the_table_of_contents(self):
+        toc = yaml.safe_load((ROOT / "lessons_site" / "_toc.yml").read_text(encoding="utf-8"))
+        listed = [page["file"] for part in toc["parts"] for page in part["chapters"]]
+        assert sorted(listed) == sorted([*build.page_names(), "start", "results"])
+        assert toc["root"] == "index"
+
+    def test_numbered_lessons_are_in_order(self):
+        toc = (ROOT / "lessons_site" / "_toc.yml").read_text(encoding="utf-8")
+        numbered = re.findall(r"file: (\d\d_\w+)", toc)
+        assert numbered == sorted(numbered) and len(numbered) >= 11
+
+    def test_the_settings_name_the_repository_only_if_it_is_known(self):
+        without, known = map(yaml.safe_load, map(build.configuration, ("", REPOSITORY)))
+        assert "repository" not in without
+        assert not without["html"]["use_repository_button"]
+        assert known["repository"]["url"] == REPOSITORY
+        assert known["html"]["use_repository_button"]
+        gitlab = yaml.safe_load(build.configuration("https://gitlab.com/people/course"))
+        assert [
+            settings["sphinx"]["config"]["html_theme_options"]["repository_provider"]
+            for settings in (known, gitlab)
+        ] == ["github", "gitlab"]
+
+    def test_nothing_is_executed(self):
+        assert yaml.safe_load(build.configuration(""))["execute"]["execute_notebooks"] == "off"
+
+
+class TestPins:
+    def test_a_line_of_the_site_takes_the_place_of_the_courses(self):
+        merged = build.pins("# why\na==1\nmarkdown_it.py==4\n", "# site\nMarkdown-it-py==3\n")
+        assert merged.splitlines() == ["a==1", "# site", "Markdown-it-py==3"]
+
+    def test_only_what_clashes_is_pinned_twice(self):
+        course, site = (
+            path.read_text(encoding="utf-8")
+            for path in (ROOT / "constraints.txt", ROOT / "lessons_site" / "constraints.txt")
+        )
+        twice = {line for line in course.splitlines() if "==" in line} & {*site.splitlines()}
+        assert not twice, "the course has them: take them out of lessons_site/constraints.txt"
+        assert "\nmarkdown-it-py==" in course and "\nmarkdown-it-py==" in site
+        for name in build.REQUIREMENTS:
+            assert f"\n{name}==" in site
+
+
+class TestRepository:
+    def project(self, folder, urls=""):
+        (folder / "pyproject.toml").write_text(f'[project]\nname = "a"\n{urls}')
+        return folder
+
+    def test_the_workflow_names_it(self, tmp_path):
+        root = self.project(tmp_path, f'[project.urls]\nRepository = "{REPOSITORY}"\n')
+        other = "https://example.org/fork/course"
+        assert addresses.repository({"COURSE_REPOSITORY": f"{other}/"}, root) == other
+        assert addresses.repository({"COURSE_REPOSITORY": ""}, root) == REPOSITORY
+
+    def test_it_need_not_be_known(self, tmp_path):
+        assert addresses.repository({}, self.project(tmp_path)) == ""
+
+    @pytest.mark.parametrize("text", ["people/course", "git@example.org:people/course.git"])
+    def test_what_is_no_address_is_refused_with_the_right_form(self, tmp_path, text):
+        with pytest.raises(ValueError, match="COURSE_REPOSITORY=https://"):
+            addresses.repository({"COURSE_REPOSITORY": text}, self.project(tmp_path))
+
+
+class TestLinks:
+    @pytest.mark.parametrize(
+        "text, folder, expected",
+        [
+            ("[02](02_tables.ipynb#Slots)", "solutions", "[02](02_tables.ipynb#Slots)"),
+            ("[02](notebooks/02_tables.ipynb)", "", "[02](02_tables.ipynb)"),
+            ("[a](LICENSE)", "", f"[a]({REPOSITORY}/blob/main/LICENSE)"),
+            (
+                "[a](../kernels/a.cu#L3)",
+                "solutions",
+                f"[a]({REPOSITORY}/blob/main/kernels/a.cu#L3)",
+            ),
+            ("[a](https://a.b/c) [d](#e)", "", "[a](https://a.b/c) [d](#e)"),
+            ("![a picture](tests/a.png)", "", "a picture"),
+            (
+                "`rungs[4](x)` and\n```\na[0](b)\n```",
+                "",
+                "`rungs[4](x)` and\n```\na[0](b)\n```",
+            ),
+        ],
+    )
+    def test_a_link_leads_to_a_page_or_into_the_repository(self, text, folder, expected):
+        assert addresses.on_the_site(text, folder, REPOSITORY) == expected
+
+    def test_without_a_repository_a_file_is_only_named(self):
+        assert addresses.on_the_site("see [it](LICENSE)", "", "") == "see it"
+
+    def test_a_link_out_of_the_repository_is_refused(self):
+        with pytest.raises(ValueError, match="out of the repository"):
+            addresses.on_the_site("[a](../../b)", "solutions", REPOSITORY)
+
+
+class TestPictures:
+    def test_a_picture_becomes_a_file_that_a_page_loads_later(self, pictures, tmp_path):
+        page = pictures.drawn(Picture(PNG, 'a "b" <c>'))
+        assert (tmp_path / "_static/pictures/lesson-01.png").read_bytes() == PNG
+        assert 'href="_static/pictures/lesson-01.png"' in page and 'loading="lazy"' in page
+        assert 'alt="a &quot;b&quot; &lt;c&gt;"' in page and 'width="2" height="1"' in page
+
+    def test_pictures_in_an_output_leave_it(self, pictures, tmp_path):
+        output = (
+            f'<p>x</p><img alt="A &amp; B" src="{data_address(SVG, "svg+xml")}" style="a">'
+        )
+        page = pictures.from_output(output)
+        assert page.startswith("<p>x</p>") and "base64" not in page
+        assert 'alt="A &amp; B"' in page and 'width="30" height="20"' in page
+        assert (tmp_path / "_static/pictures/lesson-01.svg").read_bytes() == SVG
+
+    def test_the_frames_of_a_film_stay_neighbours(self, pictures):
+        frame = f'<img alt="a" src="{data_address(PNG, "png")}" style="">'
+        page = pictures.from_output(f"<style>b</style><div>{frame}{frame}</div>")
+        assert re.fullmatch(r"<style>b</style><div>(<img [^>]*-0\d\.png[^>]*>){2}</div>", page)
+
+    def test_an_attached_picture_may_have_brackets_in_its_text(self, pictures):
+        attached = {"a.png": {"image/png": base64.b64encode(PNG).decode()}}
+        page = pictures.from_text("x\n\n![blocks [0, 4]](attachment:a.png)\n\ny", attached)
+        assert re.fullmatch(r'x\n\n<div .*alt="blocks \[0, 4\]".*</div>\n\ny', page)
+
+    @pytest.mark.parametrize("data, kind", [(b"GIF89a", "png"), (b"<svg>", "svg+xml")])
+    def test_what_is_no_picture_is_refused(self, data, kind):
+        with pytest.raises(ValueError, match="begins with"):
+            size(data, kind)
+
+    def test_another_kind_is_refused_by_the_pages_name(self, pictures):
+        with pytest.raises(ValueError, match="lesson has a picture of the kind gif"):
+            pictures.write(b"GIF89a", "gif")
+
+
+class TestLessonPage:
+    def page(self, pictures, cells, stubs=()):
+        title = new_markdown_cell("# 01 · Title\n\nText.", id="title")
+        return lessons.as_page(
+            new_notebook(cells=[title, *cells]),
+            new_notebook(cells=[*stubs]),
+            "01_a",
+            pictures,
+            "",
+        )
+
+    def exercise(self, source):
+        return new_code_cell(source, id="exercise-1-1", metadata={"exercise": "1.1"})
+
+    def test_our_answer_is_folded_below_what_the_learner_gets(self, pictures):
+        ours = self.exercise(
+            "def f():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION"
+        )
+        stub = self.exercise("def f():\n    raise NotImplementedError")
+        page = self.page(pictures, [ours], [stub])
+        _, shown, folded = page.cells
+        assert shown.source == stub.source and not shown.metadata
+        assert folded.source == "def f():\n    return 1"
+        assert folded.metadata["tags"] == ["hide-input"]
+        assert folded.metadata["mystnb"]["code_prompt_show"] == "Show our answer"
+        assert "BEGIN SOLUTION" in ours.source and "tags" not in ours.metadata
+        nbformat.validate(page)
+
+    def test_it_says_how_to_do_the_lesson(self, pictures):
+        exercise = self.exercise("x")
+        first = self.page(pictures, [exercise], [exercise]).cells[0].source
+        assert first.startswith("# 01 · Title\n\n```{div} lesson-note")
+        assert 'href="notebooks/01_a.ipynb" download' in first and first.endswith("\nText.")
+
+    def test_a_page_without_exercises_has_nothing_to_say_about_answers(self, pictures):
+        assert "lesson-note" not in self.page(pictures, []).cells[0].source
+
+    def test_an_exercise_that_learners_do_not_have_is_an_error(self, pictures):
+        with pytest.raises(ValueError, match="1.1 is missing in notebooks/.*make lessons"):
+            self.page(pictures, [self.exercise("x")])
+
+    def test_progress_that_is_none_is_left_out(self, pictures):
+        def cell(source, text):
+            output = new_output("display_data", {"text/plain": text, "text/html": "<p></p>"})
+            return new_code_cell(source, outputs=[output])
+
+        page = self.page(
+            pictures,
+            [
+                cell("import a", "› Lesson 01: 0 of 6 exercises passed\n  □ 1.1"),
+                new_markdown_cell("## What you have done"),
+                cell("show_progress()", "› 0 of 69 exercises passed"),
+                cell("show_progress()", "› 1 of 69 exercises passed"),
+            ],
+        )
+        assert [cell.source for cell in page.cells[1:]] == ["import a", "show_progress()"]
+        assert [len(cell.outputs) for cell in page.cells[1:]] == [0, 1]
+
+    def test_links_in_an_output_lead_to_pages(self, pictures):
+        html = '<a href="02_b.ipynb">b</a>'
+        output = new_output("display_data", {"text/html": html, "text/plain": "b"})
+        page = self.page(pictures, [new_code_cell("x", outputs=[output])])
+        assert page.cells[1].outputs[0]["data"] == {"text/html": '<a href="02_b.html">b</a>'}
+
+
+class TestOtherPages:
+    README = textwrap.dedent("""\
+        # Title
+
+        First words.
+
+        ![picture](a.png)
+
+        ## Start
+
+        Run [it](LICENSE).
+
+        ## The lessons
+
+        | lesson | you build | time | exercises |
+        |---|---|---|---|
+        | [00 begin](notebooks/00_a.ipynb) | a `b` | 15 min | 1 |
+        | [words](notebooks/glossary.ipynb) | nothing | | none |
+
+        ## End
+        """)
+
+    def test_the_first_page_has_readmes_words_and_a_card_for_each_lesson(self, pictures):
+        page = pages.first_page(self.README, pictures, "")
+        assert page.startswith("# Title\n\nFirst words.\n") and "lesson-picture" in page
+        assert ":link: 00_a\n" in page and "15 min, 1 exercise\n" in page
+        assert page.count("{grid-item-card}") == 2 and page.count("{card-footer}") == 1
+
+    def test_the_courses_own_readme_names_each_notebook_once(self):
+        rows = pages.lesson_rows(pages.README.read_text(encoding="utf-8"))
+        assert sorted(row["file"] for row in rows) == build.page_names()
+
+    def test_a_row_of_another_form_is_an_error(self):
+        with pytest.raises(ValueError, match="row of another form.*15 min"):
+            pages.lesson_rows(self.README.replace("[00 begin](notebooks/00_a.ipynb)", "00"))
+
+    def test_a_section_that_is_missing_is_named(self):
+        with pytest.raises(ValueError, match="no section `## Start`"):
+            pages.start_page("# Title\n", "")
+
+    def test_the_start_page_names_the_repository_if_it_is_known(self):
+        assert REPOSITORY not in pages.start_page(self.README, "")
+        assert f"[it]({REPOSITORY}/blob/main/LICENSE)" in pages.start_page(
+            self.README, REPOSITORY
+        )
+
+    def test_each_word_of_the_glossary_becomes_a_term(self):
+        source = nbformat.read(SOLUTIONS / "glossary.ipynb", as_version=4).cells[0].source
+        page = pages.as_terms(source)
+        words = re.findall(r"^\| \*\*(.+?)\*\*", source, re.MULTILINE)
+        assert (
+            re.findall(r"^(.+)\n  \S.* \[Lesson \d\d\]\(\d\d_\w+\.ipynb\)$", page, re.M)
+            == words
+        )
+        assert len(words) > 30 and page.count(":::") == 2 and "|---" not in page
+
+    def test_text_after_the_words_is_no_term(self):
+        text = "a\n\n| w | m | l |\n|---|---|---|\n| **b** | C. | [00](0.ipynb) |\n\nlast"
+        page = pages.as_terms(text)
+        assert page == "a\n\n:::{glossary}\nb\n  C. [Lesson 00](0.ipynb)\n\n:::\n\nlast"
+
+    def test_results_say_where_they_are_from(self):
+        run = ladder_runs.recorded()[0]
+        line = results.origin(run, FlashInfer=run.flashinfer, cuDNN="")
+        for word in (run.date, run.torch, f"FlashInfer {run.flashinfer}", f"`{run.command}`"):
+            assert word in line
+        assert "cuDNN" not in line
+
+
+class TestFaultsOfPages:
+    """Each fault of a built site is found; a site without one is not blamed."""
+
+    GOOD = (
+        '<html><head><link rel="stylesheet" href="a.css">'
+        '<link rel="next" href="b.html"></head><body><h1 id="top">A</h1>'
+        '<a href="b.html#there">b</a><a href="#top">up</a>'
+        '<a href="https://example.org/x">x</a><a href="mailto:a@b.c">m</a>'
+        '<img src="a.png" alt="a picture"></body></html>'
+    )
+
+    def site(self, folder, page=GOOD, css="a { background: url(a.png) }"):
+        (folder / "_static").mkdir()
+        files = {
+            "index.html": page,
+            "b.html": '<h1 id="there">B</h1>',
+            "a.css": css,
+            "a.png": "",
+            "_static/template.html": '<a href="{{ pathto }}">no page</a>',
+        }
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return links.problems(folder)
+
+    def test_a_good_site_has_none(self, tmp_path):
+        assert self.site(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        "old, new, found",
+        [
+            (
+                '"b.html#there"',
+                '"c.html"',
+                "index.html: c.html leads nowhere: there is no such file",
+            ),
+            (
+                "b.html#there",
+                "b.html#where",
+                "b.html#where leads nowhere: the page has no such",
+            ),
+            ("#top", "#bottom", "#bottom leads nowhere"),
+            ('"b.html#there"', '"../b.html"', "it is outside of the site"),
+            ('alt="a picture"', 'alt=" "', "index.html: no text for the picture a.png"),
+            ('alt="a picture"', "", "no text for the picture a.png"),
+            (
+                'src="a.png"',
+                'src="https://a.b/c.png"',
+                "loads https://a.b/c.png from elsewhere",
+            ),
+            ('href="a.css"', 'href="//a.b/c.css"', "loads //a.b/c.css from elsewhere"),
+            ("<h1", '<script src="http://a.b/c.js"></script><h1', "loads http://a.b/c.js"),
+        ],
+    )
+    def test_a_fault_is_named_with_its_page(self, tmp_path, old, new, found):
+        assert old in self.GOOD
+        problems = self.site(tmp_path, self.GOOD.replace(old, new))
+        assert len(problems) == 1 and found in problems[0]
+
+    @pytest.mark.parametrize("css", ["@import 'https://a.b/c.css';", 'a{src:url("//a.b/c")}'])
+    def test_styles_load_nothing_from_elsewhere(self, tmp_path, css):
+        (problem,) = self.site(tmp_path, css=css)
+        assert problem.startswith("a.css: loads") and "a.b/c" in problem
+
+    def test_a_folder_without_pages_is_an_error(self, tmp_path):
+        with pytest.raises(ValueError, match="no pages"):
+            links.problems(tmp_path)
+
+
+class TestCommand:
+    def test_a_wrong_address_ends_it_with_a_sentence(self, monkeypatch, capsys):
+        monkeypatch.setenv("COURSE_REPOSITORY", "people/course")
+        assert build.main(["--prepare"]) == 1
+        assert "has to begin with https://" in capsys.readouterr().err
