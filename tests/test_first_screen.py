@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import re
 
 import nbformat
 import pytest
@@ -111,3 +112,16 @@ def test_block_tables_are_drawn_as_a_png_of_the_same_size():
 def test_what_the_png_cannot_show_is_refused(element):
     with pytest.raises(ValueError, match="is not drawn here"):
         as_png(f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{element}</svg>')
+
+
+def test_lesson_00_adds_up_what_the_lessons_take():
+    shortest, longest = 15, 15  # minutes, of lesson 00 itself
+    for lesson in build.select([])[1:11]:
+        text = " ".join(lesson.cells[0].source.split())
+        (found,) = re.findall(r"\*\*It takes\*\* (\w+) to (\w+) (minutes|hours)\.", text)
+        numbers = [{"two": 2, "three": 3}.get(word) or int(word) for word in found[:2]]
+        minutes = [number * (60 if found[2] == "hours" else 1) for number in numbers]
+        shortest, longest = shortest + minutes[0], longest + minutes[1]
+    text = " ".join(build.select(["00"])[0].cells[0].source.split())
+    assert f": {shortest / 60:.0f} to {longest / 60:.0f} hours in all." in text
+    assert "have not timed anybody" in text
