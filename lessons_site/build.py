@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def prepare(source: Path, repository: str) -> None:
     """Writes all that Jupyter Book reads.
 
-    source: a folder of ours, which is emptied first.
+    source: the folder for it, which is emptied first.
     repository: its address, or an empty text.
     """
     shutil.rmtree(source, ignore_errors=True)
