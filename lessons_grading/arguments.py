@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from lessons_grading import sandbox
+from lessons_grading import dask_link, sandbox
 from lessons_grading.claim import Claim
 from lessons_grading.kept import write_whole
 from lessons_grading.sandbox import Limits
@@ -70,6 +70,11 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         default=usual.memory / (1 << 30),
         help="for all processes of a notebook; %(default)g",
     )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of Dask, such as tcp://10.0.0.1:8786: its workers grade, with a sandbox each",
+    )
     parser.add_argument("--again", action="store_true", help="grade everything anew")
     parser.add_argument(
         "--no-sandbox",
@@ -83,6 +88,10 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
                 f"--{name.replace('_', '-')} must be more than 0, "
                 f"not {getattr(arguments, name)}"
             )
+    if arguments.scheduler and arguments.no_sandbox:
+        parser.error("--scheduler and --no-sandbox do not go together: a worker has a sandbox")
+    if arguments.scheduler and (reason := dask_link.missing()):
+        parser.error(reason)
     arguments.limits = Limits(
         cell_seconds=min(usual.cell_seconds, arguments.limit_seconds),
         notebook_seconds=arguments.limit_seconds,
@@ -111,7 +120,8 @@ def _look_around(arguments: argparse.Namespace):
             f"the results cannot lie among the submissions, in {arguments.results}: "
             "choose another --results"
         )
-    if arguments.limits.sandboxed and (reason := sandbox.missing()):
+    is_here = arguments.scheduler is None
+    if is_here and arguments.limits.sandboxed and (reason := sandbox.missing()):
         raise ValueError(reason)
     arguments.submissions = find_submissions(folder)
     if not arguments.submissions:

@@ -21,6 +21,8 @@ from lessons_grading.submissions import Submission
 from lessons_processes import isolation
 
 Grader = Callable[..., SubmissionGrade]
+Judged = Generator[tuple[Submission, SubmissionGrade], None, None]
+Outcome = SubmissionGrade | str  # a grade, or the reason why there is none
 _context = multiprocessing.get_context("forkserver")
 _LARGEST = 64 << 20  # bytes of a worker's message
 
@@ -31,7 +33,7 @@ def grade_all(
     workers: int,
     patience: float = 3600.0,
     scratch: Path | None = None,
-) -> Generator[tuple[Submission, SubmissionGrade], None, None]:
+) -> Judged:
     """Yields each submission with its grade, as soon as it has one.
 
     If a process is lost on a submission, or its grade is not final, the submission is tried
@@ -44,12 +46,28 @@ def grade_all(
     scratch: a folder for temporary files of the processes.
     """
     new_worker = functools.partial(_Worker, grade, patience, scratch)
+
+    def outcomes(some: list[Submission], alone: bool) -> Iterator[tuple[Submission, Outcome]]:
+        return _outcomes(some, new_worker, 1 if alone else workers)
+
+    return twice_if_needed(submissions, outcomes)
+
+
+def twice_if_needed(
+    submissions: list[Submission],
+    outcomes: Callable[[list[Submission], bool], Iterator[tuple[Submission, Outcome]]],
+) -> Judged:
+    """Yields each submission with its grade. Those without a final one are tried twice.
+
+    outcomes: yields each of these submissions with its outcome; the second argument says
+        whether nothing may run beside one.
+    """
     for submission in submissions:
         if submission.problem:
             yield submission, submission.without_points(submission.problem)
     again: dict[Submission, tuple[SubmissionGrade, tuple[str, ...]]] = {}
-    for submission, outcome in _outcomes(
-        [each for each in submissions if not each.problem], new_worker, workers
+    for submission, outcome in outcomes(
+        [each for each in submissions if not each.problem], False
     ):
         if isinstance(outcome, str):
             again[submission] = (
@@ -60,7 +78,7 @@ def grade_all(
             yield submission, outcome
         else:
             again[submission] = outcome, ()
-    for submission, outcome in _outcomes(list(again), new_worker, 1):
+    for submission, outcome in outcomes(list(again), True):
         result, events = again[submission]
         if isinstance(outcome, str):
             events = (*events, f"the second attempt failed: {outcome}")
@@ -71,7 +89,7 @@ def grade_all(
 
 def _outcomes(
     submissions: list[Submission], new_worker: Callable[[], "_Worker"], workers: int
-) -> Iterator[tuple[Submission, SubmissionGrade | str]]:
+) -> Iterator[tuple[Submission, Outcome]]:
     """Yields each submission with its grade, or with the reason why it has none."""
     waiting = deque(submissions)
     crew = [new_worker() for _ in range(min(workers, len(submissions)))]
@@ -119,7 +137,7 @@ class _Worker:
     def seconds_left(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
 
-    def outcome(self, is_ready: bool) -> SubmissionGrade | str | None:
+    def outcome(self, is_ready: bool) -> Outcome | None:
         """The grade, or the reason why there is none, or None while it is still at work."""
         try:
             if not is_ready:
@@ -153,8 +171,7 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
         pipe.send_bytes(json.dumps(message).encode())
 
     os.setsid()  # Ctrl-C is for the command, which then ends its workers
-    # an exception, so that it can tidy up
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    tidy_up_at_the_end()
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     tempfile.tempdir = str(scratch) if scratch else None
     with suppress(EOFError, OSError):
@@ -170,4 +187,21 @@ def _end_with_the_command():
     command = multiprocessing.parent_process()
     assert command is not None  # this is a worker
     command.join()
-    os.kill(os.getpid(), signal.SIGTERM)
+    end_this_process()
+
+
+def tidy_up_at_the_end():
+    """Makes SIGTERM an exception in this process, once."""
+
+    def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def end_this_process():
+    """From another thread. A call that begins to wait just then does not hear it at first."""
+    while True:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)

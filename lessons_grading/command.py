@@ -4,7 +4,7 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from lessons_grading import sandbox
 from lessons_grading.arguments import read_arguments
-from lessons_grading.classroom import Grader, grade_all
-from lessons_grading.grades import SubmissionGrade
+from lessons_grading.classroom import Grader, Judged, grade_all, twice_if_needed
+from lessons_grading.cluster import Cluster
 from lessons_grading.judge import RUN_FACTOR, grade_notebook
 from lessons_grading.kept import course_digest, mistakes_digest
 from lessons_grading.report import write_report
@@ -25,7 +25,6 @@ from lessons_lib import checks
 from lessons_processes.isolation import BUSY
 
 OF_THE_JUDGE = 600.0  # seconds for its work between two runs in the sandbox, which takes a few
-Judged = Generator[tuple[Submission, SubmissionGrade], None, None]
 
 
 def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) -> int:
@@ -61,27 +60,70 @@ def _run(arguments: argparse.Namespace, grader: Grader) -> int:
         )
         terms = f"{seed} {limits} {course_digest()} {mistakes_digest()}"
         with GradeStore(arguments.results / FILE, terms, arguments.folder) as store:
-            return _grade(arguments, store, _judges_here(arguments, grader, scratch))
+            judges = (
+                _Cluster(arguments)
+                if arguments.scheduler
+                else _Here(arguments, grader, scratch)
+            )
+            return _grade(arguments, store, judges)
 
 
-def _judges_here(
-    arguments: argparse.Namespace, grader: Grader, scratch: Path
-) -> Callable[[list[Submission]], Judged]:
-    """The function that grades submissions on this machine."""
-    limits = _limits(arguments)
+class _Judges:
+    """Who grades.
 
-    def judge(submissions: list[Submission]) -> Judged:
-        grade = functools.partial(grader, seed=arguments.seed, limits=limits)
-        return grade_all(submissions, grade, arguments.workers, patience(limits), scratch)
+    limits: of each submission.
+    """
 
-    return judge
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        unseen = str(arguments.folder), str(arguments.results)
+        self.limits = replace(arguments.limits, unseen=unseen)
+
+    def grade(self, submissions: list[Submission]) -> Judged:
+        """Yields each submission with its grade."""
+        raise NotImplementedError
+
+    def limited_by(self) -> str:
+        """What kept the limits, in words."""
+        return sandbox.limited_by(self.limits)
 
 
-def _grade(
-    arguments: argparse.Namespace,
-    store: GradeStore,
-    judge: Callable[[list[Submission]], Judged],
-) -> int:
+class _Here(_Judges):
+    """Processes on this machine."""
+
+    def __init__(self, arguments: argparse.Namespace, grader: Grader, scratch: Path):
+        super().__init__(arguments)
+        self._scratch = scratch
+        self._grade = functools.partial(grader, seed=arguments.seed, limits=self.limits)
+
+    def grade(self, submissions: list[Submission]) -> Judged:
+        workers, time_limit = self.arguments.workers, patience(self.limits)
+        return grade_all(submissions, self._grade, workers, time_limit, self._scratch)
+
+
+class _Cluster(_Judges):
+    """The workers of a Dask scheduler."""
+
+    _limited_by: tuple[str, ...] = ()
+
+    def grade(self, submissions: list[Submission]) -> Judged:
+        if not submissions:
+            return
+        with Cluster(
+            self.arguments.scheduler,
+            self.arguments.seed,
+            self.limits,
+            patience(self.limits),
+            lambda words: tqdm.write(words, file=sys.stderr),
+        ) as cluster:
+            yield from twice_if_needed(submissions, cluster.outcomes)
+            self._limited_by = tuple(sorted(cluster.limited_by))
+
+    def limited_by(self) -> str:
+        return "; ".join(self._limited_by)
+
+
+def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) -> int:
     started = time.monotonic()
     rest = [*arguments.submissions]
     if not arguments.again:
@@ -92,12 +134,12 @@ def _grade(
         tqdm(
             total=len(arguments.submissions), initial=before, desc="grading", unit="notebook"
         ) as bar,
-        closing(judge(rest)) as judged,
+        closing(judges.grade(rest)) as judged,
     ):
         for submission, grade in judged:
             store.save(submission, grade)
             bar.update()
-    limited_by = sandbox.limited_by(arguments.limits)
+    limited_by = judges.limited_by()
     with closing(store.grades()) as grades:
         numbers = write_report(
             arguments.results, grades, arguments.seed, arguments.limits.sandboxed, limited_by
@@ -106,7 +148,8 @@ def _grade(
         f"Graded: {numbers.submissions}, {before} of them in an earlier run. "
         f"Students: {len(numbers.rows)}. Time: {time.monotonic() - started:.0f} s."
     )
-    print(f"Limits on memory and processes were kept by {limited_by}.")
+    if limited_by:
+        print(f"Limits on memory and processes were kept by {limited_by}.")
     if numbers.looked_at:
         print(
             "Notebooks to look at, stopped at a limit or not to be read: "
@@ -116,11 +159,6 @@ def _grade(
         print(f"Without a final grade: {numbers.open}. The same command tries them again.")
     print(f"Open {text_of(str(arguments.results / 'class.html'))}")
     return 0
-
-
-def _limits(arguments: argparse.Namespace) -> Limits:
-    unseen = str(arguments.folder), str(arguments.results)
-    return replace(arguments.limits, unseen=unseen)
 
 
 def patience(limits: Limits) -> float:

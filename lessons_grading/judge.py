@@ -53,8 +53,23 @@ def grade_notebook(
     progress: called before each run in the sandbox.
     Raises RuntimeError if no sandbox can be started.
     """
+    path = Path(path)
+    return grade_read(read_notebook(path), text_of(path.name), student, seed, limits, progress)
+
+
+def grade_read(
+    notebook: Notebook,
+    name: str,
+    student: str,
+    seed: int,
+    limits: Limits = Limits(),
+    progress: Callable[[], object] = lambda: None,
+) -> SubmissionGrade:
+    """The grade of a notebook that was read, perhaps on another machine.
+
+    name: of its file.
+    """
     started = time.monotonic()
-    notebook = read_notebook(Path(path))
     was_read = bool(notebook.digest)
     exercises = checks.exercises_of(notebook.lesson) if notebook.lesson and was_read else ()
     work = _Grading(notebook, exercises, seed, limits, progress)
@@ -66,7 +81,7 @@ def grade_notebook(
         work.close()
     return SubmissionGrade(
         student,
-        text_of(Path(path).name),
+        name,
         notebook.digest,
         notebook.lesson,
         grades,

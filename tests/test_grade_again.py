@@ -295,3 +295,21 @@ def test_help_says_what_each_option_is_and_its_usual_value(capsys):
         "--no-sandbox do without bubblewrap: then a submission can read and change",
     ):
         assert words in shown
+
+
+def test_a_scheduler_needs_dask_and_workers_with_a_sandbox(class_folder, monkeypatch, capsys):
+    (class_folder / "a.ipynb").touch()
+    monkeypatch.setitem(sys.modules, "distributed", None)  # as if it were not installed
+    for words, sentence in (
+        ([], "--scheduler needs Dask: install the course with its extra `cluster`"),
+        (["--no-sandbox"], "--scheduler and --no-sandbox do not go together"),
+    ):
+        with pytest.raises(SystemExit) as refusal:
+            command.main([str(class_folder), "--scheduler", "tcp://here:8786", *words])
+        assert refusal.value.code == 2 and sentence in capsys.readouterr().err
+    assert run(class_folder) == 0
+
+
+def test_nothing_of_dask_is_imported_without_a_scheduler():
+    script = "import sys, lessons_grading.command; sys.exit('distributed' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
