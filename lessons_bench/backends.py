@@ -11,6 +11,7 @@ import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -28,6 +29,7 @@ from lessons_bench.flashinfer_backends import (
 from lessons_bench.ladder_runs import FLASHINFER
 from lessons_bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
+from paged_attention.rungs import lack_of_card
 
 LARGEST_FP8 = 448.0  # the largest number of e4m3
 LARGEST_NORMAL = 6.0  # random numbers are cut off here, so that one scale fits all
@@ -177,6 +179,10 @@ def _rung(number: int) -> Callable:
     return build
 
 
+def _lack_of_card(number: int) -> str:
+    return lack_of_card(number) if torch.cuda.is_available() else ""
+
+
 def plan_rung(number: int, workload: Workload, context_lens: Tensor) -> PagedDecode:
     return PagedDecode(
         number,
@@ -255,6 +261,7 @@ BACKENDS = (
             f"rung {rung.number}",
             rung.title,
             _rung(rung.number),
+            partial(_lack_of_card, rung.number),
             fp8=rung.number == 8,
             compiled_for=_all_but_lengths,
         )

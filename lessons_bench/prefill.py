@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from lessons_bench.compare import MOST_ERROR, turns
 from lessons_bench.flashinfer_backends import no_flashinfer
 from lessons_bench.prefill_runs import Row, Run, file_of, recorded, table
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS, PrefillWorkload
-from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
+from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill, lack_of_card
 
 ROUNDS, QUICK_ROUNDS = 15, 5
 MOST_MILLISECONDS = 400.0  # for all rounds of a backend, but one round there is
@@ -130,6 +131,10 @@ def _rung(number: int) -> Callable[[Batch], Callable[[], Tensor]]:
     return build
 
 
+def _lack_of_card(number: int) -> str:
+    return lack_of_card(number) if torch.cuda.is_available() else ""
+
+
 def _torch_flash(batch: Batch):
     """PyTorch's FlashAttention-2. The keys were gathered and repeated before, untimed."""
     workload = batch.workload
@@ -181,7 +186,10 @@ class Backend:
 
 
 BACKENDS = (
-    *(Backend(f"rung {rung.number}", _rung(rung.number)) for rung in PREFILL_RUNGS),
+    *(
+        Backend(f"rung {rung.number}", _rung(rung.number), partial(_lack_of_card, rung.number))
+        for rung in PREFILL_RUNGS
+    ),
     Backend("PyTorch flash", _torch_flash),
     Backend("FlashInfer FA2", _flashinfer("fa2"), no_flashinfer),
     Backend("FlashInfer FA3", _flashinfer("fa3"), no_flashinfer),

@@ -9,6 +9,7 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from lessons_lib.cuda_here import no_gpu
 from lessons_lib.cuda_on_cpu import unwatched
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import Recipe, _compile, _load
@@ -57,41 +58,18 @@ def choose_target(target: str | None) -> str:
     Raises RuntimeError if this machine does not have it, and says what is missing.
     """
     if target is None:
-        return "checked" if _no_gpu() else "gpu"
+        return "checked" if no_gpu() else "gpu"
     if target not in TARGETS:
         raise ValueError(
             f"target is one of {', '.join(TARGETS)}, or None for the best that is here; "
             f"not {target!r}"
         )
-    if target == "gpu" and (missing := _no_gpu()):
+    if target == "gpu" and (missing := no_gpu()):
         raise RuntimeError(
             'target="gpu" cannot be had here: '
             f'{missing} The targets "checked" and "fast" need no GPU.'
         )
     return target
-
-
-def _no_gpu() -> str:
-    """What is missing for a GPU build, and how to get it; empty if nothing is."""
-    import torch
-    from torch.utils import cpp_extension
-
-    if torch.version.cuda is None:
-        return (
-            "this PyTorch was built without CUDA. "
-            "Install one with it: https://pytorch.org/get-started/locally"
-        )
-    if not torch.cuda.is_available():
-        return "PyTorch sees no NVIDIA GPU. `nvidia-smi` says whether the driver does."
-    if (
-        not cpp_extension.CUDA_HOME
-        or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists()
-    ):
-        return (
-            f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: "
-            "cuda-nvcc), or set CUDA_HOME to where it is."
-        )
-    return ""
 
 
 def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:

@@ -14,6 +14,7 @@ from torch import Tensor
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.cuda_builds import choose_target
 from lessons_lib.inline import read_kernel
+from paged_attention import cards
 from paged_attention.ladder import (
     HEAD_SIZES,
     MOST_QUERIES_PER_KV_HEAD,
@@ -42,9 +43,9 @@ from paged_attention.validate import (
 PREFILL_RUNGS = (
     Rung(0, "each query as a decode", "prefill/0_each_query.cu"),
     Rung(1, "tiles of queries and keys", "prefill/1_tiles.cu"),
-    Rung(2, "tensor cores", "prefill/2_tensor_cores.cu"),
-    Rung(3, "query heads packed", "prefill/3_packed_heads.cu"),
-    Rung(4, "only what the causal edge needs", "prefill/4_causal_edge.cu"),
+    Rung(2, "tensor cores", "prefill/2_tensor_cores.cu", cards.COPIES),
+    Rung(3, "query heads packed", "prefill/3_packed_heads.cu", cards.COPIES),
+    Rung(4, "only what the causal edge needs", "prefill/4_causal_edge.cu", cards.COPIES),
 )
 LAST_PREFILL_RUNG = PREFILL_RUNGS[-1].number
 PREFILL_DTYPES = (torch.float16, torch.bfloat16)
@@ -79,6 +80,17 @@ def check_prefill_shape(number: int, shape: Shape) -> None:
         )
 
 
+def lack_of_card(number: int) -> str:
+    """Says what this machine's GPU lacks for a rung of this ladder; "" if it can run it."""
+    return cards.lack(PREFILL_RUNGS[number].needs, [rung.needs for rung in PREFILL_RUNGS])
+
+
+def check_prefill_card(number: int, target: str | None) -> None:
+    """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
+    if choose_target(target) == "gpu" and (lack := lack_of_card(number)):
+        raise ValueError(f"rung {number} of the prefill ladder {lack}")
+
+
 def prefill_texts(number: int, shape: Shape) -> dict[str, str]:
     """Returns a rung's texts by file name, in the order in which they are compiled."""
     texts = {file: read_kernel(file) for file in PREFILL_RUNGS[number].files}
@@ -94,12 +106,7 @@ def prefill_library(number: int, shape: Shape, target: str | None = None) -> Cud
     Raises ValueError if this machine's GPU cannot run the rung.
     """
     check_prefill_shape(number, shape)
-    if choose_target(target) == "gpu" and torch.cuda.get_device_capability() < (8, 0):
-        raise ValueError(
-            "the prefill ladder needs a GPU of compute capability 8.0 or more, "
-            f"and {torch.cuda.get_device_name()} has "
-            f"{'.'.join(map(str, torch.cuda.get_device_capability()))}"
-        )
+    check_prefill_card(number, target)
     texts = prefill_texts(number, shape)
     return build_cuda(
         *texts.values(), names=tuple(texts), target=target, name=f"prefill_{number}"

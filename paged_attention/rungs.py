@@ -15,6 +15,8 @@ from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.cuda_builds import choose_target
 from lessons_lib.inline import read_kernel
 from lessons_lib.paths import KERNELS
+from paged_attention import cards
+from paged_attention.cards import Need
 from paged_attention.validate import (
     KERNEL_DTYPES,
     check_chunks,
@@ -82,11 +84,16 @@ def shape_text(shape: Shape) -> str:
 
 @dataclass(frozen=True)
 class Rung:
-    """A kernel of the ladder. file: its path below kernels/."""
+    """A kernel of a ladder.
+
+    file: its path below kernels/.
+    needs: the least GPU that it runs on.
+    """
 
     number: int
     title: str
     file: str
+    needs: Need = cards.EVERY
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -99,12 +106,12 @@ RUNGS = (
     Rung(1, "parallel softmax", "ladder/1_parallel_softmax.cu"),
     Rung(2, "wide loads", "ladder/2_wide_loads.cu"),
     Rung(3, "one pass", "ladder/3_one_pass.cu"),
-    Rung(4, "query heads packed, tensor cores", "ladder/4_tensor_cores.cu"),
-    Rung(5, "copies in stages", "ladder/5_async_copies.cu"),
-    Rung(6, "split KV", "ladder/6_split_kv.cu"),
-    Rung(7, "balanced, one launch", "ladder/7_balanced.cu"),
-    Rung(8, "fp8 cache", "ladder/8_fp8.cu"),
-    Rung(9, "plans its own work", "ladder/9_plans_itself.cu"),
+    Rung(4, "query heads packed, tensor cores", "ladder/4_tensor_cores.cu", cards.PRODUCTS),
+    Rung(5, "copies in stages", "ladder/5_async_copies.cu", cards.COPIES),
+    Rung(6, "split KV", "ladder/6_split_kv.cu", cards.COPIES),
+    Rung(7, "balanced, one launch", "ladder/7_balanced.cu", cards.COPIES),
+    Rung(8, "fp8 cache", "ladder/8_fp8.cu", cards.EIGHT_BITS),
+    Rung(9, "plans its own work", "ladder/9_plans_itself.cu", cards.COPIES),
 )
 
 
@@ -185,15 +192,20 @@ def check_heads(num_q_heads: int, num_kv_heads: int) -> None:
         )
 
 
+def lack_of_card(number: int, kv_dtype: torch.dtype | None = None) -> str:
+    """Says what this machine's GPU lacks for a rung; "" if it can run it.
+
+    kv_dtype: of the caches; None means 16 or 32 bits, and for rung 8 always 8.
+    """
+    need = cards.EIGHT_BITS if kv_dtype == FP8 else RUNGS[number].needs
+    return cards.lack(need, [rung.needs for rung in RUNGS])
+
+
 def check_card(number: int, target: str | None, kv_dtype: torch.dtype | None = None) -> None:
     """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
-    is_fp8 = number == 8 or kv_dtype == FP8
-    needed = (8, 9) if is_fp8 else (8, 0) if number >= 4 else (0, 0)
-    if choose_target(target) == "gpu" and (has := torch.cuda.get_device_capability()) < needed:
-        raise ValueError(
-            f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} "
-            f"or more, and {torch.cuda.get_device_name()} has {has[0]}.{has[1]}"
-        )
+    if choose_target(target) == "gpu" and (lack := lack_of_card(number, kv_dtype)):
+        cache = " with a cache of 8 bits" if kv_dtype == FP8 else ""
+        raise ValueError(f"rung {number}{cache} {lack}")
 
 
 def check_decode_call(

@@ -300,7 +300,7 @@ def test_what_python_could_not_call_is_refused():
 def test_a_target_that_is_not_there_says_what_is_missing(monkeypatch):
     with pytest.raises(ValueError, match="gpu, fast, checked, or None"):
         build_cuda(ADD, target="cpu")
-    monkeypatch.setattr(cuda_builds, "_no_gpu", lambda: "nvcc is not installed.")
+    monkeypatch.setattr(cuda_builds, "no_gpu", lambda: "nvcc is not installed.")
     with pytest.raises(
         RuntimeError,
         match='cannot be had here: nvcc is not installed. The targets "checked" and "fast"',

@@ -292,6 +292,7 @@ def test_what_raises_inside_takes_the_plug_out():
     assert dense(model, PROMPTS[0]) == expected
 
 
+@pytest.mark.filterwarnings("ignore:The engine takes the path")  # tests/test_cards.py
 @pytest.mark.parametrize(
     ("dtype", "head_size", "group", "device", "capability", "path"),
     [

@@ -8,6 +8,7 @@ k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
 Returns the shape of q.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -373,15 +374,19 @@ def choose_path(shape: Shape, device: torch.device) -> str:
     """Chooses the engine's path: "fast" or "batched".
 
     "fast" is for a GPU that can compile and run lesson 07's last kernel, and a shape that this
-    kernel is made for. Everything else gets "batched". Chunks do not count: path "fast" has a
-    way for each shape.
+    kernel is made for. Everything else gets "batched", with a warning where a shape would fit
+    and the GPU cannot. Chunks do not count: path "fast" has a way for each shape.
     """
     if device.type != "cuda":
         return "batched"
     try:
         check_shape(FAST_RUNG, shape)
+    except (TypeError, ValueError):
+        return "batched"
+    try:
         check_card(FAST_RUNG, "gpu")
-    except (TypeError, ValueError, RuntimeError):
+    except (ValueError, RuntimeError) as error:
+        warnings.warn(f'The engine takes the path "batched": {error}', stacklevel=3)
         return "batched"
     return "fast"
 

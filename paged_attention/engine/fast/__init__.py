@@ -41,6 +41,7 @@ def fast_engine(
             f"the model has numbers of {model.dtype}; "
             f"the fast engine runs {', '.join(map(str, KERNEL_DTYPES))}"
         )
+    options.setdefault("path", "batched")  # of no effect; the engine's own choice may warn
     engine: Any = (AheadEngine if parts.ahead else Engine)(model, kv_dtype=kv_dtype, **options)
     max_num_seqs = len(engine.manager.block_table)
     sizes = graph_sizes(max_num_seqs) if sizes is None else sizes

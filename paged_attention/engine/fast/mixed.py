@@ -11,7 +11,12 @@ from paged_attention.engine.paths import are_few_long_prompts, gather, is_hopper
 from paged_attention.fused import Attend
 from paged_attention.ladder import Shape, shared_bytes
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
-from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill, check_prefill_shape
+from paged_attention.prefill import (
+    LAST_PREFILL_RUNG,
+    PagedPrefill,
+    check_prefill_card,
+    check_prefill_shape,
+)
 from paged_attention.rungs import FP8
 from paged_attention.send import send
 
@@ -120,14 +125,19 @@ class MixedStep:
 
 
 def chunk_shape(runner) -> Shape | None:
-    """What the prefill ladder's last rung is compiled for; None if it is not made for that."""
+    """What the prefill ladder's last rung is compiled for.
+
+    None if it is not made for that, or does not run on this machine's GPU.
+    """
     kv_cache = runner.manager.kv_cache
     *_, block_size, num_kv_heads, head_size = kv_cache.shape
     group = runner.model.config.num_attention_heads // num_kv_heads
     most = shared_bytes(runner.device)
     shape = Shape(runner.dtype, head_size, group, block_size, shared_bytes=most)
+    target = "gpu" if runner.device.type == "cuda" else "fast"
     try:
         check_prefill_shape(LAST_PREFILL_RUNG, shape)
+        check_prefill_card(LAST_PREFILL_RUNG, target)
     except (TypeError, ValueError):
         return None
     return shape

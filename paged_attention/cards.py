@@ -1,0 +1,52 @@
+"""Which GPUs a kernel can run on: the least compute capability, and why.
+
+A compute capability is NVIDIA's number for the instructions that a GPU has. 7.5 is Turing (T4,
+RTX 20), 8.0 Ampere (A100), 8.6 RTX 30, 8.9 Ada (RTX 40, L4), 9.0 Hopper (H100).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a kernel needs of a GPU.
+
+    capability: the least compute capability.
+    reason: what an older GPU lacks; "" if the kernel runs on every GPU that can be compiled
+        for.
+    """
+
+    capability: Capability
+    reason: str
+
+
+EVERY = Need((0, 0), "")
+_PRODUCTS = "large matrix products (mma.m16n8k16)"
+PRODUCTS = Need((8, 0), f"{_PRODUCTS} came with Ampere")
+COPIES = Need((8, 0), f"background copies (cp.async) and {_PRODUCTS} came with Ampere")
+EIGHT_BITS = Need((8, 9), "conversions of 8-bit numbers (cvt.f16x2.e4m3x2) came with Ada")
+
+
+def lack(need: Need, of_the_ladder: Sequence[Need]) -> str:
+    """Says what this machine's GPU lacks for a kernel; "" if it can run it.
+
+    of_the_ladder: what each rung of the kernel's ladder needs, from rung 0 on.
+    """
+    has = torch.cuda.get_device_capability()
+    if has >= need.capability:
+        return ""
+    able = [str(n) for n, other in enumerate(of_the_ladder) if has >= other.capability]
+    return (
+        f"needs a GPU of compute capability {in_words(need.capability)} or more, "
+        f"and {torch.cuda.get_device_name()} has {in_words(has)}: {need.reason}. "
+        f"Rungs {', '.join(able[:-1])} and {able[-1]} run on it."
+    )
+
+
+def in_words(capability: Capability) -> str:
+    return ".".join(map(str, capability))

@@ -1,0 +1,261 @@
+"""GPUs before Ampere: what runs on them, and what says that it cannot, before a launch."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lessons_bench import backends, prefill
+from lessons_lib import build_cuda, cuda_here
+from lessons_lib.cuda_builds import choose_target
+from lessons_lib.paths import KERNELS
+from paged_attention import which_rungs
+from paged_attention.cards import COPIES, EIGHT_BITS, EVERY, PRODUCTS
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast import fast_engine
+from paged_attention.engine.paths import choose_path
+from paged_attention.engine.request import SamplingParams
+from paged_attention.ladder import attn_paged_fast
+from paged_attention.prefill import PREFILL_RUNGS, check_prefill_card, prefill_library
+from paged_attention.rungs import FP8, RUNGS, Shape, check_card, rung_library
+from paged_attention.tiny_qwen3.tasks import TASKS, encode
+from paged_attention.tiny_qwen3.wider import with_head_size
+
+T4, A100, RTX_30, L4, H100 = (7, 5), (8, 0), (8, 6), (8, 9), (9, 0)
+ALL_RUNGS = (*RUNGS, *PREFILL_RUNGS)
+
+
+@pytest.fixture
+def card(monkeypatch, tmp_path):
+    """Makes this machine one with a GPU, for all questions that come before a launch."""
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+
+    def put_in(capability, name="a card"):
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: name)
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_120"])
+        monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(tmp_path))
+        monkeypatch.setattr(cuda_here, "_codes", lambda nvcc: ("sm_75", "sm_90"))
+
+    return put_in
+
+
+def refused(check, *arguments) -> bool:
+    try:
+        check(*arguments)
+    except ValueError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("capability", "decodes", "prompts"),
+    [
+        ((7, 0), {0, 1, 2, 3}, {0, 1}),
+        (T4, {0, 1, 2, 3}, {0, 1}),
+        (A100, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {0, 1, 2, 3, 4}),
+        (RTX_30, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {0, 1, 2, 3, 4}),
+        (L4, set(range(10)), set(range(5))),
+        (H100, set(range(10)), set(range(5))),
+    ],
+)
+def test_which_rungs_a_card_runs(monkeypatch, card, capability, decodes, prompts):
+    card(capability)
+    monkeypatch.setattr("paged_attention.rungs.choose_target", lambda target: "gpu")
+    monkeypatch.setattr("paged_attention.prefill.choose_target", lambda target: "gpu")
+    assert {n for n in range(10) if not refused(check_card, n, "gpu")} == decodes
+    assert {n for n in range(5) if not refused(check_prefill_card, n, "gpu")} == prompts
+    assert refused(check_card, 9, "gpu", FP8) == (capability < L4)
+
+
+def test_a_rung_that_a_card_cannot_run_says_why_and_which_can(card):
+    card(T4, "Tesla T4")
+    with pytest.raises(
+        ValueError,
+        match=r"^rung 7 needs a GPU of compute capability 8\.0 or more, and Tesla T4 has "
+        r"7\.5: background copies \(cp\.async\) and large matrix products "
+        r"\(mma\.m16n8k16\) came with Ampere\. Rungs 0, 1, 2 and 3 run on it\.$",
+    ):
+        rung_library(7, Shape(torch.float16, 128, 4, 16, shared_bytes=65_536))
+    with pytest.raises(
+        ValueError,
+        match=r"^rung 4 of the prefill ladder needs .* 8\.0 .*Rungs 0 and 1 run on it\.$",
+    ):
+        prefill_library(4, Shape(torch.float16, 128, 4, 16, shared_bytes=65_536))
+
+
+def test_a_cache_of_8_bits_is_named(card):
+    card(A100, "A100")
+    with pytest.raises(ValueError, match=r"^rung 9 with a cache of 8 bits needs .*8\.9 or"):
+        check_card(9, "gpu", FP8)
+    check_card(9, "gpu", torch.float16)
+
+
+def test_on_the_cpu_every_rung_runs_whatever_the_card(card):
+    card(T4)
+    for number in range(10):
+        check_card(number, "fast")
+    for number in range(5):
+        check_prefill_card(number, "checked")
+
+
+def test_the_function_of_the_last_rung_says_it_before_a_launch(card):
+    card(T4, "Tesla T4")
+    q = torch.zeros(1, 4, 128, dtype=torch.float16)
+    cache = torch.zeros(1, 16, 1, 128, dtype=torch.float16)
+    table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"rung 9 needs .* Tesla T4 has 7\.5"):
+        attn_paged_fast(q, cache, cache, table, lens, target="gpu")
+
+
+def test_the_engine_says_why_it_takes_another_path(card):
+    card(T4, "Tesla T4")
+    shape = Shape(torch.float16, 128, 2, 16)
+    with pytest.warns(UserWarning, match=r'the path "batched": rung 7 needs .* T4 has 7\.5'):
+        assert choose_path(shape, torch.device("cuda")) == "batched"
+
+
+@pytest.mark.filterwarnings("error")
+def test_without_a_gpu_or_with_a_shape_of_others_there_is_nothing_to_say(card):
+    card(T4)
+    fits, other = (Shape(torch.float16, size, 2, 16) for size in (128, 96))
+    assert choose_path(fits, torch.device("cpu")) == "batched"
+    assert choose_path(other, torch.device("cuda")) == "batched"
+    card(A100)
+    assert choose_path(fits, torch.device("cuda")) == "fast"
+
+
+def refuse(number, *_):
+    raise ValueError(f"rung {number} needs a newer card")
+
+
+def test_the_fast_engine_does_without_the_rungs_that_a_card_cannot_run(monkeypatch):
+    """Their checks fail as on a T4. The rest of the engine runs on the CPU."""
+    monkeypatch.setattr("paged_attention.rungs.check_card", refuse)
+    monkeypatch.setattr("paged_attention.engine.fast.mixed.check_prefill_card", refuse)
+    rung_library.cache_clear()
+    model = with_head_size(load_model(dtype=torch.float16), 64)
+    sizes = dict(num_blocks=8, block_size=8, max_num_seqs=2, token_budget=16)
+    engines = Engine(model, **sizes), fast_engine(model, **sizes)
+    assert engines[1].runner.reasons == {"plan": "rung 9 needs a newer card"}
+    prompt, _ = TASKS["copy"](np.random.default_rng(3), 0.1)
+    params = SamplingParams(max_new_tokens=8)
+    requests = [engine.add("a", encode(prompt), params) for engine in engines]
+    for engine in engines:
+        engine.run()
+    assert requests[0].output == requests[1].output
+
+
+def test_the_ladders_tables_say_what_a_card_cannot_run(card):
+    card(T4, "Tesla T4")
+    lacks = {entry.name: entry.missing() for entry in backends.BACKENDS}
+    assert lacks["rung 3"] == "" and "8.0 or more, and Tesla T4" in lacks["rung 4"]
+    lacks = {entry.name: entry.missing() for entry in prefill.BACKENDS}
+    assert lacks["rung 1"] == "" and "8.0 or more, and Tesla T4" in lacks["rung 2"]
+
+
+def test_the_table_of_this_machine(card, capsys):
+    card(T4, "Tesla T4")
+    which_rungs.main()
+    shown = capsys.readouterr().out
+    assert shown.startswith("Tesla T4, compute capability 7.5\n")
+    lines = [line for line in shown.splitlines() if line.startswith("rung")]
+    assert len(lines) == len(ALL_RUNGS)
+    assert ["runs here" in line for line in lines] == [
+        rung.needs is EVERY for rung in ALL_RUNGS
+    ]
+
+
+def test_a_card_that_pytorch_or_nvcc_does_not_know_gets_the_cpu(monkeypatch, card):
+    card((6, 0), "Tesla P100")
+    with pytest.raises(RuntimeError, match=r"P100 .* 6\.0, and this PyTorch knows only 7\.5"):
+        build_cuda("", target="gpu")
+    assert choose_target(None) == "checked"
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_60", "compute_90"])
+    with pytest.raises(RuntimeError, match=r"and this nvcc \(.*bin/nvcc\) knows only 7\.5"):
+        choose_target("gpu")
+    monkeypatch.setattr(cuda_here, "_codes", lambda nvcc: ())  # an nvcc that does not say
+    assert choose_target("gpu") == "gpu"
+    card(T4)
+    assert choose_target(None) == "gpu"
+
+
+slow = pytest.mark.slow
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+# The assembler looks at each instruction. Its optimiser would only take time.
+NVCC = ["nvcc", "-c", "-std=c++17", "-Xptxas", "-O0", "-o", "/dev/null"]
+DTYPES = {"__half": "half", "__nv_bfloat16": "bfloat16", "float": "float"}
+# All texts but parts of others, and the one that needs PyTorch's headers.
+OTHER_KERNELS = sorted(
+    {path.relative_to(KERNELS).as_posix() for path in KERNELS.rglob("*.cu")}
+    - {rung.file for rung in ALL_RUNGS}
+    - {"tensor_form.cu"}
+)
+
+
+def compiled(folder: Path, file: str, code: int, number="__half", kv_number=None) -> str:
+    """What nvcc says about a kernel for caches of some numbers; "" if it compiles it.
+
+    code: the compute capability without its point.
+    """
+    shape = folder / "ladder" / "shape.cuh"
+    if not shape.exists():
+        shutil.copytree(KERNELS, folder, dirs_exist_ok=True)
+    text = (KERNELS / "ladder" / "shape.cuh").read_text()
+    for name, value in (("Number", number), ("KvNumber", kv_number or number)):
+        text = re.sub(rf"(using {name} =) \w+;", rf"\1 {value};", text)
+    shape.write_text(text)
+    command = [*NVCC, f"-arch=sm_{code}", str(folder / file)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert (built.returncode == 0) == ("error" not in built.stderr)
+    return built.stderr if built.returncode else ""
+
+
+@slow
+@needs_nvcc
+@pytest.mark.parametrize("file", OTHER_KERNELS)
+def test_every_other_kernel_compiles_for_a_t4(tmp_path, file):
+    assert compiled(tmp_path, file, 75) == ""
+
+
+@slow
+@needs_nvcc
+@pytest.mark.parametrize("number", DTYPES, ids=DTYPES.values())
+@pytest.mark.parametrize(
+    "rung", [r for r in ALL_RUNGS if r.needs is EVERY], ids=lambda r: r.file
+)
+def test_a_rung_for_every_card_compiles_for_a_t4(tmp_path, rung, number):
+    assert compiled(tmp_path, rung.file, 75, number) == ""
+
+
+@slow
+@needs_nvcc
+@pytest.mark.parametrize("number", ["__half", "__nv_bfloat16"], ids=DTYPES.get)
+@pytest.mark.parametrize(
+    "rung", [r for r in ALL_RUNGS if r.needs in (PRODUCTS, COPIES)], ids=lambda r: r.file
+)
+def test_a_rung_that_needs_ampere_compiles_for_it_and_for_nothing_older(
+    tmp_path, rung, number
+):
+    refusal = compiled(tmp_path, rung.file, 75, number)
+    assert "'.m16n8k16' requires .target sm_80" in refusal
+    assert ("'cp.async' requires .target sm_80" in refusal) == (rung.needs is COPIES)
+    assert compiled(tmp_path, rung.file, 80, number) == ""
+
+
+@slow
+@needs_nvcc
+@pytest.mark.parametrize("rung", [RUNGS[8], RUNGS[9]], ids=lambda r: r.file)
+def test_a_cache_of_8_bits_compiles_for_ada_and_for_nothing_older(tmp_path, rung):
+    assert RUNGS[8].needs is EIGHT_BITS
+    assert "sm_89" in compiled(tmp_path, rung.file, 86, "__half", "Fp8")
+    assert compiled(tmp_path, rung.file, 89, "__half", "Fp8") == ""
