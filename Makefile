@@ -20,12 +20,12 @@ lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mi
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_lib.lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run the tests, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader and not hub" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or built) and not alone and not nbgrader" --every 1 --durations 5 $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or built) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(ARGS)
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
@@ -42,6 +42,13 @@ test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks (ARGS="
 test-cluster: $(READY)  ## grade a class on Dask workers of this machine (ARGS="-m cluster" with the slow ones)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/cluster distributed
 	PYTHONPATH="$(CURDIR)/.build/cluster" $(PY) -m pytest -m "cluster and not slow" $(ARGS)
+
+test-hub: $(READY)  ## run JupyterHub with two learners in browsers (apt-get: chromium npm)
+	$(PY) -m pytest -m hub $(ARGS)
+
+wheel: $(READY)  ## make the course's wheel, in .build/wheel
+	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
+	@ls .build/wheel/*.whl
 
 fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lab = commands.add_parser(
         "lab",
         usage="paged-attention-course lab [FOLDER] [--only-copy] [-- JUPYTERLAB'S ARGUMENTS]",
-        help="copy the lessons into a folder of yours, and open JupyterLab there",
+        help="copy the lessons into your own folder, and open JupyterLab there",
         description="Copies the lessons into a folder and opens JupyterLab there. Called "
         "again, it brings new versions of the notebooks that you have not changed. It never "
         "writes to a notebook that holds an answer.",

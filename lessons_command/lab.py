@@ -1,13 +1,12 @@
 """Opens JupyterLab on the learner's copies of the lessons."""
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from lessons_command import copies
-from lessons_lib import whole
+from lessons_lib import lab, whole
 from lessons_lib.paths import NOTEBOOKS
 
 FIRST = "00_start_here.ipynb"
@@ -30,9 +29,7 @@ def open_lessons(folder: Path, arguments: Sequence[str] = (), only_copy: bool = 
         return 1
     print(in_words(copied, folder), flush=True)
     if not only_copy:
-        os.chdir(folder)
-        command = [sys.executable, "-m", "jupyter", "lab", FIRST, *arguments]
-        os.execv(sys.executable, command)
+        lab.start(folder / FIRST, folder, arguments)
     return 0
 
 

@@ -56,7 +56,7 @@ def jupyterlab(folder: Path, progress: Path | None = None, arguments: tuple[str,
     config = folder / "config" / "labconfig"
     config.mkdir(parents=True)
     (config / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
-    token, port = secrets.token_hex(16), _free_port()
+    token, port = secrets.token_hex(16), free_port()
     environment = os.environ | {
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
@@ -126,8 +126,18 @@ class Notebook:
     """One notebook, open in JupyterLab, driven as a learner would."""
 
     def __init__(self, page, port: int, token: str, name: str):
+        self._open(page, f"http://127.0.0.1:{port}/lab/tree/{name}?token={token}&reset")
+
+    @classmethod
+    def at(cls, page, address: str):
+        """The notebook at an address, for example of a hub."""
+        notebook = cls.__new__(cls)
+        notebook._open(page, address)
+        return notebook
+
+    def _open(self, page, address: str):
         self.page = page
-        page.goto(f"http://127.0.0.1:{port}/lab/tree/{name}?token={token}&reset")
+        page.goto(address)
         page.wait_for_function("() => window.jupyterapp")
         page.evaluate("() => window.jupyterapp.restored")
         page.wait_for_function(
@@ -183,7 +193,7 @@ class Notebook:
         )
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

@@ -103,6 +103,10 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson)
     assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
         assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
+        idea = page.locator(".jp-Notebook img[alt*='the words of two requests']").first
+        idea.scroll_into_view_if_needed()
+        page.wait_for_timeout(500)
+        idea.screenshot(path=picture_folder() / f"{lesson.name}.png")
     assert page.console_errors == []
 
 
@@ -144,6 +148,32 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
     passed = notebook.run_cell("check-1-1")
     assert shown(passed) == "✓ Exercise 1.1, the free list: passed"
     assert page.console_errors == []
+
+
+def test_lesson_06_names_a_race_with_its_line(lab):
+    """The README shows this picture too."""
+    page, port, token = lab
+    notebook = Notebook(page, port, token, "06_cuda_kernel.ipynb")
+    notebook.close_side_bar()
+    answers = {
+        f"exercise-{cell.exercise.replace('.', '-')}": cell.solution()
+        for cell in select(["06"])[0].cells
+        if cell.kind == "exercise"
+    }
+    right = answers["exercise-6-3"]
+    wrong = right.replace("  __syncthreads();\n  value = of_warp[0];", "  value = of_warp[0];")
+    assert wrong != right
+    answers["exercise-6-3"] = re.sub(r" *// (BEGIN|END) SOLUTION\n", "", wrong)
+    for cell in notebook.cells()[: notebook.index("exercise-6-3") + 1]:
+        if cell["cell_type"] == "code":
+            if cell["id"] in answers:
+                notebook.type_into(cell["id"], answers[cell["id"]])
+            notebook.run_cell(cell["id"])
+    failed = shown(notebook.run_cell("check-6-3"))
+    assert "not yet" in failed and re.search(r"line \d+", failed), failed
+    notebook.cell("check-6-3").scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    page.screenshot(path=picture_folder() / "06_race.png")
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from lessons_lib.paths import ROOT, SOLUTIONS
 PAGES = [
     *sorted(SOLUTIONS.glob("*.py")),
     ROOT / "README.md",
+    ROOT / "TEACHING.md",
     *sorted(ROOT.glob("*/*/README.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
 ]

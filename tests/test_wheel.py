@@ -1,17 +1,15 @@
 """The course from its wheel: installed where it cannot be written, used from a home folder."""
 
 import csv
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 
+from from_wheel import installed  # noqa: F401, a fixture
 from lessons_lib.paths import ROOT, SOLUTIONS
 
 pytestmark = [
@@ -21,37 +19,6 @@ pytestmark = [
     ),
 ]
 LESSONS = sorted(path.name for path in SOLUTIONS.glob("*.ipynb"))
-
-
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory, worker_id):
-    """A Python that has the course from the wheel, and the other packages from this one."""
-    folder = tmp_path_factory.getbasetemp() / "installed"
-    if worker_id != "master":  # one for all processes
-        folder = tmp_path_factory.getbasetemp().parent / "installed"
-    with open(folder.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "ready").exists():
-            _install(folder)
-            (folder / "ready").touch()
-    return folder
-
-
-def _install(folder: Path):
-    wheels = folder.with_suffix(".wheels")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, ROOT], check=True)
-    venv.create(folder, with_pip=False)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    others = folder / "others"
-    others.mkdir()
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "paged_attention_course" not in path.name and path.suffix != ".pth":
-            (others / path.name).symlink_to(path)
-    (packages / "others.pth").write_text(str(others))
-    (wheel,) = wheels.glob("*.whl")
-    target = [*pip, "--python", folder / "bin" / "python", "install", "--no-deps", wheel]
-    subprocess.run(target, check=True)
 
 
 @pytest.fixture

@@ -1,0 +1,49 @@
+"""The README's figures are those of the records."""
+
+from lessons_bench import engine_peers_runs, ladder_runs, prefill_runs
+from lessons_lib.paths import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def decodes() -> list[str]:
+    run = ladder_runs.recorded()[0]
+    titles = {
+        "gqa_b64_c1024": "one new token for each of 64 sequences of 1,024",
+        "gqa_b256_ragged": "the same for 256 sequences of all lengths",
+    }
+    rows = []
+    for workload, title in titles.items():
+        ours, theirs = run.row(workload, ladder_runs.LAST_RUNG), run.flashinfer_row(workload)
+        rows.append(
+            f"| attention, {title} | {1000 * ours.milliseconds:.0f} µs, "
+            f"{100 * ours.share_of_limit:.0f} % of the card's limit "
+            f"| FlashInfer: {1000 * theirs.milliseconds:.0f} µs |"
+        )
+    return rows
+
+
+def prompts() -> list[str]:
+    (run,) = (run for run in prefill_runs.recorded() if run.flashinfer)
+    titles = {"64 prompts, 143-1,013": "64 prompts", "1 prompt of 8,192": "a prompt of 8,192"}
+    rates = {(row.workload, row.backend): row.teraflops for row in run.rows}
+    return [
+        f"| attention, {title} | {rates[workload, 'rung 4']:.0f} TFLOP/s | FlashInfer with "
+        f"FlashAttention-2: {rates[workload, 'FlashInfer FA2']:.0f}, "
+        f"with 3: {rates[workload, 'FlashInfer FA3']:.0f} |"
+        for workload, title in titles.items()
+    ]
+
+
+def serving() -> list[str]:
+    (run,) = engine_peers_runs.recorded()
+    return [
+        f"| serving {row.trace.split(',')[0]} | {row.our_rate:,.0f} tokens/s "
+        f"| {row.peer}, in turns with ours: {row.their_rate:,.0f} |"
+        for row in run.rows
+    ]
+
+
+def test_the_table_of_figures_is_what_was_recorded():
+    rows = [*decodes(), *prompts(), *serving()]
+    assert "\n".join(rows) in README, "\n".join(rows)
