@@ -33,6 +33,8 @@ ARROWS = {
         "lessons_build",
         "lessons_exercises",
     },
+    "lessons_site": {"lessons_bench", "lessons_draw", "lessons_lib"},
+    "lessons_command": {"lessons_grading", "lessons_lib"},
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {

@@ -9,7 +9,13 @@ from lessons_lib.paths import NOTEBOOKS, ROOT
 
 LESSONS = [*sorted(NOTEBOOKS.glob("[0-9]*.ipynb")), NOTEBOOKS / "summary.ipynb"]
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
-PAGES = [*LESSONS, GLOSSARY, ROOT / "README.md", ROOT / "TEACHING.md", *ROOT.glob("*/*/README.md")]
+PAGES = [
+    *LESSONS,
+    GLOSSARY,
+    ROOT / "README.md",
+    ROOT / "TEACHING.md",
+    *ROOT.glob("*/*/README.md"),
+]
 
 
 def text_of(path) -> str:
