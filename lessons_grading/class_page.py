@@ -57,6 +57,8 @@ class ClassNumbers:
 
     looked_at: (student, notebook, events) for each notebook that a teacher should look at.
     open: how many submissions have no final grade.
+    repeats: how many have the same code as another one, whose grade was taken over.
+    tried, repeated: answers of the other ones that were tried, and that were known already.
     """
 
     def __init__(self):
@@ -66,7 +68,7 @@ class ClassNumbers:
         self.titles: dict[str, str] = {}
         self.groups: dict[tuple[str, str, str], Group] = {}
         self.looked_at: list[tuple[str, str, list[str]]] = []
-        self.submissions = self.open = 0
+        self.submissions = self.open = self.repeats = self.tried = self.repeated = 0
 
     def add(self, student: Student):
         row = Row(
@@ -79,6 +81,9 @@ class ClassNumbers:
         for grade in student.grades:
             self.submissions += 1
             self.open += not grade.is_final
+            self.repeats += grade.is_repeat
+            self.tried += grade.tried
+            self.repeated += grade.repeated
             if events := to_look_at(grade):
                 self.looked_at.append((student.name, grade.notebook, events))
         for entry in student.exercises:

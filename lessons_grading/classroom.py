@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.submissions import Submission
+from lessons_grading.trials import remember_answers
 from lessons_processes import isolation
 
 Grader = Callable[..., SubmissionGrade]
@@ -174,6 +175,7 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
     tidy_up_at_the_end()
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     tempfile.tempdir = str(scratch) if scratch else None
+    remember_answers()
     with suppress(EOFError, OSError):
         while True:
             path, student = pipe.recv()

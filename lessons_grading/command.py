@@ -15,12 +15,14 @@ from lessons_grading import sandbox
 from lessons_grading.arguments import read_arguments
 from lessons_grading.classroom import Grader, Judged, grade_all, twice_if_needed
 from lessons_grading.cluster import Cluster
-from lessons_grading.judge import RUN_FACTOR, grade_notebook
+from lessons_grading.judge import grade_notebook
 from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.repeats import grade_once
 from lessons_grading.report import write_report
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import FILE, GradeStore
 from lessons_grading.submissions import Submission, text_of
+from lessons_grading.trials import RUN_FACTOR
 from lessons_lib import checks
 from lessons_processes.isolation import BUSY
 
@@ -134,10 +136,9 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
         tqdm(
             total=len(arguments.submissions), initial=before, desc="grading", unit="notebook"
         ) as bar,
-        closing(judges.grade(rest)) as judged,
+        closing(grade_once(rest, judges.grade, store, not arguments.again)) as judged,
     ):
-        for submission, grade in judged:
-            store.save(submission, grade)
+        for _ in judged:
             bar.update()
     limited_by = judges.limited_by()
     with closing(store.grades()) as grades:
@@ -150,6 +151,11 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
     )
     if limited_by:
         print(f"Limits on memory and processes were kept by {limited_by}.")
+    if numbers.repeats or numbers.repeated:
+        print(
+            f"Not run again: {numbers.repeats} notebooks with the same code as another one, "
+            f"and {numbers.repeated} of {numbers.repeated + numbers.tried} answers."
+        )
     if numbers.looked_at:
         print(
             "Notebooks to look at, stopped at a limit or not to be read: "

@@ -93,6 +93,9 @@ class Effort:
             time.thread_time() - self._begun if self._begun is not None else 0.0
         )
 
+    def add(self, seconds: float):
+        self._before += seconds
+
     def is_too_much(self) -> bool:
         return self.seconds > LARGEST_EFFORT
 

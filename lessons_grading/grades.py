@@ -32,6 +32,9 @@ class SubmissionGrade:
     events: what else happened, in plain words, such as "cell 7 was stopped after 20 s".
     is_final: False if another attempt may give another grade, because the file could not be
         read or the machine did not let it finish. Such a grade is not kept.
+    is_repeat: whether it was taken over from a notebook with the same code.
+    tried, repeated: how many answers were tried for it, and how many were known already from
+        other submissions.
     """
 
     student: str
@@ -42,6 +45,9 @@ class SubmissionGrade:
     events: tuple[str, ...]
     seconds: float
     is_final: bool = True
+    is_repeat: bool = False
+    tried: int = 0
+    repeated: int = 0
 
     def to_json(self) -> dict:
         return dataclasses.asdict(self)

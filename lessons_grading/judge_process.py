@@ -14,6 +14,7 @@ from lessons_grading.kept import course_digest, mistakes_digest
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.remote import IDLE_LIMIT, LARGEST_REPLY
 from lessons_grading.sandbox import Limits
+from lessons_grading.trials import remember_answers
 from lessons_lib import checks
 from lessons_lib.checks import MistakesError
 from lessons_processes import isolation
@@ -27,6 +28,7 @@ def serve():
     """
     pipe = Connection(int(sys.argv[1]))
     tidy_up_at_the_end()
+    remember_answers()
     threading.Thread(target=_end_with_the_worker, daemon=True).start()
     with suppress(EOFError, OSError):
         pipe.send_bytes(json.dumps(about()).encode())

@@ -24,12 +24,15 @@ CREATE TABLE IF NOT EXISTS grades (
     student TEXT NOT NULL,
     lesson TEXT NOT NULL,       -- "" if nothing shows it
     notebook TEXT NOT NULL,
+    place TEXT NOT NULL,        -- of the file, from the folder of the class
     earned INTEGER NOT NULL,
     points INTEGER NOT NULL,
+    code TEXT NOT NULL,         -- of all its cells and the terms; "" if it could not be read
     is_final INTEGER NOT NULL,  -- 0 if the next run tries again
     grade TEXT NOT NULL         -- all of it, as JSON
 );
 CREATE INDEX IF NOT EXISTS of_a_run ON grades (run, folded, student, lesson, notebook);
+CREATE INDEX IF NOT EXISTS of_a_code ON grades (code);
 """
 
 
@@ -77,8 +80,20 @@ class GradeStore:
                 )
         return grade or None
 
-    def save(self, submission: Submission, grade: SubmissionGrade):
-        """Keeps a grade, under the bytes that were graded. The file may have changed."""
+    def find_code(self, code: str) -> SubmissionGrade | None:
+        """A final grade of a notebook with this code, of any student."""
+        with self._in_a_sentence():
+            row = self._database.execute(
+                "SELECT grade FROM grades WHERE code = ? AND is_final LIMIT 1",
+                (self._under_terms(code),),
+            ).fetchone()
+        return _read(row[0]) if row else None
+
+    def save(self, submission: Submission, grade: SubmissionGrade, code: str = ""):
+        """Keeps a grade, under the bytes that were graded. The file may have changed.
+
+        code: from repeats.code_of.
+        """
         row = (
             self._key(submission, grade.digest),
             self.run,
@@ -86,8 +101,10 @@ class GradeStore:
             grade.student,
             grade.lesson or "",
             grade.notebook,
+            self._place(submission),
             sum(entry.earned for entry in grade.exercises),
             sum(entry.points for entry in grade.exercises),
+            self._under_terms(code) if code else "",
             grade.is_final,
             json.dumps(grade.to_json()),
         )
@@ -120,21 +137,44 @@ class GradeStore:
                 self._database.execute("COMMIT")
 
     def _key(self, submission: Submission, digest: str) -> str:
-        place = os.path.relpath(submission.path, self.root)
-        parts = submission.student, text_of(place), digest, self.terms
+        parts = submission.student, self._place(submission), digest, self.terms
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
 
-    @contextmanager
-    def _in_a_sentence(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:  # a full disk, no rights, another's lock
-            raise OSError(f"{self.file} cannot be read or written ({error})") from None
-        except sqlite3.DatabaseError as error:
-            raise OSError(
-                f"{self.file} cannot be read ({error}): move it away, "
-                "and everything is graded anew"
-            ) from None
+    def _place(self, submission: Submission) -> str:
+        return text_of(os.path.relpath(submission.path, self.root))
+
+    def _under_terms(self, code: str) -> str:
+        return hashlib.sha256(f"{code} {self.terms}".encode()).hexdigest()[:40]
+
+    def _in_a_sentence(self):
+        return _in_a_sentence(self.file)
+
+
+@contextmanager
+def _in_a_sentence(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:  # a full disk, no rights, another's lock
+        raise OSError(f"{file} cannot be read or written ({error})") from None
+    except sqlite3.DatabaseError as error:
+        raise OSError(
+            f"{file} cannot be read ({error}): move it away, and everything is graded anew"
+        ) from None
+
+
+def last_run(file: Path) -> Iterator[tuple[str, SubmissionGrade]]:
+    """The grades of the last run, each with the place of its notebook in the class.
+
+    Raises OSError, with a sentence, for a file that cannot be read.
+    """
+    with _in_a_sentence(file), closing(sqlite3.connect(file)) as database:
+        rows = database.execute(
+            "SELECT place, grade FROM grades WHERE run = (SELECT max(run) FROM grades) "
+            "ORDER BY folded, student, lesson, notebook, key"
+        )
+        for place, text in rows:
+            if grade := _read(text):
+                yield place, grade
 
 
 def _read(text: str) -> SubmissionGrade | None:

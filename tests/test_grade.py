@@ -14,6 +14,7 @@ from lessons_grading import confinement, exam, judge, sandbox
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
+from lessons_grading.work import Work
 from lessons_lib import checks, results
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
@@ -164,13 +165,11 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
         for exercise in exercises
         for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id])
     ]
-    work = judge._Grading(
-        Notebook("", lesson, ()), exercises, SEED, replace(USUAL, sandboxed=False)
-    )
+    work = Work(Notebook("", lesson, ()), exercises, SEED, replace(USUAL, sandboxed=False))
     try:
         for exercise, mistake, answer in handed_in:
             work.answers[exercise.id] = [packed(answer)]
-            result = work.grade(exercise)
+            result = judge.grade_exercise(work, exercise)
             assert (result.mistake, result.passed) == (
                 mistake,
                 mistake is None,

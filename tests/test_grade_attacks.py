@@ -12,7 +12,7 @@ import pytest
 
 from graded import QUICK, RIGHT, WRONG, a_few, grade, hand_in
 from lessons_grading import confinement, exam, sandbox
-from lessons_grading.judge import SETUP_LIMIT
+from lessons_grading.cells import SETUP_LIMIT
 from lessons_grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
 from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says

@@ -377,8 +377,9 @@ def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
 
 
 def test_of_eight_answers_the_last_five_are_tried():
-    from lessons_grading.judge import _Grading
+    from lessons_grading.cells import run_cells
     from lessons_grading.sandbox import Limits
+    from lessons_grading.work import Work
     from lessons_lib import checks
     from lessons_processes.isolation import Outcome
 
@@ -397,7 +398,7 @@ def test_of_eight_answers_the_last_five_are_tried():
             return self.left.pop(0) if self.left else None
 
     read = notebook.Notebook("", "00", (notebook.Cell(1, ""),))
-    work = _Grading(read, checks.exercises_of("00"), 1, Limits())
-    work._run = lambda *arguments, **limits: Reports()
-    work.run_cells()
+    work = Work(read, checks.exercises_of("00"), 1, Limits())
+    work.run = lambda *arguments, **limits: Reports()
+    run_cells(work)
     assert work.answers["0.1"] == [{"text": str(number)} for number in range(4, 9)]

@@ -1,0 +1,119 @@
+"""Runs the cells of a submission in its sandbox, and takes the answers that they give."""
+
+import functools
+import time
+from collections import deque
+
+from lessons_grading import course
+from lessons_grading.trials import is_refused
+from lessons_grading.work import Work, how_it_ended
+from lessons_lib import checks
+from lessons_processes import isolation
+from lessons_processes.isolation import BUSY
+
+RESTARTS = 3  # of a notebook whose cells end their process
+MOST_ANSWERS = 5  # for each exercise, the last ones count
+GRACE = 5.0  # seconds that a cell may exceed its limit before its process is ended
+SETUP_LIMIT = 120.0  # own seconds before the first cell: files and imports, all of them ours
+
+
+def run_cells(work: Work) -> None:
+    """Runs the notebook. If a cell ends its process, another one runs the other cells."""
+    cells = (
+        []
+        if work.notebook.problem
+        else [(cell.number, cell.source) for cell in work.notebook.cells]
+    )
+    deadline = time.monotonic() + BUSY * work.limits.notebook_seconds
+    for _ in range(1 + RESTARTS):
+        ended_by = _run_once(work, cells, deadline) if cells else None
+        if ended_by is None or work.starved or work.reported.is_too_much():
+            return
+        if work.seconds >= work.limits.notebook_seconds:
+            work.note(f"the notebook was stopped after {work.limits.notebook_seconds:g} s")
+            return
+        cells = [cell for cell in cells if cell[0] != ended_by]
+    work.note(f"after {RESTARTS} more tries its cells were not run again")
+
+
+def _run_once(work: Work, cells, deadline: float) -> int | None:
+    """Runs these cells in a process. Returns the number of one that ended it, or None."""
+    wanted = [exercise.id for exercise in work.exercises]
+    run = work.run(
+        "run_cells",
+        cells,
+        _every_exercise(),
+        wanted,
+        work.limits.cell_seconds,
+        files=course.whole(),
+        clean=True,
+        seconds=SETUP_LIMIT,
+        output_limit=work.limits.output,
+    )
+    upcoming, limit, number = deque(cell for cell, _ in cells), None, None
+    while (report := run.next(limit, max(0.0, deadline - time.monotonic()))) is not None:
+        limit = None
+        match report:
+            # a cell has its time once
+            case ["cell", int(begun)] if upcoming and begun == upcoming[0]:
+                number = upcoming.popleft()
+                left = work.limits.notebook_seconds - work.seconds - run.seconds
+                limit = max(0.0, min(work.limits.cell_seconds + GRACE, left))
+            case ["error", int(cell), str(words)]:
+                work.note(f"cell {cell} raised {words}")
+            case ["stopped", int(cell)]:
+                work.note(f"cell {cell} was stopped after {work.limits.cell_seconds:g} s")
+            case [
+                "answer",
+                str(exercise),
+                {"text": str()} | {"pickle": str()} | {"refused": [str(), str()]} as answer,
+            ] if exercise in work.answers:
+                alike = [
+                    other
+                    for other in work.answers[exercise]
+                    if is_refused(other) == is_refused(answer)
+                ]
+                if len(alike) == MOST_ANSWERS:
+                    work.answers[exercise].remove(alike[0])
+                work.answers[exercise].append(answer)
+    outcome = how_it_ended(run)
+    work.seconds += run.seconds
+    if outcome.ending == "returned":
+        return None
+    if run.starved:
+        work.starved = True
+        work.note(
+            "the machine was too busy for " + (f"cell {number}" if number else "the notebook")
+        )
+        return number
+    if number is None:
+        raise RuntimeError(
+            f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}"
+        )
+    if work.seconds >= work.limits.notebook_seconds:
+        return number
+    raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
+    work.note(
+        {
+            "raised": f"cell {number} raised {raised}",
+            "crashed": f"the process crashed in cell {number}: {outcome.detail}",
+            "exited": f"the process ended in cell {number}, {outcome.detail}",
+            "timed out": f"cell {number} was stopped after {work.limits.cell_seconds:g} s",
+            "flooded": f"cell {number} wrote more than {work.limits.output / 2**20:g} MB",
+        }.get(outcome.ending, f"cell {number} ended its process")
+    )
+    return number
+
+
+@functools.cache
+def _every_exercise() -> dict[str, tuple[str, str, bool]]:
+    """The exercises, in the form that worker.run_cells needs."""
+    return {
+        exercise.id: (
+            exercise.answer_name,
+            exercise.language,
+            isinstance(exercise.reference, type),
+        )
+        for lesson in checks.lessons()
+        for exercise in checks.exercises_of(lesson)
+    }

@@ -1,0 +1,140 @@
+"""Tries an answer in the sandbox, on the cases of its check and on hidden ones."""
+
+import base64
+import functools
+import hashlib
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from lessons_grading import course
+from lessons_grading.exam import TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
+from lessons_grading.sandbox import LARGEST_SUM
+from lessons_grading.work import Work, how_it_ended
+from lessons_lib import checks
+from lessons_lib.checks import CheckResult, Exercise
+from lessons_processes import isolation
+
+RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
+MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
+LARGEST_KNOWN = 10_000  # characters of a verdict's message
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A verdict, and what it has cost: the same answer costs the next one the same."""
+
+    verdict: CheckResult
+    bytes: int
+    effort: float
+
+
+_known: OrderedDict[tuple, _Known] | None = None
+
+
+def remember_answers():
+    """From now on, this process tries no answer twice.
+
+    The key is all that an answer is when it leaves its cells: its text in C++ or CUDA; in
+    Python its code, with the helpers and values that it uses. So it does not matter that cells
+    depend on each other.
+    """
+    global _known
+    _known = OrderedDict()
+
+
+def examine(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
+    """Like `checks.run`, but in the sandbox and with the hidden cases."""
+    if work.reported.is_too_much():
+        work.note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
+        return CheckResult(exercise.id, False, "wrong", f"This was not tried: {words}.")
+    if work.effort.is_too_much():
+        return CheckResult(exercise.id, False, "wrong", TOO_MUCH_EFFORT)
+    if is_refused(answer):
+        refused = refusal(exercise, ["refused", *answer["refused"]])
+        assert refused is not None  # _run_once lets no other form through
+        return refused
+    if _known is None:
+        return _try(work, exercise, answer)
+    digest = hashlib.sha256(json.dumps(answer).encode()).hexdigest()
+    key = exercise.id, digest, work.seed, work.limits
+    if known := _known.get(key):
+        _known.move_to_end(key)
+        work.repeated += 1
+        work.reported.bytes += known.bytes
+        work.effort.add(known.effort)
+        return known.verdict
+    bytes_before, effort_before = work.reported.bytes, work.effort.seconds
+    verdict = _try(work, exercise, answer)
+    is_certain = not (work.starved or work.reported.is_too_much() or work.effort.is_too_much())
+    if is_certain and len(verdict.message) <= LARGEST_KNOWN:
+        _known[key] = _Known(
+            verdict,
+            work.reported.bytes - bytes_before,
+            work.effort.seconds - effort_before,
+        )
+        if len(_known) > MOST_KNOWN:
+            _known.popitem(last=False)
+    return verdict
+
+
+def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
+    work.tried += 1
+    if exercise.language != "python":
+        run = work.run(
+            "build",
+            _tryout_of_none(exercise.id),
+            answer,
+            files=_files(exercise.id),
+            seconds=checks.BUILD_TIME_LIMIT,
+            clean=True,
+        )
+        refused = refusal(exercise, run.next())
+        work.stop(run)
+        outcome = how_it_ended(run)
+        if refused or outcome.ending != "returned":
+            return refused or broken(exercise, outcome, None)
+    verdict, crash = _observe(work, exercise, answer, {})
+    if crash is None:
+        return verdict
+    return checks.in_general(
+        _observe(work, exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash
+    )
+
+
+def _observe(
+    work: Work, exercise: Exercise, answer: dict, ended: dict
+) -> tuple[CheckResult, isolation.Outcome | None]:
+    """The verdict, and how the run ended if it crashed before a case showed a difference.
+
+    Then the cases after that one are worth a try, as in `checks.run`.
+    """
+    exam = exam_of(exercise.id, work.seed)
+    run = work.run(
+        "observe",
+        exam.packed,
+        answer,
+        [*ended],
+        files=_files(exercise.id),
+        seconds=RUN_FACTOR * exercise.time_limit,
+        clean=exercise.language == "python",
+    )
+    try:
+        return compare(exam, run, ended, work.effort)
+    finally:
+        work.stop(run)
+
+
+def is_refused(answer: dict) -> bool:
+    """Whether it is no answer. Many notebooks use a name like `start` for something else."""
+    return "refused" in answer
+
+
+@functools.lru_cache(maxsize=100)
+def _files(exercise_id: str) -> dict[str, str]:
+    return course.without_answers(checks.find(exercise_id))
+
+
+@functools.lru_cache(maxsize=100)
+def _tryout_of_none(exercise_id: str) -> str:
+    return base64.b64encode(course.pack(checks.find(exercise_id), ())).decode()
