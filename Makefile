@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster fuzz mutants answer-mutants lint format exercise lessons records check grade doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving colour screenshots site clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -99,6 +99,10 @@ grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 mistakes: $(READY)  ## try your own further mistakes: MISTAKES=folder
 	$(if $(MISTAKES),,$(error Say where your mistakes are: make mistakes MISTAKES=folder))
 	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -m lessons_exercises.further
+
+draft: $(READY)  ## draft a mistake from answers that fail alike: RESULTS=folder GROUP=2.5-… MISTAKES=folder
+	$(if $(and $(RESULTS),$(GROUP),$(MISTAKES)),,$(error Say which group of which results, and where the draft goes: make draft RESULTS=folder GROUP=2.5-… MISTAKES=folder))
+	$(PY) -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor
