@@ -24,6 +24,7 @@ from types import ModuleType
 
 from lessons_lib.compiler_errors import CompileError, explain
 from lessons_lib.paths import KERNELS, build_folder
+from lessons_lib.waiting import waiting
 
 # With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
 # take. The calls are nearly as quick.
@@ -153,7 +154,8 @@ def _compile(
                 try:
                     if before:
                         before(text, module)
-                    _run_load_inline(module, text, folder, recipe)
+                    with waiting("Compiling"):
+                        _run_load_inline(module, text, folder, recipe)
                     if after:
                         after(folder / f"{module}.so")
                 except CompileError:

@@ -16,6 +16,7 @@ from lessons_lib import (
 )
 from lessons_lib.display import Card, show
 from lessons_lib.paths import IS_CHECKOUT, SOLUTIONS
+from lessons_lib.waiting import waiting
 
 _hints_shown: dict[str, int] = {}
 
@@ -76,7 +77,8 @@ def check(exercise_id: str, answer: object) -> None:
     """
     exercise = checks.find(exercise_id)
     whole.require()
-    result = checks.run(exercise_id, answer)
+    with waiting(f"Checking exercise {exercise.id}"):
+        result = checks.run(exercise_id, answer)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
     lesson = f"{int(exercise.id.split('.')[0]):02d}"

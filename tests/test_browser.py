@@ -52,11 +52,12 @@ def lab(server):
 
 
 def shown(cell: dict, kind: str = "text/plain") -> str:
-    """What a cell's outputs show, as text."""
-    return "\n".join(
+    """What a cell's outputs show, as text. A line about waiting has become an empty one."""
+    texts = (
         "".join(output.get("data", {}).get(kind, output.get("text", "")))
         for output in cell["outputs"]
     )
+    return "\n".join(filter(None, texts))
 
 
 def picture_folder() -> Path:
