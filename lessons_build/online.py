@@ -8,6 +8,7 @@ the course's wheel into FOLDER, calls this, and pushes the folder as the branch 
 """
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -172,9 +173,8 @@ def main(words: Sequence[str] | None = None, environment=os.environ) -> int:
     if not IS_CHECKOUT:
         print("This makes copies from a checkout of the course.", file=sys.stderr)
         return 1
-    from lessons_site import addresses as site
-
     try:
+        site = importlib.import_module("lessons_site.addresses")  # no wheel has it
         repository = site.repository(environment)
         if options.badges:
             print(badges(repository))

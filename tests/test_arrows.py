@@ -38,6 +38,7 @@ ARROWS = {
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
+    ("lessons_build.online", "lessons_site.addresses"),  # the repository's address
     ("lessons_build.pictures", "lessons_draw.lesson_"),  # those in the text of a lesson
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
