@@ -1,7 +1,7 @@
 """Says in a notebook what a cell is waiting for, and for how long already.
 
-The line is there only while it waits, and only where a person looks on: a kernel that a Jupyter
-server has started. Where notebooks are executed by a program, nothing is printed.
+The line is there only while it waits, and only where a person looks on: in a kernel that
+Jupyter's server has started. Where a program executes notebooks, nothing is printed.
 """
 
 import os
