@@ -15,8 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from lessons_lib import doctor, whole
-
+NAME = "paged-attention-course"
 # The notebook is open already, in a page that is not JupyterLab's. And JupyterLab would bring
 # other versions of what runs the notebook's cells.
 NOT_HERE = ("jupyterlab",)
@@ -44,7 +43,7 @@ def complete(say: Callable[[str], None] = print) -> bool:
 
     Returns whether the lessons can be run. Raises nothing for what is missing or too old.
     """
-    needs = look(metadata.requires(whole.NAME) or [])
+    needs = look(metadata.requires(NAME) or [])
     for sentence in needs.refused:
         say(sentence)
     if needs.refused or (needs.missing and not _install(needs, say)):
@@ -52,13 +51,15 @@ def complete(say: Callable[[str], None] = print) -> bool:
     if needs.in_use:
         say(f"Restart the session: it still uses the old {' and '.join(needs.in_use)}.")
         return False
-    if lacking := [one for one in doctor.doctor().findings if one.needed and not one.found]:
+    from lessons_lib.doctor import doctor  # not before: this room needs what was missing
+
+    if lacking := [one for one in doctor().findings if one.needed and not one.found]:
         for one in lacking:
             say(f"{one.name} is missing here: {one.without_it}. To get it: {one.remedy}.")
         return False
     brought = f" Installed beside it: {', '.join(needs.missing)}." if needs.missing else ""
     say(
-        f"The course {metadata.version(whole.NAME)} is here, with the PyTorch "
+        f"The course {metadata.version(NAME)} is here, with the PyTorch "
         f"{metadata.version(LARGE)} of this machine.{brought} Now run the cells below."
     )
     return True

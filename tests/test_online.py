@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lessons_build import beside, online
-from lessons_lib import whole
+from lessons_lib import doctor, whole
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
 REPOSITORY = "https://github.com/ada/course"
@@ -131,6 +131,10 @@ def test_the_cell_speaks_plainly_on_an_old_python(tmp_path):
     )
 
 
+def test_the_course_has_one_name():
+    assert beside.NAME == whole.NAME
+
+
 def test_the_cell_is_short_and_narrow():
     lines = online.first_cell("X", (3, 11))["source"]
     assert len(lines) <= 20 and max(map(len, lines)) <= 96
@@ -163,7 +167,7 @@ def pip(monkeypatch):
         return types.SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(beside.subprocess, "run", run)
-    monkeypatch.setattr(beside.doctor, "doctor", lambda: types.SimpleNamespace(findings=()))
+    monkeypatch.setattr(doctor, "doctor", lambda: types.SimpleNamespace(findings=()))
     return calls
 
 
@@ -225,12 +229,23 @@ def test_a_pip_that_fails_is_quoted_in_a_sentence(monkeypatch, pip):
     assert said[0].startswith("pip could not install ninja: ERROR: No matching ninja.")
 
 
+def test_what_completes_the_course_runs_without_what_is_missing():
+    """At first not even those packages are there that importing the course's rooms needs."""
+    text = "import sys; from lessons_build import beside; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT
+    )
+    rooms = {name.partition(".")[0] for name in run.stdout.split()}
+    own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES}
+    assert "lessons_build" in rooms and not rooms & (own | {"lessons_lib"})
+
+
 def test_a_missing_compiler_is_named(monkeypatch, pip):
     finding = types.SimpleNamespace(
         name="C++ compiler", needed=True, found="", without_it="no C++", remedy="get g++"
     )
     report = types.SimpleNamespace(findings=(finding,))
-    monkeypatch.setattr(beside.doctor, "doctor", lambda: report)
+    monkeypatch.setattr(doctor, "doctor", lambda: report)
     said = []
     assert not beside.complete(said.append)
     assert said == ["C++ compiler is missing here: no C++. To get it: get g++."]
