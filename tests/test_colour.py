@@ -295,7 +295,7 @@ def test_a_comment_is_one_of_cpp(page, typed):
 
 def test_numbers_go_when_the_text_is_no_cpp_any_more(page, typed):
     typed.type_into("0", "x = 1\n")
-    page.wait_for_function("() => !document.querySelector('.cm-lineNumbers')")
+    page.wait_for_function("() => !document.querySelector('.jp-CodeCell .cm-lineNumbers')")
     typed.type_into("0", STACK)
     typed.wait_for_numbers(0, STACK.count("\n") + 1)
 
@@ -307,7 +307,9 @@ def test_jupyterlab_s_own_line_numbers_stay_one_column(page, typed):
     expected = [messages_count(source) for source in (STACK, PYTHON)]
     assert typed.numbers() == expected
     page.evaluate(toggle)
-    page.wait_for_function("() => document.querySelectorAll('.cm-lineNumbers').length === 1")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.jp-CodeCell .cm-lineNumbers').length === 1"
+    )
     assert typed.numbers() == [expected[0], []]
 
 
