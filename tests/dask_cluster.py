@@ -44,7 +44,9 @@ class DaskCluster:
             self.kill(name)
 
     def start_scheduler(self):
+        # they end by themselves where a test was killed and cannot end them
         words = ["--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"]
+        words += ["--idle-timeout", "600"]
         self._start("scheduler", [sys.executable], "dask_scheduler", words)
 
     def start_worker(
@@ -54,6 +56,7 @@ class DaskCluster:
         words = [
             self.address,
             *("--name", name, "--nthreads", "1", "--no-dashboard", "--no-nanny"),
+            *("--death-timeout", "600"),
             *("--local-directory", str(self.folder / name)),
             *words,
         ]

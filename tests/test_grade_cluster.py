@@ -7,9 +7,11 @@ says.
 import importlib.util
 import json
 import shutil
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -23,8 +25,10 @@ from lessons_grading.classroom import twice_if_needed
 from lessons_grading.cluster import Cluster
 from lessons_grading.judge import grade_notebook
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import FILE
 from lessons_grading.submissions import find_submissions
 from lessons_lib.paths import ROOT
+from made_class import differences, make_class
 
 pytestmark = [
     pytest.mark.cluster,
@@ -369,3 +373,40 @@ def test_a_scheduler_that_is_not_there_is_a_sentence(
     said = capsys.readouterr().err
     assert reason in said and "the same command goes on from here" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@needs_sandbox
+def test_a_class_of_two_hundred_loses_a_worker_and_no_grade(dask, tmp_path, capsys):
+    """Two workers, of which one is killed in the middle: what comes out was predicted."""
+    folder, results = tmp_path / "class", tmp_path / "results"
+    expected = make_class(folder, 200)
+    for name in ("one", "two"):
+        dask.start_worker(name)
+    killed = []
+
+    def kill_in_the_middle():
+        def graded() -> int:
+            with suppress(sqlite3.Error), closing(sqlite3.connect(results / FILE)) as store:
+                return store.execute("SELECT count(*) FROM grades").fetchone()[0]
+            return 0
+
+        wait_until(lambda: (results / FILE).exists() and graded() >= 100)
+        dask.kill("one")
+        killed.append(graded())
+
+    killer = threading.Thread(target=kill_in_the_middle, daemon=True)
+    killer.start()
+    assert command.main([str(folder), "--seed", "1", "--scheduler", dask.address]) == 0
+    assert 100 <= killed[0] < 200
+    data = json.loads((results / "results.json").read_text())
+    assert differences(expected, data["submissions"]) == []
+    assert all(grade["is_final"] for grade in data["submissions"])
+    lost = [
+        event
+        for grade in data["submissions"]
+        for event in grade["events"]
+        if event.startswith("the first attempt to grade this failed: its worker ended, one")
+    ]
+    assert len(lost) <= 1
+    assert "Graded: 200, 0 of them in an earlier run." in capsys.readouterr().out
