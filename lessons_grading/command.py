@@ -140,6 +140,7 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
     ):
         for _ in judged:
             bar.update()
+    minutes = (time.monotonic() - started) / 60
     limited_by = judges.limited_by()
     with closing(store.grades()) as grades:
         numbers = write_report(
@@ -149,6 +150,8 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
         f"Graded: {numbers.submissions}, {before} of them in an earlier run. "
         f"Students: {len(numbers.rows)}. Time: {time.monotonic() - started:.0f} s."
     )
+    if rest:
+        print(f"Notebooks a minute in this run: {len(rest) / minutes:.1f}.")
     if limited_by:
         print(f"Limits on memory and processes were kept by {limited_by}.")
     if numbers.repeats or numbers.repeated:

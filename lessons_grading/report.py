@@ -41,6 +41,7 @@ COLUMNS = (
     "mistake",
     "seconds",
 )
+MOST_ROWS = 250  # in one table of the class page
 # Where a spreadsheet may see a formula: at the start of a cell, and after a character that it
 # may take for the end of one.
 _FORMULA = re.compile(r"""((?:^|[,;|:"'])\s*)(?=[=+\-@|＝＋－＠｜])""")
@@ -129,7 +130,7 @@ _templates = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES)
+_templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES, most_rows=MOST_ROWS)
 _templates.filters.update(
     score=score,
     besides=besides,

@@ -6,11 +6,13 @@ import csv
 import json
 import re
 import subprocess
+import tracemalloc
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
 
+from lessons_grading import report
 from lessons_grading.exam import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.report import COLUMNS, write_report
@@ -406,3 +408,49 @@ def test_make_grade_asks_for_the_folder():
         text=True,
     )
     assert '-m lessons_grading "my class" --seed 7' in run.stdout
+
+
+def test_a_class_of_thousands_is_laid_out_where_it_is_looked_at(written, monkeypatch):
+    """Each student is on the page, in tables of a few hundred rows."""
+    monkeypatch.setattr(report, "write_whole", only_the_class_page(report.write_whole))
+    grades = [submission(f"student{number:04d}", entry("2.1")) for number in range(2_000)]
+    page = Page(written(*grades) / "class.html")
+    links = [each["href"] for each in page.of("a")]
+    assert links == [f"students/student{number:04d}.html" for number in range(2_000)]
+    parts = [each for each in page.of("div") if each.get("class") == "scroll part"]
+    assert len(parts) == 8 and len(page.elements) < 9 * 2_000
+    small = Page(written(*grades[:200]) / "class.html")
+    assert not [each for each in small.of("div") if "part" in each.get("class", "")]
+
+
+def only_the_class_page(write):
+    return lambda file, text: write(file, text) if file.name == "class.html" else None
+
+
+def test_the_smallest_of_very_many_groups_are_a_number(written):
+    results = written(
+        *(submission(f"s{number}", wrong(number // 2)) for number in range(620)),
+        *(submission(f"t{number}", wrong("more")) for number in range(3)),
+    )
+    page = Page(results / "class.html")
+    assert "And 61 more, each with at most 2 students." in page.text
+    assert page.text.index("3 of 623") < page.text.index("2 of 623")
+
+
+def test_a_report_needs_little_memory_for_each_student(written, monkeypatch):
+    """Hardly more than a row of the class page, so ten thousand fit in far less than 1 GB."""
+    monkeypatch.setattr(report, "write_whole", lambda file, text: None)
+
+    def peak(count: int) -> int:
+        about = (
+            submission(f"s{number:05d}", wrong(number % 9, "x" * 3_000))
+            for number in range(count)
+        )
+        tracemalloc.start()
+        write_report(written(), about, seed=3, sandboxed=True)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(50)  # what is loaded once
+    assert (peak(1_050) - peak(50)) / 1_000 < 8_000
