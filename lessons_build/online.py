@@ -40,7 +40,7 @@ else:
     else:
         for folder in [*site.getsitepackages(), site.getusersitepackages()]:
             site.addsitedir(folder)  # so that this session sees what is new
-        from lessons_build.beside import complete
+        from lessons_command.beside import complete
 
         complete()
 """

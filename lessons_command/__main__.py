@@ -43,7 +43,7 @@ def _lab(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _doctor() -> int:
-    from lessons_lib import doctor
+    from lessons_command import doctor
 
     return doctor.main()
 

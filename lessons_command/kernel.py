@@ -1,6 +1,6 @@
 """What a kernel of the course knows from its start: a missing name is explained.
 
-JupyterLab starts the kernels with it if `lessons_lib.lab` has started JupyterLab. After a
+JupyterLab starts the kernels with it if `lessons_command.jupyterlab` has started it. After a
 restart, no cell has run that could import anything of the course.
 """
 
@@ -12,6 +12,6 @@ def load_ipython_extension(shell) -> None:
 
 def _show(shell, kind, error, traceback, tb_offset=None) -> None:
     shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
-    from lessons_lib import misspelt, restart
+    from lessons_guide import misspelt, restart
 
     misspelt.explain(shell, error, restart.lesson_of_this_kernel())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from lessons_command import copies
-from lessons_lib import lab, whole
+from lessons_command import copies, jupyterlab
+from lessons_lib import whole
 from lessons_lib.paths import NOTEBOOKS
 
 FIRST = "00_start_here.ipynb"
@@ -29,7 +29,7 @@ def open_lessons(folder: Path, arguments: Sequence[str] = (), only_copy: bool = 
         return 1
     print(in_words(copied, folder), flush=True)
     if not only_copy:
-        lab.start(folder / FIRST, folder, arguments)
+        jupyterlab.start(folder / FIRST, folder, arguments)
     return 0
 
 

@@ -37,8 +37,10 @@ SYSTEM = (
 )
 COURSE = (
     "lessons_bench",
+    "lessons_command",
     "lessons_draw",
     "lessons_grading",
+    "lessons_guide",
     "lessons_lib",
     "lessons_processes",
 )  # parts of the course without answers

@@ -67,7 +67,10 @@ def _groups(body: str) -> list[tuple[bool, list[str]]]:
 def _paragraph(is_code: bool, lines: list[str]) -> str:
     if is_code:
         text = html.escape("\n".join(line[2:] for line in lines))
-        return f'<pre style="margin:.3em 0;white-space:pre-wrap">{text}</pre>'
+        style = (
+            "margin:.3em 0;white-space:pre-wrap;word-break:normal"  # JupyterLab breaks words
+        )
+        return f'<pre style="{style}">{text}</pre>'
     return "".join(
         f'<div style="margin:.2em 0">{_inline_code(html.escape(line))}</div>' for line in lines
     )

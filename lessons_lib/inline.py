@@ -24,7 +24,7 @@ from types import ModuleType
 
 from lessons_lib.compiler_errors import CompileError, explain
 from lessons_lib.paths import KERNELS, build_folder
-from lessons_lib.waiting import waiting
+from lessons_processes.waiting import waiting
 
 # With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
 # take. The calls are nearly as quick.

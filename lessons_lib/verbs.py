@@ -4,19 +4,10 @@ import importlib.util
 import json
 from types import ModuleType
 
-from lessons_lib import (
-    checks,
-    misspelt,
-    progress,
-    progress_page,
-    restart,
-    saved_answers,
-    solution_cells,
-    whole,
-)
+from lessons_lib import checks, progress, saved_answers, solution_cells, whole
 from lessons_lib.display import Card, show
 from lessons_lib.paths import IS_CHECKOUT, SOLUTIONS
-from lessons_lib.waiting import waiting
+from lessons_processes.waiting import waiting
 
 _hints_shown: dict[str, int] = {}
 
@@ -56,7 +47,7 @@ def open_lesson(lesson: str) -> ModuleType:
             f"{error}. Close this, and open the course with: {start}"
         ) from None
     whole.require()
-    misspelt.watch(lesson)
+    _guide("misspelt").watch(lesson)
     if checks.exercises_of(lesson):
         try:
             checks.read_mistakes([lesson])
@@ -82,7 +73,7 @@ def check(exercise_id: str, answer: object) -> None:
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
     lesson = f"{int(exercise.id.split('.')[0]):02d}"
-    absent = None if result.passed else restart.missing_in(answer, lesson)
+    absent = None if result.passed else _guide("restart").missing_in(answer, lesson)
     if attempted and counts and not absent:
         progress.remember(exercise_id, result.passed, result.mistake)
     name = f"Exercise {exercise_id}, {exercise.title}"
@@ -165,4 +156,9 @@ def progress_bar(lesson: str, titles: bool = True) -> None:
 
 def show_progress() -> None:
     """Shows all lessons: which exercises are passed, and which mistakes were met."""
-    show(progress_page.page())
+    show(_guide("progress_page").page())
+
+
+def _guide(module: str) -> ModuleType:
+    """A module of the room that guides a learner, which is built on this one."""
+    return importlib.import_module(f"lessons_guide.{module}")

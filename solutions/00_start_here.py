@@ -45,7 +45,7 @@ draw = open_lesson("00")
 # The next cell looks for everything that the lessons need:
 
 # %% tags=["nbval-ignore-output"]
-from lessons_lib.doctor import doctor
+from lessons_command.doctor import doctor
 
 report = doctor()
 display(report)

@@ -18,9 +18,9 @@
 # **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons
 # [03](03_prefill.ipynb) and [04](04_decode.ipynb). Words that you meet again are in the
 # [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
-# be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such
-# as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** two
-# to three hours.
+# be measured on your machine, rungs 4 to 7 and 9 need a GPU of compute capability 8.0 or more,
+# such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes**
+# two to three hours.
 
 # %%
 from lessons_lib import build_cuda, check, hint, open_lesson, solution

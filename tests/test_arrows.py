@@ -34,7 +34,8 @@ ARROWS = {
         "lessons_exercises",
     },
     "lessons_site": {"lessons_bench", "lessons_draw", "lessons_lib"},
-    "lessons_command": {"lessons_grading", "lessons_lib"},
+    "lessons_guide": {"lessons_lib"},  # where a learner is in the course
+    "lessons_command": {"lessons_grading", "lessons_guide", "lessons_lib"},
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
@@ -43,6 +44,7 @@ BY_NAME = {
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_lib.verbs", "lessons_exercises.edits"),  # our answers
+    ("lessons_lib.verbs", "lessons_guide."),  # the guides, which use the lessons' library
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
     ("lessons_processes.isolation", "lessons_exercises.every"),

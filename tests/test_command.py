@@ -127,7 +127,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(place, tmp_path, capsys)
 
 def test_jupyterlab_opens_in_the_folder_with_the_arguments(tmp_path, monkeypatch):
     called = []
-    monkeypatch.setattr(lab.lab, "start", lambda *words: called.append(words))
+    monkeypatch.setattr(lab.jupyterlab, "start", lambda *words: called.append(words))
     monkeypatch.chdir(tmp_path)
     assert command.main(["lab", "mine", "--", "--port", "8890"]) == 0
     folder = lab.Path("mine")

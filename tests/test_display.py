@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from lessons_lib import checks, misspelt, paths, progress, verbs
+from lessons_guide import misspelt
+from lessons_lib import checks, paths, progress, verbs
 from lessons_lib.display import Card, as_html, show
 
 
@@ -55,7 +56,8 @@ def test_lines_of_code_beside_each_other_are_one_block():
         return f'<div style="margin:.2em 0">{line}</div>'
 
     def code(lines):
-        return f'<pre style="margin:.3em 0;white-space:pre-wrap">{lines}</pre>'
+        style = "margin:.3em 0;white-space:pre-wrap;word-break:normal"
+        return f'<pre style="{style}">{lines}</pre>'
 
     assert as_html("a\nb\n  c\n    d & `e`\n\nf\n  g") == text("a") + text("b") + code(
         "c\n  d &amp; `e`"

@@ -35,6 +35,7 @@ CODE = [
         "lessons_command",
         "lessons_draw",
         "lessons_grading",
+        "lessons_guide",
         "lessons_lib",
         "lessons_site",
         "paged_attention",

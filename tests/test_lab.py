@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lessons_lib import lab
+from lessons_command import jupyterlab
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
 FIRST = NOTEBOOKS / "00_start_here.ipynb"
@@ -29,7 +29,7 @@ def ask(tmp_path_factory):
     environment["JUPYTERLAB_SETTINGS_DIR"] = str(home / "settings")
     options = ["--no-browser", "--allow-root", f"--IdentityProvider.token={token}"]
     server = subprocess.Popen(
-        [sys.executable, "-m", "lessons_lib.lab", str(FIRST), *options, "--port=0"],
+        [sys.executable, "-m", "lessons_command.jupyterlab", str(FIRST), *options, "--port=0"],
         env=environment,
         cwd=home,
         stdout=subprocess.DEVNULL,
@@ -70,27 +70,32 @@ def test_jupyterlab_brings_no_news_and_does_not_ask_for_them(ask):
 
 
 def test_a_learner_says_where_jupyterlab_is_opened():
-    usual = lab.command(FIRST, ROOT, ["--no-browser"])
+    usual = jupyterlab.command(FIRST, ROOT, ["--no-browser"])
     assert usual[4:] == [str(FIRST), f"--ServerApp.root_dir={ROOT}", "--no-browser"]
     for own in ("--ServerApp.root_dir=/here", "--notebook-dir=/here"):
-        assert lab.command(FIRST, ROOT, [own])[4:] == [str(FIRST), own]
+        assert jupyterlab.command(FIRST, ROOT, [own])[4:] == [str(FIRST), own]
 
 
 def test_a_learners_own_folders_of_settings_come_before_ours():
-    ours = {"JUPYTER_CONFIG_PATH": str(lab.CONFIG), "JUPYTER_PATH": str(lab.DATA)}
-    assert lab.environment({}) == ours
+    ours = {
+        "JUPYTER_CONFIG_PATH": str(jupyterlab.CONFIG),
+        "JUPYTER_PATH": str(jupyterlab.DATA),
+    }
+    assert jupyterlab.environment({}) == ours
     mine = {"JUPYTER_CONFIG_PATH": "/mine", "HOME": "/home/me"}
-    both = f"/mine{os.pathsep}{lab.CONFIG}"
-    assert lab.environment(mine) == mine | ours | {"JUPYTER_CONFIG_PATH": both}
+    both = f"/mine{os.pathsep}{jupyterlab.CONFIG}"
+    assert jupyterlab.environment(mine) == mine | ours | {"JUPYTER_CONFIG_PATH": both}
 
 
 @pytest.mark.parametrize("words", [[], ["notebooks/77.ipynb"]])
 def test_without_a_notebook_it_says_what_to_type(words):
     run = subprocess.run(
-        [sys.executable, "-m", "lessons_lib.lab", *words],
+        [sys.executable, "-m", "lessons_command.jupyterlab", *words],
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
     assert run.returncode == 1
-    assert run.stderr.startswith("Say which notebook: python -m lessons_lib.lab notebooks/00")
+    assert run.stderr.startswith(
+        "Say which notebook: python -m lessons_command.jupyterlab notebooks/00"
+    )

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from lessons_lib import checks, progress, progress_page, show_progress
-from lessons_lib.progress_page import ExerciseState, LessonState, ProgressPage
+from lessons_guide import progress_page
+from lessons_guide.progress_page import ExerciseState, LessonState, ProgressPage
+from lessons_lib import checks, progress, show_progress
 
 TOTAL = sum(len(checks.exercises_of(lesson)) for lesson in checks.lessons())
 

@@ -9,7 +9,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from lessons_lib import lab, misspelt, progress, restart, verbs
+from lessons_command import jupyterlab
+from lessons_guide import misspelt, restart
+from lessons_lib import progress, verbs
 from lessons_lib.paths import NOTEBOOKS
 
 MENU = "Run ▸ Run All Above Selected Cell in the menu runs everything above."
@@ -158,7 +160,7 @@ def test_a_misspelt_answer_is_named_before_a_cell_that_has_not_run(capsys):
 @pytest.fixture(scope="module")
 def kernel():
     """A kernel as JupyterLab starts it for a lesson, just restarted."""
-    paths = lab.environment({})["JUPYTER_PATH"].split(os.pathsep)
+    paths = jupyterlab.environment({})["JUPYTER_PATH"].split(os.pathsep)
     specs = KernelSpecManager(kernel_dirs=[f"{path}/kernels" for path in paths])
     manager = KernelManager(kernel_name="python3", kernel_spec_manager=specs)
     name = str(next(NOTEBOOKS.glob("02_*.ipynb")))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lessons_lib import waiting
+from lessons_processes import waiting
 
 
 def test_the_line_counts_and_goes_at_the_end(monkeypatch):

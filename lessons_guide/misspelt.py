@@ -6,7 +6,8 @@ A kernel that was restarted knows nothing of the cells that ran before.
 import difflib
 import sys
 
-from lessons_lib import checks, restart
+from lessons_guide import restart
+from lessons_lib import checks
 from lessons_lib.display import show
 
 

@@ -1,4 +1,4 @@
-"""Shows what this machine can do: `python -m lessons_lib.doctor`, and lesson 00."""
+"""Shows what this machine can do: `python -m lessons_command.doctor`, and lesson 00."""
 
 import html
 import importlib.metadata

@@ -1,6 +1,6 @@
 """Starts JupyterLab for the course: its settings, and the folder that it shows.
 
-python -m lessons_lib.lab notebooks/00_start_here.ipynb [JupyterLab's arguments]
+python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb [JupyterLab's arguments]
 
 The settings are in `jupyter_config/`. They are defaults: what learners set themselves counts.
 `jupyter_data/` has the kernel: this Python, with `lessons_command.kernel` from its start.
@@ -46,5 +46,6 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
-        sys.exit("Say which notebook: python -m lessons_lib.lab notebooks/00_start_here.ipynb")
+        usage = "python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb"
+        sys.exit(f"Say which notebook: {usage}")
     start(Path(sys.argv[1]), ROOT, sys.argv[2:])

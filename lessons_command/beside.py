@@ -51,7 +51,7 @@ def complete(say: Callable[[str], None] = print) -> bool:
     if needs.in_use:
         say(f"Restart the session: it still uses the old {' and '.join(needs.in_use)}.")
         return False
-    from lessons_lib.doctor import doctor  # not before: this room needs what was missing
+    from lessons_command.doctor import doctor  # not before: this room needs what was missing
 
     if lacking := [one for one in doctor().findings if one.needed and not one.found]:
         for one in lacking:
@@ -68,7 +68,7 @@ def complete(say: Callable[[str], None] = print) -> bool:
 def look(requirements: list[str]) -> Needs:
     """Compares requirements, as a package's metadata has them, with what is installed."""
     needs = Needs()
-    for requirement in map(Requirement, requirements):
+    for requirement in map(Requirement, sorted(requirements)):  # in any order
         name, bounds = requirement.name, requirement.specifier
         if name in NOT_HERE or (requirement.marker and not requirement.marker.evaluate()):
             continue  # such as those that only an extra has
