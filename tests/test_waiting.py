@@ -1,5 +1,6 @@
 """A cell that takes long says what it waits for, and leaves nothing behind."""
 
+import re
 import threading
 import time
 
@@ -19,7 +20,7 @@ def test_the_line_counts_and_goes_at_the_end(monkeypatch):
 
     with waiting.waiting("Compiling C++", show):
         assert twice.wait(60)
-    assert said[0] == "Compiling C++ … 0 s" and said[1].startswith("Compiling C++ … ")
+    assert all(re.fullmatch(r"Compiling C\+\+ … \d+ s", line) for line in said[:2])
     assert said[-1] == "" and said.count("") == 1
 
 
