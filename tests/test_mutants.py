@@ -295,6 +295,8 @@ def test_the_table_names_every_file_and_only_what_is_there():
             "lessons_lib",
             "lessons_processes",
             "lessons_grading",
+            "lessons_guide",
+            "lessons_command",
         )
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".h", ".cpp") and path.name != "__init__.py"
