@@ -82,11 +82,15 @@ def as_terms(markdown: str) -> str:
 
 
 def beginning(readme: str) -> tuple[str, str]:
-    """README's title, and the text below it up to its first picture or heading."""
-    match = re.match(r"# (?P<title>.+)\n(?P<text>(?:(?!!\[|## ).*\n)*)", readme)
-    if not match or not match["text"].strip():
+    """README's title, and its first paragraph that is no picture.
+
+    Raises ValueError if there is none before the next heading.
+    """
+    title, *parts = re.split(r"\n\s*\n", readme.partition("\n## ")[0].strip())
+    texts = [part for part in parts if not part.startswith(("![", "|"))]
+    if not title.startswith("# ") or not texts:
         raise ValueError("README.md does not begin with a title and a text.")
-    return match["title"], match["text"].strip()
+    return title.removeprefix("# "), texts[0]
 
 
 def section(readme: str, heading: str) -> str:

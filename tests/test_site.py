@@ -371,3 +371,16 @@ class TestCommand:
         monkeypatch.setenv("COURSE_REPOSITORY", "people/course")
         assert build.main(["--prepare"]) == 1
         assert "has to begin with https://" in capsys.readouterr().err
+
+
+def test_the_first_page_begins_as_the_readme_does():
+    title, text = pages.beginning((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert title == "PagedAttention, built from scratch" and text.startswith("PagedAttention ")
+    assert text.endswith(".") and "![" not in text
+    for readme in (
+        "No title.\n",
+        "# A title\n\n## Start\n\nText.\n",
+        "# A title\n\n![a](b)\n",
+    ):
+        with pytest.raises(ValueError, match="a title and a text"):
+            pages.beginning(readme)

@@ -32,7 +32,8 @@ def learner(installed, tmp_path):
         words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         for path in ("/tmp", "/var/tmp"):
             words += ["--tmpfs", path]
-        words += ["--ro-bind", root, root, "--ro-bind", installed, installed]
+        for path in (sys.prefix, sys.base_prefix, root, installed):  # some may be in /tmp
+            words += ["--ro-bind", path, path]
         words += ["--bind", home, home, "--unshare-pid", "--chdir", home]
         kept = {name: os.environ[name] for name in ("LANG", "CXX") if name in os.environ}
         return subprocess.run(
