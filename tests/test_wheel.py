@@ -38,8 +38,7 @@ def learner(installed, tmp_path):
         kept = {name: os.environ[name] for name in ("LANG", "CXX") if name in os.environ}
         return subprocess.run(
             [*words, root / "bin" / program, *command],
-            env=kept
-            | {"HOME": str(home), "PATH": f"{scripts}:/usr/bin:/bin", "TMPDIR": str(home)},
+            env=kept | {"HOME": str(home), "PATH": f"{scripts}:/usr/bin:/bin"},
             capture_output=True,
             text=True,
         )
