@@ -87,7 +87,7 @@ class Cluster:
         waiting = deque(submissions)
         while waiting or self._orders:
             waiting.extendleft(self._look_for_workers())
-            while waiting and (worker := self.crew.free_worker(alone)):
+            while waiting and (worker := self.crew.free_worker(alone, waiting[0])):
                 submission = waiting.popleft()
                 if unreadable := self._begin(worker, submission):
                     yield submission, unreadable

@@ -114,16 +114,17 @@ class Crew:
             words = f"{MOST_FAILURES} submissions in a row failed there, the last with"
             self.refuse(worker, f"{words} {reason}")
 
-    def free_worker(self, alone: bool) -> Worker | None:
+    def free_worker(self, alone: bool, submission: Submission) -> Worker | None:
         """The one with the most threads that do nothing.
+
+        A worker where this submission could not be graded gets it only if all others failed
+        too: else a full disk would be taken for a fault of the submission.
 
         alone: whether it must have no work at all.
         """
-        free = [
-            each
-            for each in self.workers.values()
-            if each.may_grade and len(each.running) < (1 if alone else each.threads)
-        ]
+        may = [each for each in self.workers.values() if each.may_grade]
+        may = [each for each in may if submission not in each.failures] or may
+        free = [each for each in may if len(each.running) < (1 if alone else each.threads)]
         return max(free, key=lambda each: each.threads - len(each.running), default=None)
 
     def expect_some(self, busy: bool):

@@ -124,6 +124,7 @@ def environment(folder: Path, pip_arguments: list[str]) -> Path:
     if ready.is_file() and ready.read_text(encoding="utf-8") == wanted_by:
         return commands
     print(f"Setting up Jupyter Book in {folder / 'venv'}, once.")
+    folder.mkdir(parents=True, exist_ok=True)
     constraints.write_text(wanted, encoding="utf-8")
     _run([sys.executable, "-m", "venv", "--clear", str(folder / "venv")], "make a venv")
     pip = [str(commands / "python"), "-m", "pip", "install", "--quiet"]

@@ -384,3 +384,18 @@ def test_the_first_page_begins_as_the_readme_does():
     ):
         with pytest.raises(ValueError, match="a title and a text"):
             pages.beginning(readme)
+
+
+def test_the_environment_is_made_where_no_folder_is_yet(tmp_path, monkeypatch):
+    calls = []
+
+    def run(command, purpose, **variables):
+        calls.append(purpose)
+        (tmp_path / "build/site/venv/bin").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(build, "_run", run)
+    commands = build.environment(tmp_path / "build/site", [])
+    assert commands == tmp_path / "build/site/venv/bin"
+    assert calls == ["make a venv", "install Jupyter Book"]
+    build.environment(tmp_path / "build/site", [])
+    assert len(calls) == 2  # it is there already
