@@ -1,13 +1,15 @@
-"""What a kernel of the course knows from its start: a missing name is explained.
+"""What a kernel of the course knows from its start: errors of beginners are explained.
 
 JupyterLab starts the kernels with it if `lessons_command.jupyterlab` has started it. After a
 restart, no cell has run that could import anything of the course.
 """
 
+from lessons_guide import KINDS
+
 
 def load_ipython_extension(shell) -> None:
-    """Called by IPython. Quick, because nothing of the course is imported before the need."""
-    shell.set_custom_exc((NameError,), _show)
+    """Called by IPython. Quick: hardly anything of the course is imported before the need."""
+    shell.set_custom_exc(KINDS, _show)
 
 
 def _show(shell, kind, error, traceback, tb_offset=None) -> None:

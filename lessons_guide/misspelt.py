@@ -1,23 +1,22 @@
-"""Explains why a name is missing: an answer's name is misspelt, or a cell has not run.
+"""Explains an error of a cell: a name is misspelt, a cell has not run, or it is no Python.
 
 A kernel that was restarted knows nothing of the cells that ran before.
 """
 
+import builtins
 import difflib
 import sys
 
-from lessons_guide import restart
+from lessons_guide import KINDS, restart, unfinished
 from lessons_lib import checks
-from lessons_lib.display import show
+from lessons_lib.display import Card, show
 
 
 def watch(lesson: str) -> None:
-    """From now on, a NameError in the lesson says which name is like it, or what to run."""
+    """From now on, an error in the lesson says which name is like it, or what to run."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
-        shell.set_custom_exc(
-            (NameError,), lambda *error, **rest: _show(lesson, *error, **rest)
-        )
+        shell.set_custom_exc(KINDS, lambda *error, **rest: _show(lesson, *error, **rest))
 
 
 def _show(lesson: str, shell, kind, error, traceback, tb_offset=None) -> None:
@@ -25,18 +24,30 @@ def _show(lesson: str, shell, kind, error, traceback, tb_offset=None) -> None:
     explain(shell, error, lesson)
 
 
-def explain(shell, error: NameError, lesson: str | None) -> None:
+def explain(shell, error: Exception, lesson: str | None) -> None:
     """Shows what can be said of the error, if anything.
 
     lesson: its number, if it is known.
     """
-    answers = {exercise.answer_name for exercise in checks.exercises_of(lesson or "")}
-    if error.name in answers and (name := _like(error.name, shell.user_ns)):
-        print(f"You have written `{name}`, and the check looks for `{error.name}`.")
-    elif card := restart.explain(
-        error.name or "", shell.user_ns.get("In", [""])[-1], lesson, shell.user_ns
-    ):
+    running = shell.user_ns.get("In", [""])[-1]
+    if not isinstance(error, NameError):
+        card = unfinished.explain(error, running, lesson)
+    else:
+        card = _explain_name(error.name or "", running, lesson, shell.user_ns)
+    if card:
         show(card)
+
+
+def _explain_name(name: str, running: str, lesson: str | None, known: dict) -> Card | None:
+    answers = {exercise.answer_name for exercise in checks.exercises_of(lesson or "")}
+    if name in answers and (like := _like(name, known)):
+        return Card(f"You have written `{like}`, and the check looks for `{name}`.")
+    if card := restart.explain(name, running, lesson, known):
+        return card
+    candidates = {*known, *answers, *vars(builtins)}
+    if like := _like(name, {each for each in candidates if len(each) > 3}):
+        return Card(f"There is no `{name}`. Do you mean `{like}`?")
+    return None
 
 
 def _like(name: str, names) -> str | None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from lessons_lib import checks, progress
-from lessons_lib.display import as_html
+from lessons_lib.display import Card, as_html
 from lessons_lib.paths import NOTEBOOKS
 
 
@@ -157,3 +157,21 @@ def _mistakes(lesson: LessonState) -> str:
     if not met:
         return "–"
     return f"<details><summary>{len(met)}</summary>{as_html(chr(10).join(met))}</details>"
+
+
+def bar(lesson: str, titles: bool) -> Card:
+    """Which exercises of a lesson ("01") are passed.
+
+    titles: with their titles, each in its line; without them, all are in one line.
+    """
+    record = progress.load()
+    exercises = checks.exercises_of(lesson)
+    marks = [
+        ("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises
+    ]
+    lines = [
+        f"{mark} {exercise.id} {exercise.title if titles else ''}".rstrip()
+        for mark, exercise in zip(marks, exercises, strict=True)
+    ]
+    head = f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed"
+    return Card(head, ("\n" if titles else " · ").join(lines))

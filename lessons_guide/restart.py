@@ -49,7 +49,8 @@ class CodeCell:
         lines = [line for line in self.source.split("\n") if line.strip()]
         first = next((line for line in lines if not line.startswith(("#", "@"))), "")
         first = first if len(first) <= 60 else f"{first[:59]}…"
-        return f"`{first}`" + (f" below “{self.heading}”" if self.heading else "")
+        where = f"below “{self.heading}”" if self.heading else "at the top of the notebook"
+        return f"`{first}` {where}"
 
 
 def explain(name: str, running: str, lesson: str | None, known: Container[str]) -> Card | None:
@@ -98,11 +99,11 @@ def _card(name: str, missing: list[CodeCell]) -> Card:
         shown.append(f"and {left} more")
     which = "this cell" if len(missing) == 1 else f"these {len(missing)} cells, in this order"
     lines = [
-        f"Run {which}, and then the one that failed:",
+        f"Run {which}, and then the one that failed (a click, then Shift+Enter):",
         *shown,
         "Run ▸ Run All Above Selected Cell in the menu runs everything above.",
     ]
-    title = f"{name} comes from a cell that has not run since the kernel was started"
+    title = f"{name} comes from a cell that has not run yet, or not since a restart"
     return Card(title, "\n".join(lines))
 
 

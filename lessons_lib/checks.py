@@ -32,6 +32,7 @@ NARROWING_WAITS = 2
 NAMING_WORK = 5.0  # for trying mistakes that are not recorded
 MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
 NOT_ATTEMPTED = "not-attempted"
+NO_ANSWER = object()  # what is checked where the learner has left the answer out
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
@@ -189,12 +190,19 @@ class MistakesError(ValueError):
     """A text of mistakes that cannot be read, with its file and line."""
 
 
+class NoSuchExercise(KeyError):
+    """There is no exercise with this id. A notebook shows one line."""
+
+    def _render_traceback_(self):
+        return [f"{type(self).__name__}: {self.args[0]}"]
+
+
 class NoEnd(BaseException):
     """Raised by the model of a mistake where the mistake itself would never end."""
 
 
 def find(exercise_id: str) -> Exercise:
-    """The exercise with this id. Raises KeyError, with the lesson's ids, if there is none."""
+    """The exercise with this id. Raises NoSuchExercise if there is none."""
     exercise_id = str(exercise_id)
     is_id = re.fullmatch(r"(0|[1-9]\d?)\.[1-9]\d?", exercise_id)
     if is_id and (names := _modules(*exercise_id.split("."))):
@@ -202,7 +210,7 @@ def find(exercise_id: str) -> Exercise:
     known = exercises_of(exercise_id) if is_id else ()
     ids = ", ".join(exercise.id for exercise in known) or "of the form '1.2'"
     ids += "" if known else f", in the lessons {', '.join(lessons())}"
-    raise KeyError(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
+    raise NoSuchExercise(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
 
 
 def lessons() -> tuple[str, ...]:
@@ -333,18 +341,10 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
         )
     if exercise.language == "python":
         if not callable(answer) or isinstance(answer, types.ModuleType):
-            return result(
-                "not-an-answer",
-                f"check({exercise.id!r}, …) expects the {_kind(exercise)} "
-                f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}",
-            )
+            return _not_an_answer(exercise, answer)
         return None
-    if not isinstance(answer, str):
-        return result(
-            "not-an-answer",
-            f"check({exercise.id!r}, …) expects C++ source text, the string "
-            f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}",
-        )
+    if not isinstance(answer, str) or answer.isidentifier():
+        return _not_an_answer(exercise, answer)
     for number, line in enumerate(answer.split("\n"), 1):
         ours = re.match(rf'\s*(throw|#error)\b.*"Exercise {re.escape(exercise.id)}\b', line)
         if ours or line.strip() == "raise NotImplementedError()":  # nbgrader's stub
@@ -362,6 +362,20 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
             next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug),
         )
     return None
+
+
+def _not_an_answer(exercise: Exercise, answer) -> CheckResult:
+    name, is_python = exercise.answer_name, exercise.language == "python"
+    kind = f"the {_kind(exercise)}" if is_python else "C++ source text, the string"
+    is_missing = answer is NO_ANSWER
+    got = "nothing" if is_missing else f"{type(answer).__name__}: {_short(answer)}"
+    return CheckResult(
+        exercise.id,
+        False,
+        "not-an-answer",
+        f"check({exercise.id!r}, …) expects {kind} `{name}`, and got {got}\n"
+        f'Write it like this: `check("{exercise.id}", {name})`, with nothing around the name.',
+    )
 
 
 def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:

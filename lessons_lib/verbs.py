@@ -1,12 +1,11 @@
 """The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, and those of progress."""
 
 import importlib.util
-import json
 from types import ModuleType
 
 from lessons_lib import checks, progress, saved_answers, solution_cells, whole
 from lessons_lib.display import Card, show
-from lessons_lib.paths import IS_CHECKOUT, SOLUTIONS
+from lessons_lib.paths import IS_CHECKOUT
 from lessons_processes.waiting import waiting
 
 _hints_shown: dict[str, int] = {}
@@ -40,7 +39,8 @@ def open_lesson(lesson: str) -> ModuleType:
         for name in ("torch", "transformers", "lessons_exercises"):
             if importlib.util.find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}")
-        pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
+        with waiting("Loading what the lesson needs"):
+            pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
     except ModuleNotFoundError as error:
         start = "make lab" if IS_CHECKOUT else f"{whole.NAME} lab"
         raise ModuleNotFoundError(
@@ -57,44 +57,40 @@ def open_lesson(lesson: str) -> ModuleType:
     return pictures
 
 
-def check(exercise_id: str, answer: object) -> None:
+def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     """Checks an answer and shows the result.
 
     answer: the learner's function or class, or the source text of a C++ exercise.
     Raises CheckFailed if the answer is wrong.
     Raises NotAttempted if it is still the stub.
-    Raises KeyError if there is no such exercise.
+    Raises NoSuchExercise if there is no such exercise.
     Raises CourseDamaged if files of the course are missing.
     """
     exercise = checks.find(exercise_id)
     whole.require()
     with waiting(f"Checking exercise {exercise.id}"):
-        result = checks.run(exercise_id, answer)
+        result = checks.run(exercise.id, answer)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
     lesson = f"{int(exercise.id.split('.')[0]):02d}"
+    advice = _guide("advice")
     absent = None if result.passed else _guide("restart").missing_in(answer, lesson)
-    if attempted and counts and not absent:
-        progress.remember(exercise_id, result.passed, result.mistake)
-    name = f"Exercise {exercise_id}, {exercise.title}"
+    is_tried = attempted and counts and not absent
+    if is_tried and (result.passed or advice.is_the_learners(answer, exercise)):
+        progress.remember(exercise.id, result.passed, result.mistake)
+    name = f"Exercise {exercise.id}, {exercise.title}"
     if result.passed:
         if counts:
             saved_answers.save(exercise.id, answer)
         show(Card(f"{name}: passed", tone="passed"))
     elif attempted:
-        next_step = f'One hint at a time: hint("{exercise_id}")'
-        show(
-            Card(
-                f"{name}: not yet ({result.mistake})",
-                f"{result.message}\n{next_step}",
-                tone="failed",
-            )
-        )
+        body = advice.after_failing(result, answer)
+        show(Card(f"{name}: not yet ({result.mistake})", body, tone="failed"))
         if absent:
             show(absent)
         raise CheckFailed(result)
     else:
-        show(Card(f"{name}: not attempted yet", result.message))
+        show(Card(f"{name}: not attempted yet", advice.before_trying(result)))
         raise NotAttempted(result)
 
 
@@ -121,19 +117,7 @@ def hint(exercise_id: str, number: int | None = None) -> None:
 
 def solution(exercise_id: str) -> None:
     """Shows our own answer to an exercise. It is one right answer of several."""
-    source = _solution_source(checks.find(exercise_id))
-    code = "\n".join(f"  {line}" for line in source.split("\n") if "SOLUTION" not in line)
-    show(Card(f"One answer to exercise {exercise_id}", code))
-
-
-def _solution_source(exercise: checks.Exercise) -> str:
-    """The whole cell, from the solution notebook if it is here, otherwise the answer alone."""
-    lesson = int(exercise.id.split(".")[0])
-    for notebook in SOLUTIONS.glob(f"{lesson:02d}_*.ipynb"):
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-            if cell["metadata"].get("exercise") == exercise.id:
-                return "".join(cell["source"])
-    return importlib.import_module("lessons_exercises.edits").our_answers()[exercise.id]
+    _guide("given").solution(checks.find(exercise_id))
 
 
 def progress_bar(lesson: str, titles: bool = True) -> None:
@@ -141,17 +125,7 @@ def progress_bar(lesson: str, titles: bool = True) -> None:
 
     titles: with their titles, each in its line; without them, all are in one line.
     """
-    record = progress.load()
-    exercises = checks.exercises_of(lesson)
-    marks = [
-        ("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises
-    ]
-    lines = [
-        f"{mark} {exercise.id} {exercise.title if titles else ''}".rstrip()
-        for mark, exercise in zip(marks, exercises, strict=True)
-    ]
-    head = f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed"
-    show(Card(head, ("\n" if titles else " · ").join(lines)))
+    show(_guide("progress_page").bar(lesson, titles))
 
 
 def show_progress() -> None:

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from lessons_guide import misspelt
+from lessons_guide import given, misspelt
 from lessons_lib import checks, paths, progress, verbs
 from lessons_lib.display import Card, as_html, show
 
@@ -108,7 +108,7 @@ def test_hints_can_be_asked_for_by_number_and_there_are_no_others(capsys):
 
 
 def test_a_copy_without_solutions_shows_the_answer_alone(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(verbs, "SOLUTIONS", tmp_path)
+    monkeypatch.setattr(given, "SOLUTIONS", tmp_path)
     verbs.solution("1.2")
     without = capsys.readouterr().out
     assert without.startswith("› One answer to exercise 1.2\n") and "throw" in without
@@ -140,7 +140,7 @@ def test_a_solution_is_shown_without_the_markers(monkeypatch, tmp_path, capsys):
     (tmp_path / "02_other.ipynb").write_text(
         json.dumps({"cells": [cell | {"source": ["no"]}]})
     )
-    monkeypatch.setattr(verbs, "SOLUTIONS", tmp_path)
+    monkeypatch.setattr(given, "SOLUTIONS", tmp_path)
     verbs.solution("1.2")
     assert (
         capsys.readouterr().out
@@ -208,7 +208,7 @@ def test_an_answer_with_a_misspelt_name_is_found(capsys):
     out = capsys.readouterr().out
     assert "NameError" in out
     assert out.endswith(
-        "You have written `block_needed`, and the check looks for `blocks_needed`.\n"
+        "› You have written `block_needed`, and the check looks for `blocks_needed`.\n"
     )
     shell.run_cell("nothing_like_it")
     assert "You have written" not in capsys.readouterr().out

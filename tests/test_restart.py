@@ -46,17 +46,20 @@ def told(name, running, lesson, known=()):
     """The lines between the first and the last, which say what to run."""
     card = restart.explain(name, running, lesson, known)
     assert card.title == (
-        f"{name} comes from a cell that has not run since the kernel was started"
+        f"{name} comes from a cell that has not run yet, or not since a restart"
     )
     first, *cells, last = card.body.split("\n")
     number = "this cell" if len(cells) == 1 else f"these {len(cells)} cells, in this order"
-    assert first == f"Run {number}, and then the one that failed:" and last == MENU
+    assert (
+        first == f"Run {number}, and then the one that failed (a click, then Shift+Enter):"
+        and last == MENU
+    )
     return cells
 
 
 def test_a_check_after_a_restart_needs_the_first_cell_and_the_answer(lesson):
     first, answer = told("check", 'check("1.1", answer)', lesson)
-    assert first == "`from lessons_lib import check`"
+    assert first == "`from lessons_lib import check` at the top of the notebook"
     assert answer == "`def answer(x):` below “Exercise 1.1: one”"
     assert told("answer", 'check("1.1", answer)', lesson, known={"check"}) == [answer]
 
@@ -86,7 +89,9 @@ def test_a_name_that_no_cell_makes_says_nothing(lesson, name):
 
 @pytest.mark.parametrize("source", ["check('1.1', f)", 'draw = open_lesson("01")'])
 def test_the_lesson_is_known_from_a_cell_that_names_it(lesson, source):
-    assert told("draw", f"{source}; draw", None) == ["`from lessons_lib import check`"]
+    assert told("draw", f"{source}; draw", None) == [
+        "`from lessons_lib import check` at the top of the notebook"
+    ]
     assert restart.explain("draw", "print(draw)", None, ()) is None
 
 
@@ -103,8 +108,11 @@ def test_only_some_of_many_cells_are_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(restart, "NOTEBOOKS", tmp_path)
     restart._cells.cache_clear()
     lines = restart.explain("a8", "a8", "03", ()).body.split("\n")
-    assert lines[0] == "Run these 9 cells, in this order, and then the one that failed:"
-    assert lines[1] == "`a0 = 0`" and lines[-2] == "and 3 more"
+    assert (
+        lines[0]
+        == "Run these 9 cells, in this order, and then the one that failed (a click, then Shift+Enter):"
+    )
+    assert lines[1] == "`a0 = 0` at the top of the notebook" and lines[-2] == "and 3 more"
     restart._cells.cache_clear()
 
 
@@ -135,7 +143,7 @@ def test_an_answer_that_uses_a_name_of_a_cell_above_is_told_so(tmp_path, monkeyp
         verbs.check("0.1", scope["blocks_needed"])
     out = capsys.readouterr().out
     assert "NameError: name 'limit' is not defined" in out
-    assert "› limit comes from a cell that has not run since the kernel was started" in out
+    assert "› limit comes from a cell that has not run yet, or not since a restart" in out
     assert "`limit = 512` below “What contiguous memory wastes”" in out
     assert progress.load() == {}
     scope["limit"] = 3
@@ -192,7 +200,7 @@ def test_a_kernel_that_has_run_nothing_of_the_course_says_what_to_run(
     error, card = (each for each in outputs(kernel, text) if "code" not in each)
     assert (error["ename"], error["evalue"]) == ("NameError", f"name '{name}' is not defined")
     shown = card["data"]["text/plain"]
-    assert shown.startswith(f"› {name} comes from a cell that has not run since the kernel")
+    assert shown.startswith(f"› {name} comes from a cell that has not run yet, or not")
     assert cell in shown and MENU in shown and "text/html" in card["data"]
 
 

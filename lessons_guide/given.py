@@ -1,0 +1,46 @@
+"""Shows an exercise's cell as it was given, or our answer to it."""
+
+import importlib
+import json
+from pathlib import Path
+
+from lessons_lib import checks
+from lessons_lib.display import Card, show
+from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+
+
+def stub(exercise_id: str) -> None:
+    """Shows the cell of an exercise as it was given. It writes into no notebook.
+
+    Raises NoSuchExercise if there is no such exercise.
+    """
+    exercise = checks.find(exercise_id)
+    title = f"Exercise {exercise.id} as you were given it"
+    show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+
+
+def solution(exercise: checks.Exercise) -> None:
+    """Shows our answer: the whole cell if the solution notebook is here, else it alone."""
+    source = _cell(exercise, SOLUTIONS) or our_answer(exercise)
+    lines = [line for line in source.split("\n") if "SOLUTION" not in line]
+    show(Card(f"One answer to exercise {exercise.id}", _code("\n".join(lines))))
+
+
+def our_answer(exercise: checks.Exercise) -> str:
+    """The text of our answer, alone."""
+    return importlib.import_module("lessons_exercises.edits").our_answers()[exercise.id]
+
+
+def _cell(exercise: checks.Exercise, notebooks: Path) -> str | None:
+    """The exercise's cell in a folder of notebooks, if it is there."""
+    lesson = int(exercise.id.split(".")[0])
+    for notebook in notebooks.glob(f"{lesson:02d}_*.ipynb"):
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            if cell["metadata"].get("exercise") == exercise.id:
+                return "".join(cell["source"])
+    return None
+
+
+def _code(source: str) -> str:
+    """As a card shows code."""
+    return "\n".join(f"  {line}" for line in source.split("\n"))

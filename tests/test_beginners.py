@@ -1,0 +1,156 @@
+"""What beginners run into in their first hour: they are told what to do, each time."""
+
+import json
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from lessons_command import kernel
+from lessons_guide import advice, given, misspelt, restart
+from lessons_lib import checks, progress, verbs
+
+RUN_IT = "run its cell: click on it and press Shift+Enter."
+WRONG = "def blocks_needed(num_tokens, block_size): return 1"
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch, capsys):
+    """Runs a cell of a lesson and gives what is shown."""
+    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
+    monkeypatch.setattr(restart, "lesson_of_this_kernel", lambda: "01")
+    monkeypatch.setattr(advice, "_failed", {})
+    shell = InteractiveShell()
+    kernel.load_ipython_extension(shell)
+    shell.run_cell("from lessons_lib import check, hint")
+
+    def run(text):
+        shell.user_ns["In"].append(text)  # as a kernel does
+        shell.run_cell(text)
+        return capsys.readouterr().out
+
+    return run
+
+
+def of(name):
+    return checks.find(name).reference
+
+
+FREE_LIST = 'free_list = r"""\n#include <vector>\nclass FreeList {\n  int top;\n};\n"""'
+
+
+@pytest.mark.parametrize(
+    "cell, title, advice_given",
+    [
+        (FREE_LIST.removesuffix('"""'), 'only one of its two """', "before a line with"),
+        (FREE_LIST.split("\n", 1)[1], 'only one of its two """', ""),
+        (FREE_LIST[16:-4], "looks like C++, and the cell is Python", '`free_list = r"""`'),
+        ("int size = 3;", "looks like C++, and the cell is Python", 'r"""'),
+        ("def fork(manager, blocks):\n    return [(1]", "Python cannot read this cell", "^"),
+        ("def fork(manager, blocks)\n    return 1", "Python cannot read this cell", "^"),
+        ("x = (1, 2", "Python cannot read this cell", "a bracket"),
+    ],
+)
+def test_a_cell_that_python_cannot_read_says_what_to_do(notebook, cell, title, advice_given):
+    out = notebook(cell)
+    assert "SyntaxError" in out and title in out and advice_given in out
+    if "fork" in cell or "FreeList" in cell and "#" in cell and cell.count('"""') != 1:
+        assert "a check sees your answer from before" in out and 'stub("1.' in out
+
+
+@pytest.mark.parametrize(
+    "call, meant",
+    [("chek('1.1', 2)", "check"), ("Check('1.1', 2)", "check"), ("prnit(1)", "print")],
+)
+def test_a_misspelt_name_says_which_one_is_like_it(notebook, call, meant):
+    assert f"Do you mean `{meant}`?" in notebook(call)
+
+
+def test_a_name_that_is_like_no_other_says_nothing(notebook):
+    assert "›" not in notebook("mine")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "raise NotImplementedError('Exercise 1.5')",
+        "raise RuntimeError('Exercise 1.5 is not written yet')",
+    ],
+)
+def test_a_cell_that_needs_an_answer_says_which_exercise_to_write(notebook, cell):
+    out = notebook(cell)
+    assert "Exercise 1.5 is not written yet, and this cell needs it" in out and RUN_IT in out
+    assert "›" not in notebook("raise RuntimeError('something else')")
+
+
+def test_the_stub_says_that_a_cell_has_to_run(notebook):
+    out = notebook("def blocks_needed(n, size): raise NotImplementedError('Exercise 0.1')")
+    out = notebook('check("0.1", blocks_needed)')
+    assert "not attempted yet" in out and "take the stub's line out" in out and RUN_IT in out
+
+
+def test_the_same_answer_once_more_says_that_its_cell_has_to_run(notebook):
+    notebook(WRONG)
+    assert "your last check" not in notebook('check("0.1", blocks_needed)')
+    assert "This is the answer of your last check" in notebook('check("0.1", blocks_needed)')
+    notebook(WRONG)
+    assert "your last check" not in notebook('check("0.1", blocks_needed)')
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'check("0.1")',
+        'check("0.1", 3)',
+        'check("0.1", "blocks_needed")',
+        'check("1.1", "free_list")',
+    ],
+)
+def test_a_check_that_is_called_wrongly_says_how_to_call_it(notebook, call):
+    number, name = ("1.1", "free_list") if "1.1" in call else ("0.1", "blocks_needed")
+    assert f'Write it like this: `check("{number}", {name})`' in notebook(call)
+
+
+def test_an_exercises_number_may_be_a_number(notebook):
+    notebook("def blocks_needed(num_tokens, block_size): return -(-num_tokens // block_size)")
+    assert ": passed" in notebook("check(0.1, blocks_needed)")
+    assert progress.load()["0.1"]["passed"]
+
+
+def test_an_exercise_that_does_not_exist_is_said_in_one_line(notebook):
+    out = notebook('check("0.2", 1)')
+    assert out == "NoSuchExercise: There is no exercise '0.2'; the ids here are 0.1.\n"
+
+
+def test_a_wrong_answer_that_a_lesson_shows_is_not_the_learners_mistake(notebook):
+    notebook("def always_one_block_more(num_tokens, block_size): return num_tokens + 1")
+    assert "not yet" in notebook('check("0.1", always_one_block_more)')
+    assert progress.load() == {}
+    notebook(WRONG)
+    notebook('check("0.1", blocks_needed)')
+    assert len(progress.load()["0.1"]["mistakes"]) == 1
+
+
+def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):
+    given.stub("1.1")
+    shown = capsys.readouterr().out
+    cells = json.loads(next(given.NOTEBOOKS.glob("01_*.ipynb")).read_text())["cells"]
+    (cell,) = (each for each in cells if each["metadata"].get("exercise") == "1.1")
+    for line in "".join(cell["source"]).split("\n"):
+        assert f"    {line}\n" in shown
+    with pytest.raises(checks.NoSuchExercise):
+        given.stub("1.99")
+
+
+def test_opening_a_lesson_says_what_it_waits_for(monkeypatch):
+    told = []
+    monkeypatch.setattr(verbs, "waiting", lambda what: told.append(what) or _Nothing())
+    verbs.open_lesson("00")
+    assert told == ["Loading what the lesson needs"] and misspelt
+
+
+class _Nothing:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
