@@ -6,7 +6,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from lessons_bench.prefill_runs import FLASHINFER, Run
 from lessons_draw import EDGE, FREE, GREEN, LINES, QUIET, SEVERAL, SHARED, USED, WASTED, ink
-from paged_attention.prefill import LAST_PREFILL_RUNG, PREFILL_RUNGS
+from paged_attention.prefill import PREFILL_RUNGS
 
 HATCH = "///"
 CHOSEN_LANE = 9  # r = 2, s = 1
@@ -73,23 +73,23 @@ def ladder(run: Run, workload: str, up_to: int, limit: float):
 
 
 def batches(run: Run, workloads: tuple[str, ...] | None = None):
-    """For each workload: the last rung and what others have made."""
+    """For each workload: the last rungs and what others have made."""
     names = workloads or run.workloads
     shades = dict(
         zip(
-            (f"rung {LAST_PREFILL_RUNG}", "PyTorch flash", *FLASHINFER),
-            (USED, WASTED, SHARED, GREEN),
+            ("rung 4", "rung 5", "PyTorch flash", *FLASHINFER),
+            (FREE, USED, WASTED, SHARED, GREEN),
             strict=True,
         )
     )
-    figure, axes = plt.subplots(figsize=(9, 0.95 * len(names) + 1.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 1.15 * len(names) + 1.2), layout="constrained")
     for place, workload in enumerate(names):
         rows = [row for row in run.rows_of(workload) if row.backend in shades]
         for number, row in enumerate(rows):
-            y = place + (number - (len(rows) - 1) / 2) * 0.21
+            y = place + (number - (len(rows) - 1) / 2) * 0.18
             hatch = None if row.rung is not None else HATCH
             axes.barh(
-                y, row.teraflops, 0.2, color=shades[row.backend], edgecolor=EDGE, hatch=hatch
+                y, row.teraflops, 0.17, color=shades[row.backend], edgecolor=EDGE, hatch=hatch
             )
             _label(axes, row.teraflops, y, f"{row.teraflops:.0f}", size=8)
     axes.set_yticks(
@@ -107,7 +107,7 @@ def batches(run: Run, workloads: tuple[str, ...] | None = None):
         )
         for name, shade in shades.items()
     ]
-    figure.legend(handles=kinds, loc="outside lower center", ncols=2, fontsize=9)
+    figure.legend(handles=kinds, loc="outside lower center", ncols=3, fontsize=9)
     axes.set_title(f"One {run.card} ({run.date})", loc="left", fontsize=10)
     return figure
 

@@ -24,7 +24,11 @@ __all__ = [
 
 
 def build_cuda(
-    *sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda"
+    *sources: str,
+    names: tuple[str, ...] = (),
+    target: str | None = None,
+    name: str = "cuda",
+    architecture: str = "",
 ) -> "CudaLibrary":
     """Compiles CUDA and returns its `extern "C"` functions. They take tensors and numbers.
 
@@ -32,6 +36,8 @@ def build_cuda(
     names: what error messages call the texts.
     target: "gpu" (nvcc), "fast" (CPU) or "checked" (CPU, every access watched). None takes
         "gpu" if there is a GPU, else "checked".
+    architecture: of the GPU, such as "90a" for what only Hopper has; "" takes what every GPU
+        from this one on has. Of no effect on the CPU.
     Raises TypeError if a source is not text.
     Raises CompileError, with the learner's line, if the code does not compile.
     Raises RuntimeError if this machine does not have the target.
@@ -51,7 +57,7 @@ def build_cuda(
         )
     run: CallOnGpu | CallOnCpu
     if target == "gpu":
-        run = CallOnGpu(cuda_builds.build_for_gpu(texts, name), texts)
+        run = CallOnGpu(cuda_builds.build_for_gpu(texts, name, architecture), texts)
     else:
         runtime = cuda_builds.runtime_library(target == "checked")
         run = CallOnCpu(

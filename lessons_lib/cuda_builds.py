@@ -72,14 +72,19 @@ def choose_target(target: str | None) -> str:
     return target
 
 
-def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
-    """The library of `sources` (name to text), plus the functions of _GPU_ERRORS."""
+def build_for_gpu(sources: dict[str, str], name: str, architecture: str = "") -> ctypes.CDLL:
+    """The library of `sources` (name to text), plus the functions of _GPU_ERRORS.
+
+    architecture: as for `build_cuda`.
+    """
     texts = {**sources, "lessons_lib": _GPU_ERRORS}
+    only = (f"-gencode=arch=compute_{architecture},code=sm_{architecture}",)
+    flags = _GPU_FLAGS + (only if architecture else ())  # else PyTorch adds this machine's
     return _load(
         _compile(
             sources,
             name,
-            Recipe(_GPU_FLAGS, cuda=True, also=_gpus() + repr([*sources])),
+            Recipe(flags, cuda=True, also=_gpus() + repr([*sources])),
             texts,
         ),
         ctypes.CDLL,

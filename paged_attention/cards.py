@@ -19,16 +19,27 @@ class Need:
     capability: the least compute capability.
     reason: what an older GPU lacks; "" if the kernel runs on every GPU that can be compiled
         for.
+    only: whether newer GPUs lack it too.
     """
 
     capability: Capability
     reason: str
+    only: bool = False
+
+    def met_by(self, has: Capability) -> bool:
+        return has == self.capability if self.only else has >= self.capability
+
+    def __str__(self):
+        if not self.reason:
+            return "any"
+        return f"{in_words(self.capability)}{'' if self.only else ' or more'}"
 
 
 EVERY = Need((0, 0), "")
 _PRODUCTS = "large matrix products (mma.m16n8k16)"
 PRODUCTS = Need((8, 0), f"{_PRODUCTS} came with Ampere")
 COPIES = Need((8, 0), f"background copies (cp.async) and {_PRODUCTS} came with Ampere")
+GROUPS = Need((9, 0), "products by groups of four warps (wgmma) are Hopper's own", only=True)
 EIGHT_BITS = Need((8, 9), "conversions of 8-bit numbers (cvt.f16x2.e4m3x2) came with Ada")
 
 
@@ -38,11 +49,11 @@ def lack(need: Need, of_the_ladder: Sequence[Need]) -> str:
     of_the_ladder: what each rung of the kernel's ladder needs, from rung 0 on.
     """
     has = torch.cuda.get_device_capability()
-    if has >= need.capability:
+    if need.met_by(has):
         return ""
-    able = [str(n) for n, other in enumerate(of_the_ladder) if has >= other.capability]
+    able = [str(n) for n, other in enumerate(of_the_ladder) if other.met_by(has)]
     return (
-        f"needs a GPU of compute capability {in_words(need.capability)} or more, "
+        f"needs a GPU of compute capability {need}, "
         f"and {torch.cuda.get_device_name()} has {in_words(has)}: {need.reason}. "
         f"Rungs {', '.join(able[:-1])} and {able[-1]} run on it."
     )

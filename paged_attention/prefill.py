@@ -46,17 +46,18 @@ PREFILL_RUNGS = (
     Rung(2, "tensor cores", "prefill/2_tensor_cores.cu", cards.COPIES),
     Rung(3, "query heads packed", "prefill/3_packed_heads.cu", cards.COPIES),
     Rung(4, "only what the causal edge needs", "prefill/4_causal_edge.cu", cards.COPIES),
+    Rung(5, "Hopper's copies and products", "prefill/5_hopper.cu", cards.GROUPS, "90a"),
 )
-LAST_PREFILL_RUNG = PREFILL_RUNGS[-1].number
 PREFILL_DTYPES = (torch.float16, torch.bfloat16)
 BLOCK_SIZES = range(8, 65)
+BLOCK_SIZES_OF_BOXES = (8, 16, 32, 64)  # of rung 5, which copies whole blocks into tiles
 
 
 def check_prefill_shape(number: int, shape: Shape) -> None:
     """Raises ValueError or TypeError naming what a rung is not made for."""
     if number not in range(len(PREFILL_RUNGS)):
         raise ValueError(
-            f"number must be a rung of the prefill ladder, 0 to {LAST_PREFILL_RUNG}, "
+            f"number must be a rung of the prefill ladder, 0 to {PREFILL_RUNGS[-1].number}, "
             f"not {number}"
         )
     if shape.dtype not in PREFILL_DTYPES:
@@ -72,6 +73,12 @@ def check_prefill_shape(number: int, shape: Shape) -> None:
     if shape.block_size not in BLOCK_SIZES:
         raise ValueError(
             f"block_size must be {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}, not {shape.block_size}"
+        )
+    if number == 5 and shape.block_size not in BLOCK_SIZES_OF_BOXES:
+        *others, last = BLOCK_SIZES_OF_BOXES
+        raise ValueError(
+            f"block_size must be {', '.join(map(str, others))} or {last} for rung 5, "
+            f"not {shape.block_size}"
         )
     if not 1 <= shape.queries_per_kv_head <= MOST_QUERIES_PER_KV_HEAD:
         raise ValueError(
@@ -89,6 +96,20 @@ def check_prefill_card(number: int, target: str | None) -> None:
     """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
     if choose_target(target) == "gpu" and (lack := lack_of_card(number)):
         raise ValueError(f"rung {number} of the prefill ladder {lack}")
+
+
+def best_prefill_rung(shape: Shape, target: str | None = None) -> int:
+    """Returns the fastest rung that is made for a shape, and runs where `target` is.
+
+    Rung 5 on a Hopper GPU, and rung 4 elsewhere: on the CPU there is nothing to gain.
+    Raises TypeError or ValueError naming what the ladder is not made for.
+    """
+    check_prefill_shape(4, shape)
+    on_gpu = choose_target(target) == "gpu"
+    if on_gpu and not lack_of_card(5) and shape.block_size in BLOCK_SIZES_OF_BOXES:
+        return 5
+    check_prefill_card(4, target)
+    return 4
 
 
 def prefill_texts(number: int, shape: Shape) -> dict[str, str]:
@@ -109,14 +130,20 @@ def prefill_library(number: int, shape: Shape, target: str | None = None) -> Cud
     check_prefill_card(number, target)
     texts = prefill_texts(number, shape)
     return build_cuda(
-        *texts.values(), names=tuple(texts), target=target, name=f"prefill_{number}"
+        *texts.values(),
+        names=tuple(texts),
+        target=target,
+        name=f"prefill_{number}",
+        architecture=PREFILL_RUNGS[number].architecture,
     )
 
 
 def tile_sizes(number: int, shape: Shape) -> TileSizes:
-    """Returns the sizes of a rung's tiles, as kernels/prefill/tile_shape.cuh has them."""
+    """Returns the sizes of a rung's tiles, as its files in kernels/prefill/ have them."""
     if number == 1:
         return TileSizes(rows=32, keys=32)
+    if number == 5:
+        return TileSizes(rows=128, keys=128 if shape.head_size <= 128 else 64)
     rows, keys = 128, 64
     if (rows + 4 * keys) * shape.head_size * shape.dtype.itemsize > shape.shared_bytes:
         rows, keys = 64, 32
@@ -139,7 +166,7 @@ class PagedPrefill:
     dtype: of q and the caches.
     target: as for `build_cuda`; None takes "gpu" on a GPU and "fast" on the CPU.
     library: a library with the rung's interface; None takes the course's own.
-    most_tiles: for rung 4, the most tiles of keys of an item; None chooses.
+    most_tiles: from rung 4 on, the most tiles of keys of an item; None chooses.
     lengths: each sequence's number of queries and of keys, where the caller has them on the
         host. Then nothing is read from the device, and nothing checked.
     Raises TypeError or ValueError naming the argument that does not fit.
@@ -198,7 +225,8 @@ class PagedPrefill:
         if self.number < 4:
             plan = plan_all_tiles(q_lens, kv_lens, heads, sizes)
         else:
-            blocks_at_once = 2 if self.shape.head_size <= 128 else 1  # of a multiprocessor
+            # of a multiprocessor
+            blocks_at_once = 2 if self.number == 4 and self.shape.head_size <= 128 else 1
             num_slots = blocks_at_once * num_multiprocessors(self.device)
             plan = plan_needed_tiles(
                 q_lens, kv_lens, heads, sizes, self.num_kv_heads, num_slots, most_tiles
@@ -219,6 +247,8 @@ class PagedPrefill:
                 "part_o": self._floats(*rows, self.shape.head_size) if cut else None,
                 "part_ml": self._floats(*rows, 2) if cut else None,
             }
+        if self.number == 5:
+            self.workspace["num_slots"] = num_slots
 
     def _floats(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
@@ -271,6 +301,7 @@ class PagedPrefill:
             num_kv_heads=self.num_kv_heads,
             max_blocks_per_seq=block_table.shape[1],
             scale=-scale if scale < 0 else scale or 1.0,
+            **(dict(num_blocks=len(k_cache)) if self.number == 5 else {}),
             **self.workspace,
         )
         self._checked = signature if usual else None
@@ -372,7 +403,7 @@ def attn_paged_prefill(
     metadata,
     scale: float | None = None,
     target: str | None = None,
-    number: int = LAST_PREFILL_RUNG,
+    number: int | None = None,
 ) -> Tensor:
     """Computes causal paged attention of a batch with a rung of the prefill ladder.
 
@@ -389,7 +420,7 @@ def attn_paged_prefill(
         needs may be anything. The slot_mapping is not used.
     scale: the factor for the scores; None takes 1 / sqrt(head_size).
     target: as for `PagedPrefill`.
-    number: of the rung; the last one unless given.
+    number: of the rung; None takes the best.
     Returns the shape and dtype of q.
     Raises TypeError or ValueError naming the argument that does not fit, before any launch.
     Raises KernelError when the launch fails.
@@ -405,6 +436,10 @@ def attn_paged_prefill(
             f"q must have a multiple of the cache's {num_kv_heads} KV heads, "
             f"not {num_q_heads} heads"
         )
+    group = num_q_heads // num_kv_heads
+    if number is None:
+        place = target or ("gpu" if q.device.type == "cuda" else "fast")
+        number = best_prefill_rung(Shape(q.dtype, head_size, group, block_size), place)
     prefill = PagedPrefill(
         number,
         metadata.cu_seqlens_q,

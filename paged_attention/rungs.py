@@ -88,12 +88,14 @@ class Rung:
 
     file: its path below kernels/.
     needs: the least GPU that it runs on.
+    architecture: what it is compiled for, if it needs what only one kind of GPU has.
     """
 
     number: int
     title: str
     file: str
     needs: Need = cards.EVERY
+    architecture: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:

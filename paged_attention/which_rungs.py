@@ -22,12 +22,11 @@ def table(rungs: Sequence[Rung], has: Capability | None) -> str:
     width = max(len(rung.title) for rung in rungs)
     lines = []
     for rung in rungs:
-        least = f"{in_words(rung.needs.capability)} or more" if rung.needs.reason else "any"
         here = ""
         if has:
-            here = "runs here" if has >= rung.needs.capability else "not here"
-        words = [f"rung {rung.number}", f"{rung.title:{width}}", f"{least:11}", f"{here:9}"]
-        lines.append("  ".join([*words, rung.needs.reason]).rstrip())
+            here = "runs here" if rung.needs.met_by(has) else "not here"
+        words = [f"rung {rung.number}", f"{rung.title:{width}}", f"{rung.needs!s:11}"]
+        lines.append("  ".join([*words, f"{here:9}", rung.needs.reason]).rstrip())
     return "\n".join(lines)
 
 

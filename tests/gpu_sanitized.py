@@ -10,7 +10,7 @@ from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
-from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill
+from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))
@@ -77,7 +77,7 @@ def launch_prefill(number, dtype, head_size, context_lens, launch=True):
         head_size=head_size,
         block_size=16,
         dtype=dtype,
-        most_tiles=1 if number == LAST_PREFILL_RUNG else None,  # so that parts are combined
+        most_tiles=1 if number >= 4 else None,  # so that parts are combined
     )
     if launch:
         q = torch.rand(sum(q_lens), 6, head_size, device="cuda").to(dtype)
@@ -86,7 +86,7 @@ def launch_prefill(number, dtype, head_size, context_lens, launch=True):
 
 
 def prefills():
-    for number in range(LAST_PREFILL_RUNG + 1):
+    for number in range(len(PREFILL_RUNGS)):
         for dtype, (head_size, context_lens) in zip(DTYPES[1:], CONTEXTS[1:], strict=True):
             yield number, dtype, head_size, context_lens
 

@@ -14,19 +14,24 @@ from lessons_lib import build_cuda, cuda_here
 from lessons_lib.cuda_builds import choose_target
 from lessons_lib.paths import KERNELS
 from paged_attention import which_rungs
-from paged_attention.cards import COPIES, EIGHT_BITS, EVERY, PRODUCTS
+from paged_attention.cards import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.paths import choose_path
 from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder import attn_paged_fast
-from paged_attention.prefill import PREFILL_RUNGS, check_prefill_card, prefill_library
+from paged_attention.prefill import (
+    PREFILL_RUNGS,
+    best_prefill_rung,
+    check_prefill_card,
+    prefill_library,
+)
 from paged_attention.rungs import FP8, RUNGS, Shape, check_card, rung_library
 from paged_attention.tiny_qwen3.tasks import TASKS, encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 
-T4, A100, RTX_30, L4, H100 = (7, 5), (8, 0), (8, 6), (8, 9), (9, 0)
+T4, A100, RTX_30, L4, H100, B200 = (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0)
 ALL_RUNGS = (*RUNGS, *PREFILL_RUNGS)
 
 
@@ -65,7 +70,8 @@ def refused(check, *arguments) -> bool:
         (A100, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {0, 1, 2, 3, 4}),
         (RTX_30, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {0, 1, 2, 3, 4}),
         (L4, set(range(10)), set(range(5))),
-        (H100, set(range(10)), set(range(5))),
+        (H100, set(range(10)), set(range(6))),
+        (B200, set(range(10)), set(range(5))),
     ],
 )
 def test_which_rungs_a_card_runs(monkeypatch, card, capability, decodes, prompts):
@@ -73,7 +79,7 @@ def test_which_rungs_a_card_runs(monkeypatch, card, capability, decodes, prompts
     monkeypatch.setattr("paged_attention.rungs.choose_target", lambda target: "gpu")
     monkeypatch.setattr("paged_attention.prefill.choose_target", lambda target: "gpu")
     assert {n for n in range(10) if not refused(check_card, n, "gpu")} == decodes
-    assert {n for n in range(5) if not refused(check_prefill_card, n, "gpu")} == prompts
+    assert {n for n in range(6) if not refused(check_prefill_card, n, "gpu")} == prompts
     assert refused(check_card, 9, "gpu", FP8) == (capability < L4)
 
 
@@ -104,8 +110,42 @@ def test_on_the_cpu_every_rung_runs_whatever_the_card(card):
     card(T4)
     for number in range(10):
         check_card(number, "fast")
-    for number in range(5):
+    for number in range(6):
         check_prefill_card(number, "checked")
+
+
+def test_what_only_hopper_has_a_newer_card_lacks_too(card):
+    card(B200, "B200")
+    with pytest.raises(
+        ValueError,
+        match=r"^rung 5 of the prefill ladder needs a GPU of compute capability 9\.0, and B200 "
+        r"has 10\.0: products by groups of four warps \(wgmma\) are Hopper's own\. "
+        r"Rungs 0, 1, 2, 3 and 4 run on it\.$",
+    ):
+        prefill_library(5, Shape(torch.float16, 128, 4, 16))
+
+
+@pytest.mark.parametrize(
+    ("capability", "target", "block_size", "best"),
+    [
+        (H100, "gpu", 16, 5),
+        (H100, "gpu", 24, 4),
+        (H100, "fast", 16, 4),
+        (A100, "gpu", 16, 4),
+        (B200, "gpu", 16, 4),
+    ],
+)
+def test_the_best_rung_for_a_card_and_a_shape(card, capability, target, block_size, best):
+    card(capability)
+    assert best_prefill_rung(Shape(torch.float16, 128, 4, block_size), target) == best
+
+
+def test_there_is_no_best_rung_where_none_is_made_for_it(card):
+    card(T4)
+    with pytest.raises(ValueError, match=r"^rung 4 of the prefill ladder needs "):
+        best_prefill_rung(Shape(torch.float16, 128, 4, 16), "gpu")
+    with pytest.raises(ValueError, match="^head_size must be 64 or 128 or 256, not 96"):
+        best_prefill_rung(Shape(torch.float16, 96, 4, 16), "gpu")
 
 
 def test_the_function_of_the_last_rung_says_it_before_a_launch(card):
@@ -141,7 +181,7 @@ def refuse(number, *_):
 def test_the_fast_engine_does_without_the_rungs_that_a_card_cannot_run(monkeypatch):
     """Their checks fail as on a T4. The rest of the engine runs on the CPU."""
     monkeypatch.setattr("paged_attention.rungs.check_card", refuse)
-    monkeypatch.setattr("paged_attention.engine.fast.mixed.check_prefill_card", refuse)
+    monkeypatch.setattr("paged_attention.engine.fast.mixed.best_prefill_rung", refuse)
     rung_library.cache_clear()
     model = with_head_size(load_model(dtype=torch.float16), 64)
     sizes = dict(num_blocks=8, block_size=8, max_num_seqs=2, token_budget=16)
@@ -202,7 +242,7 @@ OTHER_KERNELS = sorted(
 )
 
 
-def compiled(folder: Path, file: str, code: int, number="__half", kv_number=None) -> str:
+def compiled(folder: Path, file: str, code: int | str, number="__half", kv_number=None) -> str:
     """What nvcc says about a kernel for caches of some numbers; "" if it compiles it.
 
     code: the compute capability without its point.
@@ -214,7 +254,8 @@ def compiled(folder: Path, file: str, code: int, number="__half", kv_number=None
     for name, value in (("Number", number), ("KvNumber", kv_number or number)):
         text = re.sub(rf"(using {name} =) \w+;", rf"\1 {value};", text)
     shape.write_text(text)
-    command = [*NVCC, f"-arch=sm_{code}", str(folder / file)]
+    target = f"-gencode=arch=compute_{code},code=sm_{code}"
+    command = [*NVCC, target, str(folder / file)]
     built = subprocess.run(command, capture_output=True, text=True)
     assert (built.returncode == 0) == ("error" not in built.stderr)
     return built.stderr if built.returncode else ""
@@ -250,6 +291,15 @@ def test_a_rung_that_needs_ampere_compiles_for_it_and_for_nothing_older(
     assert "'.m16n8k16' requires .target sm_80" in refusal
     assert ("'cp.async' requires .target sm_80" in refusal) == (rung.needs is COPIES)
     assert compiled(tmp_path, rung.file, 80, number) == ""
+
+
+@slow
+@needs_nvcc
+def test_hoppers_own_rung_compiles_for_it_alone(tmp_path):
+    assert PREFILL_RUNGS[5].architecture == "90a" and PREFILL_RUNGS[5].needs is GROUPS
+    assert compiled(tmp_path, PREFILL_RUNGS[5].file, "90a") == ""
+    for code in (90, 100):
+        assert "wgmma" in compiled(tmp_path, PREFILL_RUNGS[5].file, code)
 
 
 @slow

@@ -16,7 +16,7 @@ from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.fast.layers import step_kernels
-from paged_attention.engine.fast.mixed import chunk_shape
+from paged_attention.engine.fast.mixed import chunk_kernel
 from paged_attention.engine.fp8 import WidenedBlocks, narrow
 from paged_attention.engine.paths import gather
 from paged_attention.engine.request import RequestError, SamplingParams
@@ -312,7 +312,7 @@ def test_16_bit_models_give_right_answers(
     engine = fast_engine(
         model(device, dtype), parts, kv_dtype=FP8, token_budget=token_budget, **sizes
     )
-    assert (chunk_shape(engine.runner) is not None) == (block_size == 8)
+    assert (chunk_kernel(engine.runner) is not None) == (block_size == 8)
     params = SamplingParams(max_new_tokens=16)
     for request in serve(
         engine, trace, lambda n: (encode(questions()[n % len(questions())][0]), params)

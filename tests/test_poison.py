@@ -476,24 +476,23 @@ def test_chunks_that_the_kernel_is_not_made_for_go_as_before(
 @pytest.mark.parametrize(
     "new, kept, expected",
     [
-        ([512], [0], True),
-        ([511], [0], False),
-        ([512], [1], False),
-        ([4096, 4096], [0, 0], True),
-        ([4096, 4095], [0, 0], False),
-        ([8192, 8192], [0, 16], False),
+        ([8192], [0], True),
+        ([8191], [0], False),
+        ([8192], [1], False),
+        ([8192, 8192], [0, 0], False),
         ([], [], False),
     ],
 )
-def test_a_few_long_whole_prompts(new, kept, expected):
+def test_one_long_whole_prompt(new, kept, expected):
     """new: each sequence's tokens in this step; kept: those in the cache already."""
     kv_lens = torch.tensor([a + b for a, b in zip(new, kept, strict=True)], dtype=torch.int32)
     metadata = SimpleNamespace(cu_seqlens_q=cumulative_lengths(new), seq_lens_kv=kv_lens)
-    assert paths.are_few_long_prompts(metadata) == expected
+    assert paths.is_one_long_prompt(metadata) == expected
 
 
 def test_a_long_prompt_on_a_hopper_card_goes_to_pytorch(monkeypatch):
     monkeypatch.setattr(paths, "is_hopper", lambda device: True)
+    monkeypatch.setattr(paths, "LONG_PROMPT", 520)
     plans = Plans(monkeypatch)
     manager = PagedAttentionManager(70, 8, 1, 64, 1, 70, dtype=BFLOAT)
     manager.add_sequence("prompt", 520)

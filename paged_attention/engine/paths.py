@@ -28,7 +28,7 @@ from paged_attention.metadata import (
     visible_keys,
 )
 from paged_attention.paged_kernel import attn_paged_cuda
-from paged_attention.prefill import LAST_PREFILL_RUNG, PagedPrefill, check_prefill_shape
+from paged_attention.prefill import PagedPrefill, best_prefill_rung
 
 FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 
@@ -299,10 +299,10 @@ class FastDecode:
 
 
 class FastPrefill:
-    """Attention of chunks with the prefill ladder's last rung, planned once for all layers.
+    """Attention of chunks with the prefill ladder's best rung, planned once for all layers.
 
     What the ladder is not made for goes through `gather`: numbers of 32 bits, and block sizes
-    and heads of other shapes. So do a few long prompts on a Hopper card.
+    and heads of other shapes. So does one long prompt on a Hopper card.
     """
 
     def __init__(self, metadata: BatchMetadata, target: str | None = None):
@@ -318,13 +318,13 @@ class FastPrefill:
         _, block_size, num_kv_heads, head_size = k_cache.shape
         shape = Shape(q.dtype, head_size, q.shape[1] // num_kv_heads, block_size)
         try:
-            check_prefill_shape(LAST_PREFILL_RUNG, shape)
+            number = best_prefill_rung(shape, self.target or _place(q.device))
         except (TypeError, ValueError):
             return gather(self.metadata)
-        if is_hopper(q.device) and are_few_long_prompts(self.metadata):
+        if is_hopper(q.device) and is_one_long_prompt(self.metadata):
             return gather(self.metadata)
         prefill = PagedPrefill(
-            LAST_PREFILL_RUNG,
+            number,
             self.metadata.cu_seqlens_q,
             self.metadata.seq_lens_kv,
             **sizes_of(q, k_cache),
@@ -335,22 +335,27 @@ class FastPrefill:
         return lambda q, k_cache, v_cache: prefill(q.contiguous(), k_cache, v_cache, table)
 
 
+LONG_PROMPT = 8192
+
+
+def _place(device: torch.device) -> str:
+    return "gpu" if device.type == "cuda" else "fast"
+
+
 def is_hopper(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
-def are_few_long_prompts(metadata: BatchMetadata) -> bool:
+def is_one_long_prompt(metadata: BatchMetadata) -> bool:
     """Whether PyTorch computes this batch faster on a Hopper card, with cuDNN's attention.
 
-    It knows no block table and takes one prompt after another, so several prompts, or chunks,
-    are faster in one launch. On an H200, in bfloat16 with 32 query heads: one prompt of 512
-    tokens takes 0.02 ms there and 0.03 ms here, one of 8,192 1.0 and 1.6 to 1.8, four of 4,096
-    1.2 and 1.9. With 16 query heads, four of 2,048 take 0.34 and 0.26.
+    It knows no block table and takes one prompt after another, so only a single long prompt is
+    faster there. On an H200, in bfloat16 with 32 query heads, a prompt of 8,192 tokens takes
+    0.94 ms there and 0.97 ms by rung 5, one of 16,384 3.4 and 3.7; one of 4,096 takes 0.29 and
+    0.27, and two of 8,192 take the same.
     """
-    q_lens = metadata.cu_seqlens_q.diff().tolist()
-    if not q_lens or q_lens != metadata.seq_lens_kv.tolist():
-        return False
-    return min(q_lens) >= (512 if len(q_lens) == 1 else 4096)
+    kv_lens = metadata.seq_lens_kv.tolist()
+    return metadata.cu_seqlens_q.tolist() == [0, *kv_lens] and kv_lens[0] >= LONG_PROMPT
 
 
 def fused(metadata: BatchMetadata) -> Attend:

@@ -7,16 +7,11 @@ import torch
 from torch import Tensor
 
 from paged_attention.engine.fp8 import WidenedBlocks
-from paged_attention.engine.paths import are_few_long_prompts, gather, is_hopper
+from paged_attention.engine.paths import is_one_long_prompt, gather, is_hopper
 from paged_attention.fused import Attend
 from paged_attention.ladder import Shape, shared_bytes
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
-from paged_attention.prefill import (
-    LAST_PREFILL_RUNG,
-    PagedPrefill,
-    check_prefill_card,
-    check_prefill_shape,
-)
+from paged_attention.prefill import PagedPrefill, best_prefill_rung
 from paged_attention.rungs import FP8
 from paged_attention.send import send
 
@@ -92,15 +87,16 @@ class MixedStep:
         )
 
     def _plan_chunks(self, q_lens: np.ndarray, kv_lens: np.ndarray, table: Tensor) -> Callable:
-        shape = chunk_shape(self.runner)
+        kernel = chunk_kernel(self.runner)
         starts = cumulative_lengths(q_lens.tolist())
         # The lengths stay on the host: `gather` reads them there.
         metadata = BatchMetadata(starts, torch.tensor(kv_lens).int(), table, self.slots)
-        if shape is None or (is_hopper(self.device) and are_few_long_prompts(metadata)):
+        if kernel is None or (is_hopper(self.device) and is_one_long_prompt(metadata)):
             return _into(gather(metadata))
+        number, shape = kernel
         num_kv_heads = self.runner.manager.kv_cache.shape[4]
         prefill = PagedPrefill(
-            LAST_PREFILL_RUNG,
+            number,
             self._send(starts.tolist(), torch.int32),
             self._send(kv_lens, torch.int32),
             num_q_heads=num_kv_heads * shape.queries_per_kv_head,
@@ -124,10 +120,10 @@ class MixedStep:
         return out
 
 
-def chunk_shape(runner) -> Shape | None:
-    """What the prefill ladder's last rung is compiled for.
+def chunk_kernel(runner) -> tuple[int, Shape] | None:
+    """The best rung of the prefill ladder, and what it is compiled for.
 
-    None if it is not made for that, or does not run on this machine's GPU.
+    None if there is none for the model's shapes that runs on this machine's GPU.
     """
     kv_cache = runner.manager.kv_cache
     *_, block_size, num_kv_heads, head_size = kv_cache.shape
@@ -136,11 +132,9 @@ def chunk_shape(runner) -> Shape | None:
     shape = Shape(runner.dtype, head_size, group, block_size, shared_bytes=most)
     target = "gpu" if runner.device.type == "cuda" else "fast"
     try:
-        check_prefill_shape(LAST_PREFILL_RUNG, shape)
-        check_prefill_card(LAST_PREFILL_RUNG, target)
+        return best_prefill_rung(shape, target), shape
     except (TypeError, ValueError):
         return None
-    return shape
 
 
 def _into(attend: Attend) -> Callable:

@@ -11,14 +11,14 @@ from paged_attention.engine.attention import PagedStep, plugged_in
 from paged_attention.engine.fast.decode import decode_attention
 from paged_attention.engine.fast.graph import GraphError, StepGraph, capture, launch
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
-from paged_attention.engine.fast.mixed import MixedStep, chunk_shape
+from paged_attention.engine.fast.mixed import MixedStep, chunk_kernel
 from paged_attention.engine.fast.parts import FastParts
 from paged_attention.engine.fast.room import append_tokens
 from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
 from paged_attention.engine.fast.sizes import smallest_that_fits
 from paged_attention.engine.fast.state import SentTable, StepState
 from paged_attention.engine.request import Request
-from paged_attention.prefill import LAST_PREFILL_RUNG, prefill_library
+from paged_attention.prefill import prefill_library
 from paged_attention.send import Arriving, send
 
 
@@ -49,8 +49,8 @@ class FastRunner:
         self.decode, reason = decode_attention(manager, heads, model.dtype, target, parts.plan)
         if reason:
             self.reasons["plan"] = reason
-        if (shape := chunk_shape(self)) is not None:
-            prefill_library(LAST_PREFILL_RUNG, shape, target)  # compiled now, not in a step
+        if (kernel := chunk_kernel(self)) is not None:
+            prefill_library(*kernel, target)  # compiled now, not in a step
         self.fused = self._fuse(target) if parts.layers else None
         # One tensor for all recorded steps, since each would keep its own.
         of_all = max_num_seqs, model.config.vocab_size
