@@ -118,8 +118,8 @@ def test_what_only_hopper_has_a_newer_card_lacks_too(card):
     card(B200, "B200")
     with pytest.raises(
         ValueError,
-        match=r"^rung 5 of the prefill ladder needs a GPU of compute capability 9\.0, and B200 "
-        r"has 10\.0: products by groups of four warps \(wgmma\) are Hopper's own\. "
+        match=r"^rung 5 of the prefill ladder needs a GPU of compute capability 9\.0, and "
+        r"B200 has 10\.0: products by groups of four warps \(wgmma\) are Hopper's own\. "
         r"Rungs 0, 1, 2, 3 and 4 run on it\.$",
     ):
         prefill_library(5, Shape(torch.float16, 128, 4, 16))

@@ -354,8 +354,10 @@ def is_one_long_prompt(metadata: BatchMetadata) -> bool:
     0.94 ms there and 0.97 ms by rung 5, one of 16,384 3.4 and 3.7; one of 4,096 takes 0.29 and
     0.27, and two of 8,192 take the same.
     """
-    kv_lens = metadata.seq_lens_kv.tolist()
-    return metadata.cu_seqlens_q.tolist() == [0, *kv_lens] and kv_lens[0] >= LONG_PROMPT
+    if len(metadata.seq_lens_kv) != 1:
+        return False
+    num_keys = int(metadata.seq_lens_kv[0])
+    return num_keys >= LONG_PROMPT and metadata.cu_seqlens_q.tolist() == [0, num_keys]
 
 
 def fused(metadata: BatchMetadata) -> Attend:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from paged_attention.engine.fp8 import WidenedBlocks
-from paged_attention.engine.paths import is_one_long_prompt, gather, is_hopper
+from paged_attention.engine.paths import gather, is_hopper, is_one_long_prompt
 from paged_attention.fused import Attend
 from paged_attention.ladder import Shape, shared_bytes
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
