@@ -13,6 +13,7 @@ from lessons_processes import isolation
 from right_answers import RIGHT_ANSWERS
 
 SEEDS = 1, 2, 3
+SLOWLY_BUILT = pytest.mark.slow, pytest.mark.built
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
@@ -72,7 +73,9 @@ def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
 @pytest.mark.parametrize(
     "exercise",
     [
-        pytest.param(exercise, id=exercise.id, marks=[pytest.mark.slow] * is_built(exercise))
+        pytest.param(
+            exercise, id=exercise.id, marks=SLOWLY_BUILT if is_built(exercise) else ()
+        )
         for exercise in EXERCISES
     ],
 )
