@@ -361,9 +361,13 @@ def main(words: Sequence[str] | None = None, machine=None) -> int:
             file=sys.stderr,
         )
         return 2
+    backends = chosen(BACKENDS, arguments.only)
+    if arguments.record:  # a record has nothing of what is not installed
+        without = no_flashinfer()
+        backends = [each for each in backends if not without or each.missing() != without]
     run = measure(
         chosen((*WORKLOADS, *VARIANTS * arguments.variants), arguments.workloads),
-        chosen(BACKENDS, arguments.only),
+        backends,
         arguments.quick,
         _command(arguments),
         lambda line: print(line, file=sys.stderr, flush=True),

@@ -4,7 +4,8 @@ import numpy as np
 
 import lessons_bench.ladder_runs
 from lessons_bench.prefill_runs import Run
-from lessons_draw import Picture, prefill, show
+from lessons_draw import GREEN, SHARED, USED, WASTED, Picture, prefill, show
+from lessons_draw.overlap import overlap
 from paged_attention.prefill_tiles import count_work
 
 DATA_SHEET = 989  # TFLOP/s of an H200 with numbers of 16 bits
@@ -97,13 +98,41 @@ def order(
     )
 
 
+def side_by_side() -> Picture:
+    """Rung 4's warp, which does one thing after another, and rung 5's division of work."""
+    alone, copied, products, softmax = [], [], [], []
+    for tile in range(3):
+        for place, what in enumerate(("scores", "softmax", "values")):
+            alone.append((3 * tile + place, 1, f"{what} {tile}"))
+    for tile in range(4):
+        begin = 2 * tile
+        copied += [(begin, 1, f"keys {tile + 1}"), (begin + 1, 1, f"values {tile}")]
+        products.append((begin, 1, f"scores {tile}"))
+        softmax.append((begin + 1, 1, f"softmax {tile}"))
+        if tile:
+            products.append((begin + 1, 1, f"values {tile - 1}"))
+    workers = {"a warp that copies": copied, "tensor cores": products, "threads": softmax}
+    return show(
+        overlap(
+            {"Rung 4, one of its warps": {"tensor cores, threads": alone}, "Rung 5": workers},
+            dict(scores=USED, values=GREEN, softmax=SHARED, keys=WASTED),
+        ),
+        alt=(
+            "Boxes over time. Above, a warp of rung 4 computes scores, softmax and values of"
+            " tile 0, then of tile 1, then of tile 2. Below, rung 5: while the threads compute"
+            " the softmax of a tile, the tensor cores multiply the values of the tile before,"
+            " and a warp copies the values of this tile."
+        ),
+    )
+
+
 def batches(run: Run, workloads: list[str]) -> Picture:
-    """The last rung and other libraries on each batch."""
+    """The last rungs and other libraries on each batch."""
     return show(
         prefill.batches(run, tuple(workloads)),
         alt=(
-            "For each of six batches four bars in TFLOP/s: rung 4, PyTorch's FlashAttention-2,"
-            " FlashInfer's FA2 and its FA3. FA3 is the longest on all but the mixed batch,"
-            " where rung 4 is."
+            "For each of six batches five bars in TFLOP/s: rungs 4 and 5, PyTorch's"
+            " FlashAttention-2, FlashInfer's FA2 and its FA3. Rung 5 is the longest on four of"
+            " them; on the chunks at 8,192 and 32,768 FA3 is a little longer."
         ),
     )

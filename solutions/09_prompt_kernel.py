@@ -19,7 +19,7 @@
 # [05](05_batched_metadata.ipynb). Words that you meet again are in the
 # [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
 # be measured on your machine, rungs 2 to 4 need a GPU of compute capability 8.0 or more, such
-# as an A100 or an RTX 30.) **It takes** two to three hours.
+# as an A100 or an RTX 30. Rung 5 needs an H100 or H200.) **It takes** two to three hours.
 
 # %%
 from lessons_lib import build_cuda, check, hint, open_lesson, solution
@@ -491,8 +491,8 @@ measured(2)
 draw.rungs(run, "1 prompt of 8,192", 2, multiplies)
 
 # %% [markdown]
-# **Why they differ.** They hardly do. On the chunks rung 2 has 322 of 989 TFLOP/s, 33 % of its
-# limit, where rung 1 had 25 % of its own. So the first two gained more than 15 times. The mix
+# **Why they differ.** They hardly do. On the chunks rung 2 has 321 of 989 TFLOP/s, 32 % of its
+# limit, where rung 1 had 26 % of its own. So the first two gained more than 15 times. The mix
 # gained less. In the second small batch, which is like it, 8 % of each meeting is needed. (A
 # meeting of 128 rows and 64 keys is eight times as large as one of rung 1.)
 #
@@ -706,7 +706,7 @@ draw.tiles_met([all_read, blocks_read(4, (256, 256))], 32, pool_ids)
 # %% [markdown]
 # **Why they differ.** The prompt gained a little more than twice. Besides the meetings, it saves
 # masks: they are computed only where they are needed, in one meeting of 64. The chunks had 3 %
-# to save, and gained 7 %. So masks probably take their time, too. The mix gained 1.4 times. How
+# to save, and gained 6 %. So masks probably take their time, too. The mix gained 1.4 times. How
 # much of that comes from the order, and how much from the warps that share their rows, these
 # figures do not say.
 #
@@ -718,6 +718,98 @@ draw.tiles_met([all_read, blocks_read(4, (256, 256))], 32, pool_ids)
 draw.rungs(run, "1 prompt of 8,192", 4, multiplies)
 
 # %% [markdown]
+# ## Rung 5: what only Hopper has
+#
+# Rung 4 reaches two fifths of the rate at which the card multiplies. What do its threads do
+# besides? They copy tiles: for every 16 bytes a thread computes two addresses. They fetch the
+# matrices of each product from shared memory into registers. And they compute the softmax.
+# While a warp does one of these things, its products wait.
+#
+# NVIDIA's generation of cards with the name Hopper, the H100 and the H200, can take two of these
+# jobs from the threads.
+#
+# **It copies boxes.** The launcher describes each cache once, as a tensor of four dimensions, in
+# a **tensor map**. After that a thread gives one instruction, and a unit of the card copies a
+# *box*: here all rows of one block and KV head, 64 dims each. This unit computes the addresses,
+# and even the swizzled places in shared memory. When the bytes have come, it tells a **barrier**
+# in shared memory, which counts them.
+#
+# **Four warps multiply together.** With `wgmma` the tensor cores read keys and values from shared
+# memory by themselves. And the instruction does not wait. The threads go on, and ask later
+# whether the product is there.
+#
+# So the work can be divided. One warp does nothing but copy. Each of its lanes looks up one block
+# of a tile in the block table, and has its box copied:
+
+# %%
+show_lines("prefill/box_copier.cuh", "stages.wait_until_empty(n)", "kv_head, panel, barrier")
+
+# %% [markdown]
+# `stages` are two stages, as before. `wait_until_empty` waits until all warps that compute have
+# released a stage. (In the last tile of a sequence there are slots without a key. A box brings
+# what they hold, too. So there the warp waits for its boxes, and writes zeros over these rows.
+# Only then does it say that the tile is there.)
+#
+# Two groups of four warps compute, with 64 rows each. This is their loop:
+
+# %%
+show_lines("prefill/attend_by_groups.cuh", "for (++n; n < end", "pack_weights")
+
+# %% [markdown]
+# A group starts two products: its queries with the keys of this tile, and the weights of the
+# last tile with their values. Then it waits for the first one only (`wait<1>`: all are ready
+# but one). While the second one runs, the threads compute the softmax. This is what the loop
+# of `attend` could not do:
+
+# %%
+draw.side_by_side()
+
+# %% [markdown]
+# The two groups do not wait for each other, so their products and softmaxes mix as they come.
+# One more thing is new. There are only as many blocks as the card has multiprocessors, and each
+# takes one item after the other. So the keys of the next item are on their way before the last
+# one is done.
+#
+# **Predict.** How many times as fast as rung 4 can this be? Besides the products, count the
+# softmax. There is one power of 2 for each score. By Shah et al., an H100 computes 3.9 · 10¹² of
+# those in a second, and 989 · 10¹² operations of products.
+#
+# <details><summary>A way to work it out</summary>
+#
+# A score costs 4 · 128 = 512 operations in the two products, which take 0.52 picoseconds. Its
+# power of 2 takes 0.26. If the two took turns, the products would run for two thirds of the time
+# at most: 660 TFLOP/s by the data sheet's rate. Side by side, they could run all the time. Rung
+# 4 has 340, which is half of that already. So expect less than three times.
+# </details>
+
+# %%
+show_lines("prefill/5_hopper.cu", "if (threadIdx.x / group_threads", "compute_all(")
+judge(5)
+judge(5, most_tiles=2)
+
+# %% [markdown]
+# Without a Hopper card, the judge runs the same text. For each of the new instructions there is a
+# branch that does the same on a CPU, as for `ldmatrix`. One thing is simpler there: all warps
+# wait for each other at each stage. So the judge sees what is computed and what is copied where.
+# It does not see whether a stage is released too early. (On a GPU, `compute-sanitizer` and the
+# tests look at that.)
+
+# %%
+count(4, 5)
+
+# %% tags=["nbval-ignore-output"]
+measured(5)
+
+# %%
+draw.rungs(run, "1 prompt of 8,192", 5, multiplies)
+
+# %% [markdown]
+# **Why they differ.** The whole prompt and the chunks gained 1.7 times, and run at 70 % of the
+# rate at which the card multiplies large matrices. That is less than the count allows. Some of
+# the rest is at the causal edge: rung 5 takes 128 keys at a time, so in the small prompt less of
+# a meeting is needed. In the long one that hardly matters. The mix gained 1.3 times. Its decodes
+# wait for the memory, as they did before.
+#
 # ## What a chunk costs
 #
 # An engine cuts long prompts into chunks, so that decodes need not wait. What does it pay for
@@ -745,11 +837,11 @@ of_decodes, of_all = (count_work(*zip(*lens), **model) for lens in (decodes, mix
 for what, part, whole in zip(("operations", "bytes"), of_decodes, of_all):
     print(f"{len(decodes)} decodes of the mix: {part / whole:.0%} of its {what}")
 reading = of_all[1] / read_limit / 1e6
-computing = of_all[0] / run.row(THREE[0], "rung 4").teraflops / 1e9
+computing = of_all[0] / run.row(THREE[0], "rung 5").teraflops / 1e9
 print(
     f"to read the mix {reading:.2f} ms, to compute it at the prompt's rate {computing:.2f} ms"
 )
-print(f"recorded: {run.row(THREE[2], 'rung 4').milliseconds:.2f} ms")
+print(f"recorded: {run.row(THREE[2], 'rung 5').milliseconds:.2f} ms")
 
 # %% [markdown]
 # The chunks need the arithmetic and the decodes need the memory. In one launch the two could
@@ -757,7 +849,7 @@ print(f"recorded: {run.row(THREE[2], 'rung 4').milliseconds:.2f} ms")
 #
 # ## The whole ladder, and others
 #
-# Next to our last rung there are FlashInfer's two kernels for the same cache, FA2 and FA3, and
+# Next to our last two rungs there are FlashInfer's two kernels for the same cache, FA2 and FA3, and
 # PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
 
 # %%
@@ -767,26 +859,29 @@ draw.batches(peers, [workload.name for workload in WORKLOADS])
 # %%
 print(f"{peers.card}, {peers.date}, PyTorch {peers.torch}, FlashInfer {peers.flashinfer}")
 for name in peers.workloads:
-    ours, fa2, fa3 = (
+    rung_4, rung_5, fa2, fa3 = (
         peers.row(name, backend).milliseconds
-        for backend in ("rung 4", "FlashInfer FA2", "FlashInfer FA3")
+        for backend in ("rung 4", "rung 5", "FlashInfer FA2", "FlashInfer FA3")
     )
-    print(f"{name:34}  FA2 takes {fa2 / ours:.2f} times our time, FA3 {fa3 / ours:.2f} times")
+    print(
+        f"{name:34}  FA2 takes {fa2 / rung_4:.2f} times the time of rung 4, "
+        f"FA3 {fa3 / rung_5:.2f} times that of rung 5"
+    )
+    assert min(fa2, fa3) / rung_5 > 0.9
 
 # %% [markdown]
 # The first six are the batches of the picture, and the others have different shapes. FA2 is made
 # for cards from the A100 on, as our rung 4 is. On the prompts and chunks of the picture, the two
 # are within 8 % of each other. With decodes in the batch, ours is ahead of both.
 #
-# FA3 is another matter. It is written for this generation of cards, Hopper. It copies whole
-# tiles with one instruction, by a unit of the card that takes no thread's time. And four warps
-# together multiply tiles straight from shared memory, while another warp has the copies made.
-# Our ladder has no such rung. The figures say what it would be worth: up to 1.8 times on long
-# contexts.
+# FA3 is made for Hopper, as rung 5 is. It has the same ideas: Shah et al. describe the warp that
+# copies, and the softmax beside the product of the tile before. FlashInfer uses it over a paged
+# cache. On long contexts FA3 is ahead by up to 5 %. On whole prompts and on the mix, rung 5 is.
 #
 # ## Any batch
 #
-# `attn_paged_prefill` is this kernel as one call. It takes lesson 05's metadata and any mix.
+# `attn_paged_prefill` is the ladder as one call: rung 5 on a Hopper card, and rung 4 elsewhere.
+# It takes lesson 05's metadata and any mix.
 # Here are three scenarios of lesson 05: a prompt, a new token, and a mix of both. Next to them
 # is what was recorded for lesson 05's one call of FlashInfer on the same lengths:
 
@@ -810,9 +905,9 @@ for row in by_flashinfer.batches:
 
 # %% [markdown]
 # The engine of lesson 08 uses it, too. On its path *fast*, all chunks of a step are one launch
-# of this kernel. Single new tokens go to lesson 07's. And on a Hopper card a few long whole
-# prompts go to cuDNN, which is faster there. The recorded runs do not have it:
-# `are_few_long_prompts` in `paged_attention/engine/paths.py` says what was measured.
+# of this kernel. Single new tokens go to lesson 07's. And on a Hopper card a whole prompt of
+# 8,192 tokens or more goes to cuDNN if it is alone, which is a little faster then.
+# (`is_one_long_prompt` in `paged_attention/engine/paths.py` says what was measured.)
 #
 # ## On your card
 #

@@ -6,8 +6,8 @@
 
 // Waiting between threads that copy and threads that compute. A barrier in shared memory
 // counts arrivals, and bytes that are on their way. When all have come, its phase ends: the
-// next phase counts anew. Whoever waits names the parity of a phase, and waits until it has
-// ended.
+// next phase counts anew. A thread that waits names the parity of a phase, and goes on when
+// that phase has ended.
 //
 // On the CPU there is no such barrier. There the warp that copies and those that compute go
 // step by step: each waits for all others once for each stage. That orders more than a GPU
