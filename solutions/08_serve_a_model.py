@@ -1572,10 +1572,11 @@ assert counts[32] < 2 * counts[1]
 # One thing can be split without changing the model: the KV cache, and attention over it. The
 # natural cut is between heads: each of two GPUs has half of the KV heads, and the query heads
 # that share them. So the two hold contexts twice as long, or twice as many. (The weights are
-# not split here: each GPU has all of them. Engines for models that are too large for one GPU
-# divide them as well.) Block ids, tables and the scheduler know nothing of heads, so they stay
-# as they are, and every process has the same ones. Your attention stays as it is, too. It sees
-# fewer heads, and afterwards the processes collect each other's results:
+# not split here: each GPU has all of them. Lesson [11](11_beyond_one_gpu.ipynb) divides them
+# as well, for models that are too large for one GPU.) Block ids, tables and the scheduler know
+# nothing of heads, so they stay as they are, and every process has the same ones. Your
+# attention stays as it is, too. It sees fewer heads, and afterwards the processes collect each
+# other's results:
 
 # %%
 import torch.distributed as dist

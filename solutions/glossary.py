@@ -15,6 +15,7 @@
 # | word | what it means here | lesson |
 # |---|---|---|
 # | **all or nothing** | A call changes all that it should, or it raises an error and changes nothing. | [02](02_block_tables.ipynb) |
+# | **all-reduce** | All ranks add up what each of them has, and all have the sum afterwards. | [11](11_beyond_one_gpu.ipynb) |
 # | **bank** | One of the 32 parts of shared memory. Lanes that want the same one at once are served one after the other. | [07](07_fast_kernel.ipynb) |
 # | **barrier** | A line in a kernel that no thread of a thread block passes until all of them have reached it. | [06](06_cuda_kernel.ipynb) |
 # | **binding** | The text that makes a C++ class known to Python. | [01](01_block_manager.ipynb) |
@@ -68,6 +69,7 @@
 # | **prefix sharing** | Requests that begin with the same tokens use the same full blocks, found by a chain of hashes. | [08](08_serve_a_model.ipynb) |
 # | **query** | The vector of a token that is compared with the keys, to find out how much each value counts for it. | [03](03_prefill.ipynb) |
 # | **race** | A result that depends on which of several threads comes first. | [01](01_block_manager.ipynb) |
+# | **rank** | One of several processes that share a model, each with its own GPU; also its number. | [11](11_beyond_one_gpu.ipynb) |
 # | **reference count** | How many users a block has: sequences, and in lesson 08 also the prefix cache. At 0 it is free. | [01](01_block_manager.ipynb) |
 # | **replay** | Running a recorded step again, on what its tensors hold now. | [10](10_keep_the_gpu_busy.ipynb) |
 # | **request** | A prompt and what the user wants for it. While it runs, it is a sequence. | [02](02_block_tables.ipynb) |
@@ -87,6 +89,7 @@
 # | **strides** | How far apart two neighbours along each dimension of a tensor lie in memory. | [02](02_block_tables.ipynb) |
 # | **swizzle** | An order of a tile's chunks in shared memory in which lanes that read together use different banks. | [07](07_fast_kernel.ipynb) |
 # | **tensor core** | The part of a GPU that multiplies small matrices in one instruction. | [07](07_fast_kernel.ipynb) |
+# | **tensor parallelism** | Several GPUs share each layer of a model: each has some of the rows or columns of each weight. | [11](11_beyond_one_gpu.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
 # | **tile** | The keys and values of 16 tokens or more that are taken at once; in lesson 09 also the rows that meet them. | [07](07_fast_kernel.ipynb) |
 # | **token** | A word or a part of one. A model reads and writes one after another. | [00](00_start_here.ipynb) |

@@ -62,7 +62,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # its blocks back. Full blocks stay in the prefix cache until their room is needed, so C's last
 # block is 8, and not one of A's.
 #
-# ## In eleven sentences
+# ## In twelve sentences
 #
 # | the idea | lesson |
 # |---|---|
@@ -77,6 +77,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # | An engine decides anew at each step which request computes what, and takes blocks back when they run out. | [08](08_serve_a_model.ipynb) |
 # | A prompt waits for arithmetic, so its kernel multiplies whole tiles on tensor cores, and leaves out what the causal edge hides. | [09](09_prompt_kernel.ipynb) |
 # | A GPU must not wait for Python, so a step is recorded, moves on by itself, and is started before the host knows the last one's tokens. | [10](10_keep_the_gpu_busy.ipynb) |
+# | Several GPUs share each layer: one weight is cut by rows and the next by columns, and the ranks add up once for the two. | [11](11_beyond_one_gpu.ipynb) |
 #
 # ## The tensors
 #

@@ -1,0 +1,290 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 11 · Beyond one GPU
+#
+# **You build** the function that says which part of each weight a GPU keeps, so that several
+# GPUs hold a model that one cannot hold. Then you count what they have to tell each other, and
+# why two of them are fewer than two times as fast as one.
+#
+# PICTURE opening
+#
+# **You need** lesson [08](08_serve_a_model.ipynb), and from lesson
+# [10](10_keep_the_gpu_busy.ipynb) the count of what a step reads. Words that you meet again
+# are in the [glossary](glossary.ipynb). You do not need a GPU. The lesson is optional. **It
+# takes** about 30 minutes.
+
+# %%
+from lessons_lib import check, hint, open_lesson, solution
+
+draw = open_lesson("11")
+
+# %% [markdown]
+# In the picture a layer is cut over two **ranks**. A rank is a process with its own GPU. Batch,
+# block tables and scheduler are those that you know: they need not know that there are two.
+#
+# ## What does not fit
+#
+# How much memory does a model need? Here is the count for the shapes of Qwen3-8B, with numbers
+# of 16 bits. Its embedding and its `lm_head` are two weights of the same shape.
+
+# %%
+from types import SimpleNamespace
+
+import torch
+
+config = SimpleNamespace(
+    hidden_size=4096, num_hidden_layers=36, vocab_size=151_936, tie_word_embeddings=False
+)
+q, kv = 32 * 128, 8 * 128  # the heads' numbers for each token
+# (out_features, in_features) of each weight of a layer
+SHAPES = {"q_proj": (q, 4096), "k_proj": (kv, 4096), "v_proj": (kv, 4096)}
+SHAPES |= {"o_proj": (4096, q)}
+SHAPES |= {"gate_proj": (12_288, 4096), "up_proj": (12_288, 4096), "down_proj": (4096, 12_288)}
+HEAD = (151_936, 4096)
+
+layer = sum(rows * columns for rows, columns in SHAPES.values())
+weights = 2 * (36 * layer + 2 * HEAD[0] * HEAD[1])  # bytes
+for_each_token = 2 * 36 * 2 * kv  # bytes of keys and values
+cache = 128 * 4096 * for_each_token
+print(f"weights: {weights / 1e9:.1f} GB")
+print(f"keys and values of 128 sequences of 4,096 tokens: {cache / 1e9:.1f} GB")
+print(f"together: {(weights + cache) / 1e9:.1f} GB")
+assert weights + cache > 80e9
+
+# %% [markdown]
+# A card with 80 GB has no room for that. Two of them have, if each holds half. And then there
+# is something to gain besides: each of the two has only half of the bytes to read in a step.
+#
+# Lesson [08](08_serve_a_model.ipynb) has divided the cache by heads, and left all weights on
+# each GPU. This lesson divides the weights too. It is called **tensor parallelism**: each layer
+# is cut, and all ranks work on the same layer at the same time.
+#
+# ## Two ways to cut a product
+#
+# A layer is mostly products with weights. A weight has `(out_features, in_features)`: a row
+# for each result, and a column for each input. There are two ways to cut it:
+
+# %%
+draw.two_cuts()
+
+# %%
+torch.manual_seed(11)
+x, weight = torch.randn(1, 6), torch.randn(4, 6)
+whole = x @ weight.T  # (1, 4)
+
+by_rows = [x @ part.T for part in weight.chunk(2, dim=0)]  # each (1, 2)
+assert torch.allclose(torch.cat(by_rows, dim=1), whole)
+
+inputs, parts = x.chunk(2, dim=1), weight.chunk(2, dim=1)
+by_columns = [mine @ part.T for mine, part in zip(inputs, parts)]  # each (1, 4)
+assert torch.allclose(sum(by_columns), whole)
+print("both give the same:", [round(number, 2) for number in whole[0].tolist()])
+
+# %% [markdown]
+# - **By rows**, each rank needs the whole input, and has some of the results.
+# - **By columns**, each rank needs some of the inputs, and has a part of each result. The parts
+#   have to be added up over the ranks. That is an **all-reduce**: afterwards every rank has
+#   the sum.
+#
+# The second kind needs just what the first kind gives. So they make a pair: cut the first
+# weight by rows and the next one by columns, and the ranks need not talk in between. A layer
+# has two such pairs:
+#
+# - q, k and v by rows, then o by columns. The rows of q, k and v are heads. A rank computes
+#   attention for its own heads, and its pool has the keys and values of these only.
+# - gate and up by rows, then down by columns.
+#
+# `lm_head` is cut by rows as well. Its results are the logits, and each rank sends its own to
+# the others. (In PyTorch the classes for this are called `ColwiseParallel` and
+# `RowwiseParallel`. They are named after the transposed weight, so `ColwiseParallel` cuts
+# *rows* here.)
+#
+# ### Exercise 11.1: what a rank keeps
+
+
+# %% exercise="11.1"
+# INCLUDE paged_attention/engine/parallel/cuts.py kept_by_rank
+
+
+# %% check="11.1"
+check("11.1", kept_by_rank)
+
+# %% [markdown]
+# This is your function on a layer of Qwen3-8B:
+
+# %%
+draw.cut_layer(SHAPES, kept_by_rank)
+
+# %% [markdown]
+# With two ranks, a rank has 4 of the 8 KV heads, and the 16 heads of queries that share them.
+# Three ranks could not share 8 KV heads, so such a number is refused.
+#
+# Does a layer that is cut give the same result? Here both ranks are played by this process, one
+# after the other, on a layer of lesson 08's small model:
+
+# %%
+from torch.nn.functional import silu
+
+from paged_attention.engine.checkpoint import load_model
+
+torch.set_num_threads(1)
+model = load_model()
+mlp = model.model.layers[0].mlp
+x = torch.randn(5, 128)  # (num_tokens, hidden_size)
+
+
+def cut(layer, rank):
+    """A rank's part of one of the MLP's weights."""
+    weight = getattr(mlp, layer).weight
+    return weight[kept_by_rank(layer, tuple(weight.shape), rank, 2)]
+
+
+partial = []
+for rank in range(2):
+    gate, up, down = (cut(layer, rank) for layer in ("gate_proj", "up_proj", "down_proj"))
+    inner = silu(x @ gate.T) * (x @ up.T)  # (5, 128), half of the 256
+    partial.append(inner @ down.T)  # (5, 128)
+    print(f"rank {rank}: gate {tuple(gate.shape)}, down {tuple(down.shape)}")
+assert torch.allclose(sum(partial), mlp(x), atol=1e-5)
+print("the sum is what the whole layer gives")
+
+# %% [markdown]
+# ## What it costs
+#
+# **Predict.** How many bytes do the two GPUs exchange for a token in a layer, and how many
+# bytes of weights does each of them read for a layer?
+#
+# <details><summary>A way to work it out</summary>
+#
+# There are two sums in a layer, after o and after down. Each has `hidden_size` numbers for each
+# token, and a number has two bytes. Of the weights, a rank reads half.
+# </details>
+#
+# `collectives` lists what the ranks do together in a step. You count the bytes:
+
+# %%
+from paged_attention.engine.parallel.cuts import collectives
+
+
+def bytes_kept(shapes, world_size):
+    """The bytes of rank 0's parts of some weights."""
+    total = 0
+    for layer, shape in shapes.items():
+        part = torch.empty(shape, device="meta")[kept_by_rank(layer, shape, 0, world_size)]
+        total += 2 * part.numel()
+    return total
+
+
+together = collectives(config, 2)
+for what in (*together[:2], together[-1]):
+    print(f"after {what.after}: {what.kind}, {2 * what.numbers:,} bytes for each token")
+print(f"{len(together)} of them in a step")
+sums = sum(2 * what.numbers for what in together[:2])
+kept = {world_size: bytes_kept(SHAPES, world_size) for world_size in (1, 2)}
+print(f"for a layer: {sums:,} bytes for each token, and {kept[2]:,} of weights for each rank")
+assert kept[1] == 2 * kept[2] == 2 * layer
+
+# %% [markdown]
+# Next to the weights that is nothing, even for 128 tokens at once. Here is a decode step of 128
+# sequences with 610 tokens each:
+
+# %%
+read = {"weights": kept[2], "keys and values": 128 * 610 * for_each_token / 36 / 2}
+draw.bytes_of_a_layer(
+    {what: size / 1e6 for what, size in read.items()},
+    128 * sums / 1e6,
+    "Shapes of Qwen3-8B, 128 sequences of 610 tokens, two ranks",
+)
+
+# %% [markdown]
+# Two GPUs of one machine exchange some hundred gigabytes a second, a tenth of what they read
+# from memory or more. So the bytes do not cost much. What costs is that there are so many
+# exchanges. Each has to be started, and a rank waits until the other has come that far. That
+# takes microseconds, even for a single byte. And the next kernel needs the sum, so nothing goes
+# on meanwhile. How much is 73 times that?
+
+# %%
+from lessons_bench.fast_engine_runs import recorded
+
+card = next(run for run in recorded() if "H200" in run.card)
+heads = {world_size: bytes_kept({"lm_head": HEAD}, world_size) for world_size in (1, 2)}
+
+
+def step(context, world_size, microseconds):
+    """Milliseconds of a step of 128 sequences: what it reads, and its exchanges."""
+    keys_and_values = 128 * context * for_each_token / world_size
+    size = 36 * kept[world_size] + heads[world_size] + keys_and_values
+    num_exchanges = len(collectives(config, world_size))
+    return size / card.read_limit / 1e6 + num_exchanges * microseconds / 1e3
+
+
+each = range(0, 31)  # microseconds
+lines = {
+    f"128 sequences of {context:,} tokens": [
+        step(context, 1, 0) / step(context, 2, microseconds) for microseconds in each
+    ]
+    for context in (4096, 610)
+}
+for name, gain in lines.items():
+    print(f"{name}: {gain[0]:.2f} times as fast without waiting, {gain[20]:.2f} with 20 us")
+draw.gains(each, lines)
+
+# %% [markdown]
+# (The rate of reading is what lesson 10 has recorded for an NVIDIA H200.) With long contexts
+# each rank has so much to read that 73 short waits are hardly felt. With short ones they are
+# felt: the step is short, and the waits stay as long as they are. And some things are not cut
+# at all. Norms, the sums of the residual stream and the choice of tokens take as long on two
+# GPUs as on one. So two GPUs are fewer than two times as fast, and the longer the contexts, the
+# nearer they come.
+
+# %% [markdown]
+# ## What you built
+#
+# - The function that says which rows and columns of each weight a rank keeps.
+# - The count of what a rank reads and what it exchanges, and of what that leaves of "twice".
+#
+# ## Ask yourself
+#
+# <details><summary>Why is o not cut by rows, as the layers before it are?</summary>
+#
+# A rank has the outputs of its own heads only. For a row of o it would need those of all
+# heads. So the ranks would first have to send each other their heads, and after o their
+# results: two exchanges where one is enough.
+# </details>
+#
+# <details><summary>The ranks have different weights. Why do they never choose different
+# tokens?</summary>
+#
+# After each sum all ranks have the same numbers, down to the last bit. The logits come from
+# these, and each rank gets those of the others. Block tables, the scheduler and the sampler
+# see the same input on each rank, and they have no chance in them besides the seeds.
+# </details>
+#
+# <details><summary>In float32 the tokens are the same on one rank and on two. Does that have to
+# be so?</summary>
+#
+# No. A sum over the ranks adds in another order than one product does, so the last digits may
+# differ. Where two tokens are nearly equally likely, another one may come. With 16 bits that
+# happens sooner.
+# </details>
+#
+# ## Sources
+#
+# - Mohammad Shoeybi et al., *Megatron-LM: Training Multi-Billion Parameter Language Models Using
+#   Model Parallelism*, 2019, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053): section 3 for
+#   the pairs of cuts and their two sums in a layer.
+# - Reiner Pope et al., *Efficiently Scaling Transformer Inference*, 2022,
+#   [arXiv:2211.05102](https://arxiv.org/abs/2211.05102): section 3 for other cuts, and what each
+#   of them exchanges.
+# - PyTorch's documentation, [tensor
+#   parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html).
+#
+# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
+# lesson in which you build.
