@@ -1,0 +1,66 @@
+"""An answer on its way to a client: its tokens so far, its text, what was sent of it."""
+
+from collections.abc import Iterable
+
+from paged_attention.engine.request import RequestError
+from paged_attention.engine.serve.engine_thread import News, StoppedError
+from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.events import next_event
+from paged_attention.engine.serve.words import Words, without_end
+
+# The engine's reasons in the API's words.
+REASONS = {"end": "stop", "length": "length"}
+
+
+class Answer:
+    """One answer to one prompt.
+
+    `text`: what was sent. `reason`: its finish reason, "" until it has one.
+    """
+
+    def __init__(self, prompt: list[int], stop: list[str], words: Words, ends: Iterable[int]):
+        self.prompt, self.stop, self.words, self.ends = prompt, stop, words, frozenset(ends)
+        self.tokens: list[int] = []
+        self.text = self.reason = ""
+
+    def take(self, news: News) -> str:
+        """Takes in what the engine says. Returns the text to send now.
+
+        Raises ApiError if the engine could not serve it.
+        """
+        if news.error is not None:
+            raise as_api_error(news.error)
+        self.tokens += news.tokens
+        if news.reason is not None and news.reason not in REASONS:
+            raise ApiError(500, f"the answer ended early: {news.reason}", code=news.reason)
+        ended = news.reason and REASONS[news.reason]
+        tokens = self.tokens if ended != "stop" else without_end(self.tokens, self.ends)
+        text = self.words.decode(tokens)
+        new, reason = next_event(text, len(self.text), self.stop, ended)
+        self.text += new
+        self.reason = reason or ""
+        return new
+
+    def choice(self, index: int, text: str) -> dict:
+        choice = {"index": index, "text": text, "logprobs": None}
+        return choice | {"finish_reason": self.reason or None}
+
+
+def usage(answers: list[Answer], num_answers: int) -> dict[str, int]:
+    """The numbers of tokens. num_answers: for each prompt, which counts once."""
+    prompts = sum(len(answer.prompt) for answer in answers[::num_answers])
+    completions = sum(len(answer.tokens) for answer in answers)
+    return {
+        "prompt_tokens": prompts,
+        "completion_tokens": completions,
+        "total_tokens": prompts + completions,
+    }
+
+
+def as_api_error(error: Exception) -> ApiError:
+    if isinstance(error, StoppedError):
+        return ApiError(503, str(error), code="server_is_ending")
+    if isinstance(error, (RequestError, TypeError)):
+        # the engine's own number for the request says nothing to a client
+        return ApiError(400, f"prompt: {error}", "prompt")
+    return ApiError(500, f"the engine failed: {type(error).__name__}: {error}")

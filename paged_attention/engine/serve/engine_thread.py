@@ -1,0 +1,170 @@
+"""The engine in a thread of its own. Everything else asks it through a queue."""
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.request import Request, RequestError, SamplingParams
+
+
+class QueueFullError(RuntimeError):
+    """As many requests as the server takes are waiting or running."""
+
+
+class StoppedError(RuntimeError):
+    """The engine's thread has ended or is about to."""
+
+
+@dataclass(frozen=True)
+class News:
+    """What has become of a request.
+
+    tokens: those that are new.
+    reason: why it has ended; None while it goes on.
+    error: what the engine raised, if it was that.
+    """
+
+    tokens: list[int]
+    reason: str | None = None
+    error: Exception | None = None
+
+
+@dataclass
+class Served:
+    """A request that the thread has, and who hears of it.
+
+    `num_told`: how many of its tokens were told.
+    """
+
+    request: Request
+    tell: Callable[[News], None]
+    num_told: int = 0
+
+
+class EngineThread:
+    """Runs an engine's steps as long as there is work, and waits for more.
+
+    most_requests: that wait or run at once.
+    """
+
+    def __init__(self, engine: Engine, most_requests: int = 512):
+        self.engine, self.most_requests = engine, most_requests
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._served: dict[int, Served] = {}  # of the thread
+        self._ids = itertools.count()
+        self._open: set[int] = set()  # of the callers
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._in_step: list[Hashable] = []
+        self._watch_schedule()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, prompt: list[int], params: SamplingParams, tell: Callable[[News], None]
+    ) -> int:
+        """Puts a request into the queue. Returns its number, for cancel().
+
+        tell: called in the engine's thread; the last call has a reason or an error. A request
+            that the engine refuses hears of it so.
+        Raises QueueFullError or StoppedError.
+        """
+        with self._lock:
+            if self._stopping:
+                raise StoppedError("the server is ending")
+            if len(self._open) >= self.most_requests:
+                raise QueueFullError(
+                    f"{len(self._open)} requests are waiting or running, as many as this "
+                    "server takes; ask again a little later"
+                )
+            number = next(self._ids)
+            self._open.add(number)
+        self._asked.put(lambda: self._add(number, prompt, params, tell))
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Ends a request, and frees its blocks. Nothing happens if it has ended."""
+        self._asked.put(lambda: self._cancel(number))
+
+    def stop(self, patience: float = 30.0) -> None:
+        """Ends all requests with StoppedError, and the thread after its step."""
+        with self._lock:
+            self._stopping = True
+        self._asked.put(lambda: None)
+        self._thread.join(patience)
+
+    def __len__(self) -> int:
+        """How many requests wait or run."""
+        return len(self._open)
+
+    def _watch_schedule(self) -> None:
+        """Notes which requests are in a step: if it fails, these are ended."""
+        schedule = self.engine.scheduler.schedule
+
+        def watched():
+            self._in_step = []
+            scheduled = schedule()
+            self._in_step = [request.id for request, _ in scheduled]
+            return scheduled
+
+        self.engine.scheduler.schedule = watched  # type: ignore[method-assign]
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._do_what_was_asked(wait=not self.engine.scheduler.has_work())
+            if not self._stopping and self.engine.scheduler.has_work():
+                self._step()
+        self._do_what_was_asked(wait=False)
+        self._fail(list(self._served), StoppedError("the server is ending"))
+
+    def _do_what_was_asked(self, wait: bool) -> None:
+        try:
+            while True:
+                self._asked.get(block=wait)()
+                wait = False
+        except queue.Empty:
+            return
+
+    def _step(self) -> None:
+        try:
+            self.engine.step()
+        except Exception as error:
+            self._fail(self._in_step or list(self._served), error)
+        for number in list(self._served):
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        served = self._served[number]
+        request = served.request
+        new = request.output[served.num_told :]
+        served.num_told += len(new)
+        if request.reason is not None:
+            self._close(number)
+        if new or request.reason is not None:
+            served.tell(News(new, request.reason))
+
+    def _add(self, number: int, prompt: list[int], params: SamplingParams, tell) -> None:
+        try:
+            self._served[number] = Served(self.engine.add(number, prompt, params), tell)
+        except (RequestError, TypeError, ValueError) as error:
+            self._close(number)
+            tell(News([], error=error))
+
+    def _cancel(self, number: int) -> None:
+        if number in self._served:
+            self.engine.cancel(number)
+            self._close(number)
+
+    def _fail(self, numbers: Collection[Hashable], error: Exception) -> None:
+        for number, served in list(self._served.items()):
+            if number in numbers:
+                self._cancel(number)
+                served.tell(News([], error=error))
+
+    def _close(self, number: int) -> None:
+        self._served.pop(number, None)
+        with self._lock:
+            self._open.discard(number)
