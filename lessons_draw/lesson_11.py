@@ -6,11 +6,12 @@ from lessons_draw import Picture, ranks, show
 
 
 def opening() -> Picture:
-    """The engine, and a layer of the model cut over two ranks."""
+    """A client outside, and a layer of the model cut over two ranks."""
     return show(
-        ranks.engine_and_ranks(),
+        ranks.outside_and_ranks(),
         alt=(
-            "On the left the engine, with batch, block tables and scheduler. On the right, a"
+            "On the left, a client sends a prompt to a server and gets text back, piece by"
+            " piece. The server asks the engine, with batch and block tables. On the right, a"
             " layer of the model over two ranks, side by side. Each has some of the rows of q,"
             " k and v, some of the heads, and some of the columns of o. Then the ranks add up"
             " their results. Then each has some of the rows of gate and up and some of the"

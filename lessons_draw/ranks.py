@@ -19,13 +19,19 @@ STEPS = (
 )
 
 
-def engine_and_ranks():
-    """A figure: the engine, and one layer over two ranks."""
+def outside_and_ranks():
+    """A figure: a client, the server, its engine, and one layer over two ranks."""
     figure, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    _box(axes, 0, 2.8, 3.6, 2.4, "engine:\nbatch, block tables,\nscheduler", GREEN)
-    _arrow(axes, (3.6, 4.0), (4.85, 4.0))
-    _ranks(axes, 5.0, 5.6)
-    axes.set(xlim=(-0.1, 16.8), ylim=(-0.6, 8.4))
+    _box(axes, 0, 5.6, 3.2, 1.5, "client\n(curl, a program)", FREE)
+    _box(axes, 0, 2.6, 3.2, 1.5, "server", GREEN)
+    _arrow(axes, (1.2, 5.6), (1.2, 4.1), "prompt ", "right")
+    _arrow(axes, (2.0, 4.1), (2.0, 5.6), " text, piece by piece", "left")
+    _box(axes, 5.0, 2.6, 2.6, 1.5, "engine: batch,\nblock tables", GREEN)
+    _arrow(axes, (3.2, 3.55), (5.0, 3.55))
+    _arrow(axes, (5.0, 3.15), (3.2, 3.15))
+    _ranks(axes, 8.9, 4.5)
+    _arrow(axes, (7.6, 3.35), (8.75, 3.35))
+    axes.set(xlim=(-0.1, 18.5), ylim=(-0.6, 8.4))
     axes.axis("off")
     return figure
 
@@ -177,8 +183,11 @@ def _box(axes, x: float, y: float, width: float, height: float, text: str, colou
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5)
 
 
-def _arrow(axes, start, end) -> None:
+def _arrow(axes, start, end, text: str = "", side: str = "left") -> None:
     arrow = FancyArrowPatch(
         start, end, arrowstyle="-|>", mutation_scale=12, color=EDGE, shrinkA=0, shrinkB=0
     )
     axes.add_patch(arrow)
+    if text:
+        x, y = ((a + b) / 2 for a, b in zip(start, end, strict=True))
+        axes.text(x, y, text, ha=side, va="center", fontsize=9)

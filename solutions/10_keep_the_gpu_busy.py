@@ -1024,5 +1024,6 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # - Guy Steele, Doug Lea and Christine Flood, *Fast Splittable Pseudorandom Number Generators*,
 #   OOPSLA 2014: the numbers by seed and position.
 #
-# **Next:** [11 · Beyond one GPU](11_beyond_one_gpu.ipynb), a short lesson on a model that one
-# card cannot hold. Or [the whole course on one page](summary.ipynb), to look things up.
+# **Next:** [11 · Beyond one GPU, and asked from outside](11_beyond_one_gpu.ipynb), a short lesson
+# on what is left: a model that one card cannot hold, and a client that is not a notebook. Or
+# [the whole course on one page](summary.ipynb), to look things up.

@@ -7,18 +7,19 @@
 # ---
 
 # %% [markdown]
-# # 11 · Beyond one GPU
+# # 11 · Beyond one GPU, and asked from outside
 #
-# **You build** the function that says which part of each weight a GPU keeps, so that several
-# GPUs hold a model that one cannot hold. Then you count what they have to tell each other, and
-# why two of them are fewer than two times as fast as one.
+# **You build** two small functions for the two things that still set our engine apart from one
+# in daily use. The first says which part of each weight a GPU keeps, so that several GPUs hold
+# a model that one cannot hold. The second says what a server sends next to a client that is
+# not a notebook.
 #
 # PICTURE opening
 #
 # **You need** lesson [08](08_serve_a_model.ipynb), and from lesson
 # [10](10_keep_the_gpu_busy.ipynb) the count of what a step reads. Words that you meet again
 # are in the [glossary](glossary.ipynb). You do not need a GPU. The lesson is optional. **It
-# takes** about 30 minutes.
+# takes** 30 to 60 minutes.
 
 # %%
 from lessons_lib import check, hint, open_lesson, solution
@@ -26,8 +27,9 @@ from lessons_lib import check, hint, open_lesson, solution
 draw = open_lesson("11")
 
 # %% [markdown]
-# In the picture a layer is cut over two **ranks**. A rank is a process with its own GPU. Batch,
-# block tables and scheduler are those that you know: they need not know that there are two.
+# In the picture a layer is cut over two **ranks**. A rank is a process with its own GPU. Batch
+# and block tables are those that you know: they need not know that there are two. On the left
+# is somebody who knows nothing of ranks, layers or blocks. They send a text, and get a text.
 #
 # ## What does not fit
 #
@@ -245,10 +247,100 @@ draw.gains(each, lines)
 # nearer they come.
 
 # %% [markdown]
+# ## Asked from outside
+#
+# So far whoever wanted an answer had the engine in their own Python. In daily use the engine
+# has a process of its own, and programs that know nothing of it ask over HTTP. What they send
+# and what they get has a form that most of them know already: OpenAI's completions API. A
+# request is a POST with JSON in it, such as
+#
+# ```
+# {"prompt": "Cq7b4mxy>", "max_tokens": 20, "stop": ["4m"], "stream": true}
+# ```
+#
+# Nobody wants to wait for the last token to read the first. With `"stream": true` the server
+# sends each piece of text as soon as it is there. These are **server-sent events**: lines that
+# begin with `data: `, with an empty line after each. Each has a piece of text. The last one
+# says why the answer has ended: `length` (it has `max_tokens` tokens), or `stop` (the model's
+# end token came, or a **stop text** that the client has named).
+#
+# What is sent cannot be taken back, and that makes trouble in two places:
+#
+# - **Stop texts.** The client above wants the answer to end before "4m". The model gives "4",
+#   and nobody knows yet whether "m" follows. If "4" is sent and "m" comes, a piece of the stop
+#   text is out. So "4" is held back until more is known.
+# - **Characters of several bytes.** A token of a large model may be only a part of a character.
+#   Decoding gives "\ufffd" where bytes are no whole character yet:
+
+# %%
+letters = "né".encode()
+for num_bytes in range(1, len(letters) + 1):
+    print(num_bytes, "of 3 bytes:", ascii(letters[:num_bytes].decode(errors="replace")))
+
+# %% [markdown]
+# Two of these bytes are "é", and with only the first of them there is no telling.
+#
+# ### Exercise 11.2: what a stream sends next
+#
+# `text` grows from event to event, and you say what of it is new and safe. A text may have
+# several beginnings of stop texts at its end. Think of "aa" and the stop text "aab".
+
+
+# %% exercise="11.2"
+# INCLUDE paged_attention/engine/serve/events.py next_event
+
+
+# %% check="11.2"
+check("11.2", next_event)
+
+# %% [markdown]
+# This is what a server does with it for one request: a step, the text so far, an event. The
+# small model copies what is after `C`.
+
+# %%
+import json
+
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+REASONS = {None: None, "end": "stop", "length": "length"}  # the engine's words, and the API's
+
+
+def stream(prompt, stop, max_tokens=20):
+    """Prints each token, and the event that is sent after it."""
+    engine, num_sent, ended = Engine(model), 0, None
+    request = engine.add("r", encode(prompt), SamplingParams(max_new_tokens=max_tokens))
+    while ended is None:
+        engine.step()
+        tokens = decode(request.output)
+        reason = REASONS[request.reason]
+        sent, ended = next_event(tokens.removesuffix("$"), num_sent, stop, reason)
+        num_sent += len(sent)
+        choice = {"text": sent, "finish_reason": ended}
+        print(f"{tokens[-1]}  data: {json.dumps({'choices': [choice]})}")
+
+
+stream("Cq7b4mxy>", stop=["4m"])
+
+# %% [markdown]
+# The "4" has waited, and after "m" it was clear that it would never be sent. A server leaves
+# out events without a text. Now a stop text that only begins like the answer, and then
+# something else comes:
+
+# %%
+stream("Cq7b4mxy>", stop=["4x"])
+
+# %% [markdown]
+# "4" comes one event late, together with "m". `$` is the model's end token, and no part of the
+# text.
+
+# %% [markdown]
 # ## What you built
 #
 # - The function that says which rows and columns of each weight a rank keeps.
 # - The count of what a rank reads and what it exchanges, and of what that leaves of "twice".
+# - The function that says what a stream sends next, and what has to wait.
 #
 # ## Ask yourself
 #
@@ -275,6 +367,21 @@ draw.gains(each, lines)
 # happens sooner.
 # </details>
 #
+# <details><summary>A "\ufffd" is in the middle of a text. May it be sent?</summary>
+#
+# Yes. What comes after it is a character of its own, so the bytes before it will never make a
+# whole one. Only at the end can the next token still change it.
+# </details>
+#
+# <details><summary>Why does a server refuse requests when its queue is full? They could
+# wait.</summary>
+#
+# If more requests come than the engine can serve, the queue grows without an end, and each new
+# client waits longer than the one before. Most of them give up by themselves, and the engine
+# computes answers that nobody reads. A client that is refused at once can come back, or ask
+# another server.
+# </details>
+#
 # ## Sources
 #
 # - Mohammad Shoeybi et al., *Megatron-LM: Training Multi-Billion Parameter Language Models Using
@@ -285,6 +392,10 @@ draw.gains(each, lines)
 #   of them exchanges.
 # - PyTorch's documentation, [tensor
 #   parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html).
+# - WHATWG, [HTML Standard](https://html.spec.whatwg.org/multipage/server-sent-events.html),
+#   section 9.2: server-sent events.
+# - OpenAI's [API reference](https://platform.openai.com/docs/api-reference/completions), on
+#   completions and their streams.
 #
 # **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
 # lesson in which you build.

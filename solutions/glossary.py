@@ -79,12 +79,14 @@
 # | **sector** | 32 bytes of a GPU's memory, the least that a load fetches. | [07](07_fast_kernel.ipynb) |
 # | **segment** | The rows of one request in a tensor of all requests. | [04](04_decode.ipynb) |
 # | **sequence** | The tokens of one request, so far. | [01](01_block_manager.ipynb) |
+# | **server-sent events** | Pieces of an answer over HTTP, each sent as soon as it is there. | [11](11_beyond_one_gpu.ipynb) |
 # | **shared memory** | Memory on the multiprocessor that the threads of one thread block share. Fast and small. | [06](06_cuda_kernel.ipynb) |
 # | **shuffle** | An instruction with which the threads of a warp read each other's registers. | [06](06_cuda_kernel.ipynb) |
 # | **slot** | The place of one token in the pool: `block_id * block_size + offset`. | [02](02_block_tables.ipynb) |
 # | **split KV** | Several thread blocks share one sequence's keys, and their parts are combined. Also called Flash-Decoding. | [07](07_fast_kernel.ipynb) |
 # | **stage** | A place in shared memory for a tile that is on its way from memory. | [07](07_fast_kernel.ipynb) |
 # | **step** | One call of the model, over some tokens of some requests. | [08](08_serve_a_model.ipynb) |
+# | **stop text** | A text that ends an answer. It is no part of the answer. | [11](11_beyond_one_gpu.ipynb) |
 # | **stream** | A queue of the GPU: what is on one stream runs in order. | [06](06_cuda_kernel.ipynb) |
 # | **strides** | How far apart two neighbours along each dimension of a tensor lie in memory. | [02](02_block_tables.ipynb) |
 # | **swizzle** | An order of a tile's chunks in shared memory in which lanes that read together use different banks. | [07](07_fast_kernel.ipynb) |
