@@ -7,6 +7,10 @@ from paged_attention.engine.serve.events import next_event
 
 letters = st.text("abc", max_size=30)
 stops = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
+# Of texts with one length, the one that begins first is whole first, however the text comes.
+alike = st.integers(1, 4).flatmap(
+    lambda length: st.lists(st.text("abc", min_size=length, max_size=length), max_size=3)
+)
 
 
 def sent(texts: list[str], stop: list[str], reason: str) -> tuple[str, str | None]:
@@ -20,7 +24,7 @@ def sent(texts: list[str], stop: list[str], reason: str) -> tuple[str, str | Non
     return total, ended
 
 
-@given(text=letters, stop=stops, data=st.data())
+@given(text=letters, stop=alike, data=st.data())
 def test_it_is_the_text_up_to_the_first_stop_text_however_it_is_cut(text, stop, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     begins = [text.index(each) for each in stop if each in text]
@@ -28,7 +32,7 @@ def test_it_is_the_text_up_to_the_first_stop_text_however_it_is_cut(text, stop, 
     assert sent([*(text[:cut] for cut in cuts), text], stop, "length") == expected
 
 
-@given(text=st.text("aé世😀", max_size=12), stop=stops)
+@given(text=st.text("aé世😀", max_size=12), stop=alike)
 def test_no_half_of_a_character_is_sent(text, stop):
     """A token is a byte here: what is not whole yet is decoded as the replacement."""
     raw = text.encode()
@@ -36,6 +40,15 @@ def test_no_half_of_a_character_is_sent(text, stop):
     total, _ = sent(texts, stop, "stop")
     begins = [text.index(each) for each in stop if each in text]
     assert total == (text[: min(begins)] if begins else text)
+
+
+@given(text=letters, stop=stops)
+def test_the_first_that_is_whole_ends_it(text, stop):
+    """Letter by letter."""
+    ends = [(text.index(each) + len(each), text.index(each)) for each in stop if each in text]
+    expected = (text[: min(ends)[1]], "stop") if ends else (text, "length")
+    texts = [text[:length] for length in range(len(text) + 1)]
+    assert sent(texts, stop, "length") == expected
 
 
 @given(text=letters, stop=stops)

@@ -23,8 +23,8 @@ class Answer:
         self.tokens: list[int] = []
         self.text = self.reason = ""
 
-    def take(self, news: News) -> str:
-        """Takes in what the engine says. Returns the text to send now.
+    def take(self, news: News) -> tuple[str, bool]:
+        """Takes in what the engine says. Returns the text to send now, and whether it ended.
 
         Raises ApiError if the engine could not serve it.
         """
@@ -39,7 +39,7 @@ class Answer:
         new, reason = next_event(text, len(self.text), self.stop, ended)
         self.text += new
         self.reason = reason or ""
-        return new
+        return new, reason is not None
 
     def choice(self, index: int, text: str) -> dict:
         choice = {"index": index, "text": text, "logprobs": None}

@@ -13,7 +13,8 @@ def next_event(
     text: all text so far, decoded from all tokens. At its end there may be one or more
         "\\ufffd", as long as a character has not all of its tokens.
     num_sent: how many of its characters were sent before.
-    stop: the stop texts; none of them is empty. The one that begins first counts.
+    stop: the stop texts; none of them is empty. The first one that is whole ends the answer.
+        Of several that have become whole at once, it is the one that begins first.
     reason: why the request has ended, "length" or "stop", or None while it goes on. If it has
         ended, nothing is held back.
     Returns the text to send now, and the finish reason or None.

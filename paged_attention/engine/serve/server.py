@@ -232,11 +232,11 @@ class Completions(Handler):
             answer = answers[index]
             if answer.reason:
                 continue  # a stop text has ended it, and the engine was a step ahead
-            text = answer.take(news)
-            if answer.reason:
+            text, has_ended = answer.take(news)
+            if has_ended:
                 left -= 1
                 self.serving.engine.cancel(self.numbers[index])
-            if text or answer.reason:
+            if text or has_ended:
                 yield index, answer, text
 
     async def complete(self, asked: Asked, answers: list[Answer], about: dict) -> None:

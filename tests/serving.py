@@ -1,0 +1,85 @@
+"""A server in a thread of this process, for tests."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+from tornado.netutil import bind_sockets
+
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.serve.server import Limits, make_server, start
+from paged_attention.engine.serve.words import Characters
+
+MODEL = "small"
+
+
+class RunningServer:
+    """`engine`: to look into. `address`: its URL."""
+
+    def __init__(self, limits: Limits = Limits(), **options):
+        self.engine = Engine(load_model(), num_blocks=512, prefix_sharing=False, **options)
+        self.serving = start(self.engine, Characters(), MODEL, limits)
+        (listening,) = bind_sockets(0, "127.0.0.1", backlog=1024)
+        self.port = listening.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(listening,), daemon=True)
+        self._thread.start()
+
+    def _run(self, listening) -> None:
+        asyncio.set_event_loop(self._loop)
+
+        async def begin():
+            self.server = make_server(self.serving)
+            self.server.add_sockets([listening])
+
+        self._loop.run_until_complete(begin())
+        self._loop.run_forever()
+
+    def stop(self) -> None:
+        self.serving.engine.stop()
+
+        async def end():
+            self.server.stop()
+            await self.server.close_all_connections()
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+
+    def ask(self, body, path="/v1/completions", **headers) -> tuple[int, dict]:
+        """Returns the status and the answer's JSON. body: what becomes JSON, or bytes."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def is_free(self) -> bool:
+        """Whether no request and no block is left."""
+        used = self.engine.manager.block_manager.get_num_free_blocks() != 512
+        return not len(self.serving.engine) and not self.engine.requests and not used
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Fails after a time that no machine needs."""
+    for _ in range(6000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{true} has not come true in a minute")
+
+
+def body(prompt="Cq7b>", **fields) -> dict:
+    return {"model": MODEL, "prompt": prompt, "temperature": 0} | fields

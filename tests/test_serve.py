@@ -1,0 +1,369 @@
+"""The engine asked over HTTP: OpenAI's own client, curl, and clients that mean no good."""
+
+import json
+import math
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import openai
+import pytest
+
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.serve.server import Limits
+from paged_attention.tiny_qwen3.tasks import decode, encode
+from serving import MODEL, RunningServer, body, wait_until
+
+LONG = {"prompt": "K..........", "max_tokens": 300, "temperature": 1, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def server():
+    running = RunningServer(Limits(body_seconds=2.0))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request):
+    yield
+    if "server" in request.fixturenames:
+        wait_until(request.getfixturevalue("server").is_free)
+
+
+def test_openais_client_gets_a_completion(client):
+    answer = client.completions.create(model=MODEL, prompt="Cq7b>", temperature=0)
+    (choice,) = answer.choices
+    assert (choice.text, choice.finish_reason, choice.index) == ("q7b", "stop", 0)
+    assert (answer.object, answer.model) == ("text_completion", MODEL)
+    assert answer.id.startswith("cmpl-")
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (5, 4)
+    assert answer.usage.total_tokens == 9
+
+
+def test_openais_client_streams(client):
+    whole = client.completions.create(model=MODEL, **LONG)
+    with client.completions.create(
+        model=MODEL, **LONG, stream=True, stream_options={"include_usage": True}
+    ) as stream:
+        *chunks, last = stream
+    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks]
+    assert reasons[-1] == whole.choices[0].finish_reason and not any(reasons[:-1])
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert last.choices == [] and last.usage == whole.usage
+    assert len(chunks) > 1
+
+
+def test_it_is_what_the_engine_gives_by_itself(server, client):
+    engine = Engine(server.engine.runner.model, num_blocks=512)
+    params = SamplingParams(max_new_tokens=40, temperature=0.8, top_p=0.9, seed=11)
+    (alone,) = engine.generate([encode("Sxbqa>")], params)
+    answer = client.completions.create(
+        model=MODEL, prompt="Sxbqa>", max_tokens=40, temperature=0.8, top_p=0.9, seed=11
+    )
+    text = decode([token for token in alone.output if token not in engine.end_tokens])
+    assert answer.choices[0].text == text
+
+
+def test_several_prompts_and_answers_each_with_its_seed(client):
+    def ask(**fields):
+        answer = client.completions.create(model=MODEL, temperature=1, max_tokens=20, **fields)
+        assert [choice.index for choice in answer.choices] == list(range(len(answer.choices)))
+        return [choice.text for choice in answer.choices], answer.usage
+
+    four, usage = ask(prompt=["Cab>", encode("Vab>")], n=2, seed=5)
+    apart = [
+        ask(prompt=prompt, seed=seed)[0][0] for prompt in ("Cab>", "Vab>") for seed in (5, 6)
+    ]
+    assert four == apart and usage.prompt_tokens == 8  # each prompt counts once
+
+
+def test_a_stop_text_ends_the_answer_and_frees_its_blocks(server, client):
+    answer = client.completions.create(
+        model=MODEL, prompt="Vq7b9>", temperature=0, stop=["x", "7q"]
+    )
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("9b", "stop")
+    cut = client.completions.create(model=MODEL, prompt="Vq7b9>", temperature=0, max_tokens=2)
+    assert (cut.choices[0].text, cut.choices[0].finish_reason) == ("9b", "length")
+
+
+def test_models_and_health(server, client):
+    assert [model.id for model in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).id == MODEL
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("another")
+    assert server.ask(None, "/health") == (200, {"status": "ok", "requests": 0})
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl(server):
+    words = ["curl", "--silent", "--no-buffer", f"{server.address}/v1/completions", "--data"]
+    shown = subprocess.run([*words, json.dumps(body())], capture_output=True, text=True)
+    assert json.loads(shown.stdout)["choices"][0]["text"] == "q7b"
+    shown = subprocess.run(
+        [*words, json.dumps(body(stream=True))], capture_output=True, text=True
+    )
+    *events, done = shown.stdout.strip().split("\n\n")
+    assert done == "data: [DONE]" and all(event.startswith("data: {") for event in events)
+
+
+BAD = {
+    "no JSON": (b"{", 400, "not JSON"),
+    "no UTF-8": (b"\xff\xfe{}", 400, "not JSON"),
+    "a list": ([], 400, "must be a JSON object"),
+    "nested deeply": (b"[" * 100_000, 400, "nested too deeply"),
+    "NaN": (b'{"model": NaN}', 400, "NaN, which is no number of JSON"),
+    "infinity": (
+        b'{"temperature": 1e999, "model": "small", "prompt": "C"}',
+        400,
+        "temperature",
+    ),
+    "nothing": (b"", 400, "not JSON"),
+    "no model": ({"prompt": "C"}, 400, "model is missing"),
+    "no prompt": ({"model": MODEL}, 400, "prompt is missing"),
+    "another model": (body() | {"model": "gpt"}, 404, "no model 'gpt'"),
+    "a number": (body(7), 400, "prompt must be"),
+    "an empty list": (body([]), 400, "prompt must be"),
+    "mixed": (body(["C", 7]), 400, "prompt must be"),
+    "true for a token": (body([True]), 400, "prompt must be"),
+    "an empty text": (body(""), 400, "prompt"),
+    "an unknown character": (body("É"), 400, "and not 'É'"),
+    "a token too large": (body([1, 10**30]), 400, "prompt"),
+    "a token below 0": (body([-1]), 400, "prompt"),
+    "many prompts": (body(["C"] * 65), 400, "at most 64"),
+    "too long": (body("C" * 600), 400, "has room for"),
+    "max_tokens 0": (body(max_tokens=0), 400, "max_tokens must be"),
+    "max_tokens a text": (body(max_tokens="7"), 400, "max_tokens must be"),
+    "too many tokens": (body(max_tokens=10**8), 400, "has room for"),
+    "hot": (body(temperature=3), 400, "temperature must be a number from 0 to 2"),
+    "top_p 0": (body(top_p=0), 400, "top_p must be above 0"),
+    "a seed of a text": (body(seed="x"), 400, "seed must be"),
+    "n 0": (body(n=0), 400, "n must be"),
+    "an empty stop": (body(stop=""), 400, "stop must be"),
+    "many stops": (body(stop=list("abcde")), 400, "at most 4"),
+    "logprobs": (body(logprobs=3), 400, "logprobs is not supported"),
+    "a slip": (body(max_token=3), 400, "'max_token' is no argument"),
+    "options without a stream": (body(stream_options={"include_usage": True}), 400, "stream"),
+    "options of a text": (body(stream=True, stream_options="x"), 400, "an object"),
+    "stream of a text": (body(stream="yes"), 400, "stream must be true or false"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_named(server, name):
+    asked, status, words = BAD[name]
+    got, answer = server.ask(asked)
+    assert (got, words in answer["error"]["message"]) == (status, True), answer
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+def test_what_is_not_supported_may_be_sent_with_the_value_that_asks_for_nothing(server):
+    status, answer = server.ask(body(echo=False, logprobs=None, best_of=1, user="me"))
+    assert status == 200 and answer["choices"][0]["text"] == "q7b"
+
+
+def test_other_paths_methods_and_hosts(server):
+    assert server.ask(body(), "/v1/chat/completions")[0] == 404
+    assert server.ask(None, "/v1/completions")[0] == 405
+    status, answer = server.ask(None, "/v1/models", Host="evil.example")
+    assert status == 403 and "not called 'evil.example'" in answer["error"]["message"]
+    assert server.ask(None, "/v1/models", Host="localhost:1")[0] == 200
+
+
+def head(length, more="") -> bytes:
+    return (
+        f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n"
+        f"{more}\r\n"
+    ).encode()
+
+
+def test_a_body_of_100_mb_is_refused_before_it_is_read(server):
+    with server.connect() as connection:
+        connection.sendall(head(100_000_000))
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+    with server.connect() as connection:  # in pieces, with no length
+        words = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        connection.sendall(words)
+        try:
+            for _ in range(40):
+                connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+            answer = connection.recv(100)
+        except OSError:  # the server has closed it
+            answer = b""
+        assert not answer or answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 400 "))
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_dropped_and_the_others_go_on(server):
+    with server.connect() as slow:
+        slow.sendall(head(1000) + b"{")
+        assert server.ask(body())[0] == 200
+        slow.settimeout(60)
+        assert slow.recv(10) == b""  # closed, after body_seconds
+
+
+def test_a_client_that_leaves_cancels_its_request(server):
+    with server.connect() as leaves:
+        data = json.dumps({"model": MODEL, "stream": True} | LONG).encode()
+        leaves.sendall(head(len(data)) + data)
+        assert leaves.recv(12) == b"HTTP/1.1 200"
+    wait_until(server.is_free)
+
+
+def test_a_full_queue_says_429():
+    server = RunningServer(Limits(requests=2))
+    try:
+        status, answer = server.ask(body(["Ca>"] * 3))
+        assert status == 429 and answer["error"]["type"] == "rate_limit_error"
+        assert answer["error"]["code"] == "queue_full"
+        wait_until(server.is_free)  # those two that had room do not stay
+        assert server.ask(body(["Ca>"] * 2))[0] == 200
+    finally:
+        server.stop()
+
+
+def test_more_connections_than_it_takes_are_refused_and_the_others_go_on():
+    server = RunningServer(Limits(connections=3))
+    try:
+        kept = [server.connect() for _ in range(3)]
+        wait_until(lambda: len(server.server._connections) == 3)
+        with server.connect() as refused:
+            assert refused.recv(100).startswith(b"HTTP/1.1 503 ")
+        kept.pop().close()
+        wait_until(lambda: len(server.server._connections) == 2)
+        assert server.ask(body())[0] == 200
+        for each in kept:
+            each.close()
+    finally:
+        server.stop()
+
+
+def test_a_step_that_fails_ends_its_requests_and_not_the_server(server, monkeypatch):
+    run = server.engine.runner.run
+    fails = iter([True])
+
+    def failing(scheduled):
+        if next(fails, False):
+            raise RuntimeError("the card is hot")
+        return run(scheduled)
+
+    monkeypatch.setattr(server.engine.runner, "run", failing)
+    status, answer = server.ask(body())
+    assert status == 500 and "the card is hot" in answer["error"]["message"]
+    assert server.ask(body())[1]["choices"][0]["text"] == "q7b"
+
+
+def test_logits_that_are_not_finite_are_an_error_of_that_request(server, monkeypatch):
+    run = server.engine.runner.run
+    monkeypatch.setattr(
+        server.engine.runner, "run", lambda scheduled: run(scheduled) * math.nan
+    )
+    status, answer = server.ask(body())
+    assert status == 500 and answer["error"]["code"] == "not finite"
+
+
+def test_a_stream_that_fails_in_its_middle_says_so(server, client, monkeypatch):
+    run, steps = server.engine.runner.run, iter(range(100))
+
+    def failing(scheduled):
+        if next(steps) == 5:
+            raise RuntimeError("the card is hot")
+        return run(scheduled)
+
+    monkeypatch.setattr(server.engine.runner, "run", failing)
+    with pytest.raises(openai.APIError, match="the card is hot"):
+        list(client.completions.create(model=MODEL, **LONG, stream=True))
+
+
+def test_the_end_of_the_server_ends_its_streams():
+    server = RunningServer()
+    with server.connect() as connection:
+        data = json.dumps({"model": MODEL, "stream": True} | LONG).encode()
+        connection.sendall(head(len(data)) + data)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        server.serving.engine.stop()
+        shown = b""
+        while b"}}" not in shown and (piece := connection.recv(1 << 16)):
+            shown += piece
+    assert b"[DONE]" in shown or b"server_is_ending" in shown
+    assert server.ask(body())[0] == 503
+    server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_told_to_end(number):
+    command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        assert first.startswith("Serving tiny_qwen3 on http://127.0.0.1:")
+        client = openai.OpenAI(base_url=f"{first.split()[-1]}/v1", api_key="none")
+        answer = client.completions.create(model="tiny_qwen3", prompt="Cab>", temperature=0)
+        assert answer.choices[0].text == "ab"
+        process.send_signal(number)
+        assert process.wait(60) == 0
+
+
+def test_a_port_that_is_taken_is_a_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", port]
+        shown = subprocess.run(command, capture_output=True, text=True)
+    assert shown.returncode == 2 and shown.stderr.startswith("Cannot serve: ")
+
+
+@pytest.mark.slow
+def test_200_clients_at_once_all_get_their_answers():
+    server = RunningServer()
+    answers, prompts = {}, [f"C{a}{b}>" for a in "abcdefghijklmnopqrst" for b in "0123456789"]
+    assert len(prompts) == 200
+
+    def ask(prompt):
+        answers[prompt] = server.ask(body(prompt))
+
+    try:
+        threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for prompt, (status, answer) in answers.items():
+            assert status == 200 and answer["choices"][0]["text"] == prompt[1:-1]
+        assert len(answers) == 200
+        wait_until(server.is_free)
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_10_000_connections_are_counted_and_the_server_goes_on():
+    """As many as this process may open are open at once; each after that takes its turn."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 10_000 if hard == resource.RLIM_INFINITY else min(10_000, hard // 2 - 500)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * wanted + 400)), hard))
+    server = RunningServer(Limits(connections=500))
+    open_now = []
+    try:
+        for _ in range(wanted):
+            open_now.append(server.connect())
+        wait_until(lambda: len(server.server._connections) == 500)
+        refused = [each for each in open_now[500:] if each.recv(13) == b"HTTP/1.1 503 "]
+        assert len(refused) == wanted - 500
+        for each in open_now[:1]:
+            each.close()
+        wait_until(lambda: len(server.server._connections) == 499)
+        assert server.ask(body())[0] == 200
+    finally:
+        for each in open_now:
+            each.close()
+        server.stop()
