@@ -10,7 +10,7 @@ PIP_ARGS ?=
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving colour screenshots site clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -130,6 +130,9 @@ bench-engine-peers: $(READY)  ## time the engine on the GPU, in turns with nano-
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
 	$(PY) -m lessons_bench.serving $(ARGS)
+
+bench-load: $(READY)  ## ask the server at random times, more and more often, and measure how long clients wait
+	$(PY) -m lessons_bench.load $(ARGS)
 
 colour:  ## build the JupyterLab extension that shows C++ in colour, after a change of its source (needs node)
 	@command -v npm >/dev/null || { echo "npm is not installed. It comes with Node.js, version 20.19 or newer." >&2; exit 1; }

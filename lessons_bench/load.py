@@ -1,0 +1,200 @@
+"""Asks the server at random times, with more and more load: `python -m lessons_bench.load`.
+
+It starts the server with the small model, in a process of its own. The clients are in this
+one. All share the machine's cores.
+"""
+
+import argparse
+import asyncio
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lessons_bench.load_clients import Heard, ask_all, questions, random_arrivals
+from lessons_bench.load_runs import LoadRow, LoadRun, file_of, recorded, table
+from lessons_bench.pictures import draw, png_file
+from lessons_bench.serving import _processor as processor
+
+RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+MODEL = "the course's small model"
+
+
+@contextmanager
+def started_server(*options: str) -> Iterator[tuple[str, str]]:
+    """The server in a process of its own. Gives its model's name and its address.
+
+    Raises RuntimeError if it does not start.
+    """
+    command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            words = process.stdout.readline().split()
+            if len(words) != 4:
+                raise RuntimeError("the server did not start; its own words are above")
+            yield words[1], words[3]
+        finally:
+            process.terminate()
+
+
+def measure(
+    url: str,
+    model: str,
+    rates: Sequence[float] = RATES,
+    seconds: float = 20.0,
+    at_once: int = 200,
+    seed: int = 26,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[LoadRow, ...]:
+    """Asks at each rate of arrivals, and at the end all at once.
+
+    The first request is a warm-up and does not count.
+
+    rates: requests a second.
+    seconds: how long new ones arrive, at each rate.
+    at_once: clients that come at the same time; 0 leaves this out.
+    """
+    asyncio.run(ask_all(url, model, questions([0.0], seed)))
+    loads: list[float | None] = [*rates, *[None] * bool(at_once)]
+    rows = []
+    for load in loads:
+        times = [0.0] * at_once if load is None else random_arrivals(load, seconds, seed)
+        heard = asyncio.run(ask_all(url, model, questions(times, seed)))
+        rows.append(summary(load, heard))
+        say(f"{rows[-1].name}: {rows[-1].requests} requests, {rows[-1].lost} lost")
+    return tuple(rows)
+
+
+def summary(per_second: float | None, heard: Sequence[Heard]) -> LoadRow:
+    """What clients heard, in one row. per_second: None if they came at once."""
+    whole = [each for each in heard if not each.problem]
+    ends = [each.question.at + each.times[-1] for each in whole]
+    begin = min(each.question.at for each in heard)
+    changes = sorted(
+        [(each.question.at, 1) for each in whole] + [(end, -1) for end in ends],
+        key=lambda change: (change[0], -change[1]),
+    )
+    return LoadRow(
+        per_second,
+        requests=len(heard),
+        lost=len(heard) - len(whole),
+        right=sum(each.text == each.question.answer for each in whole),
+        most_open=int(np.cumsum([0, *(step for _, step in changes)]).max()),
+        tokens=sum(each.num_tokens for each in whole),
+        seconds=max(ends, default=begin) - begin or 1e-9,
+        first=_percentiles([each.first for each in whole]),
+        between=_percentiles([gap for each in whole for gap in each.between]),
+        reasons=tuple(dict.fromkeys(each.problem for each in heard if each.problem)),
+    )
+
+
+def _percentiles(times: list[float]) -> tuple[float, float] | None:
+    """p50 and p99; each is a time that was measured."""
+    if not times:
+        return None
+    middle, late = np.percentile(times, [50, 99], method="higher").tolist()
+    return middle, late
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m lessons_bench.load",
+        description=(
+            "Starts the server with the small model and asks it at random times: "
+            "time to the first token and between tokens, against requests a second."
+        ),
+    )
+    add = parser.add_argument
+    add("--rates", type=float, nargs="+", default=RATES, metavar="N", help="a second")
+    add("--seconds", type=float, default=20.0, help="of arrivals, at each rate")
+    add("--at-once", type=int, default=200, metavar="N", help="clients at the end; 0: none")
+    add("--json", type=Path, metavar="FILE", help="write the run to FILE")
+    add("--plot", type=png_file, metavar="FILE.png", help="draw the run")
+    add("--record", action="store_true", help="keep the run, in lessons_bench/measured/load")
+    add("--recorded", action="store_true", help="print the kept runs, and measure nothing")
+    arguments = parser.parse_args(words)
+    if min(arguments.rates) <= 0 or arguments.seconds <= 0 or arguments.at_once < 0:
+        parser.error("--rates and --seconds must be more than 0, and --at-once 0 or more")
+    if arguments.json and not arguments.json.absolute().parent.is_dir():
+        parser.error(f"{arguments.json}: there is no folder {arguments.json.parent}")
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if a request was lost, if nothing is recorded or without a server."""
+    arguments = _arguments(words)
+    if arguments.recorded:
+        runs = recorded()
+        print("\n\n".join(map(table, runs)) or "no run is recorded")
+        if runs and arguments.plot:
+            _plot(runs[0], arguments.plot)
+        return 0 if runs else 1
+    try:
+        run = _measure(arguments)
+    except RuntimeError as error:
+        print(f"Nothing was measured: {error}", file=sys.stderr)
+        return 1
+    print(table(run))
+    if arguments.json:
+        run.save(arguments.json)
+    if arguments.plot:
+        _plot(run, arguments.plot)
+    if arguments.record:
+        run.save(file_of(run))
+        print(f"\nRecorded in {file_of(run)}")
+    return 1 if any(row.lost for row in run.rows) else 0
+
+
+def _measure(arguments: argparse.Namespace) -> LoadRun:
+    with started_server() as (model, url):
+        rows = measure(
+            url,
+            model,
+            arguments.rates,
+            arguments.seconds,
+            arguments.at_once,
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return LoadRun(
+        card=torch.cuda.get_device_name() if device == "cuda" else processor(),
+        device=device,
+        cores=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        tornado=version("tornado"),
+        date=datetime.date.today().isoformat(),
+        command=_command(arguments),
+        model=MODEL,
+        rows=rows,
+    )
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """The command that was measured, without the place of its results."""
+    words = ["python", "-m", "lessons_bench.load", "--rates"]
+    words += [f"{rate:g}" for rate in arguments.rates]
+    words += ["--seconds", f"{arguments.seconds:g}", "--at-once", str(arguments.at_once)]
+    return shlex.join(words)
+
+
+def _plot(run: LoadRun, path: Path) -> None:
+    from lessons_draw.arrivals import waiting
+
+    draw(waiting(run), path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Runs of the load's benchmark: what was measured, in files and as tables."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lessons_bench import records
+from lessons_bench.tables import aligned
+
+MEASURED = records.MEASURED / "load"
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """What clients heard at one load.
+
+    per_second: requests that arrive in a second on average; None if all came at once.
+    lost: requests without a whole answer. `reasons` says why, without repeats.
+    right: answers that solve the task.
+    most_open: requests that were open at the same time.
+    seconds: from the first request to the last answer.
+    first: seconds to the first token, (p50, p99).
+    between: seconds between tokens, (p50, p99).
+    """
+
+    per_second: float | None
+    requests: int
+    lost: int
+    right: int
+    most_open: int
+    tokens: int
+    seconds: float
+    first: tuple[float, float] | None
+    between: tuple[float, float] | None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "all at once" if self.per_second is None else f"{self.per_second:g} a second"
+
+
+@dataclass(frozen=True)
+class LoadRun:
+    """What one call of the benchmark measured.
+
+    card: the GPU's name, or the processor's.
+    cores: that server and clients share.
+    """
+
+    card: str
+    device: str
+    cores: int
+    python: str
+    torch: str
+    tornado: str
+    date: str
+    command: str
+    model: str
+    rows: tuple[LoadRow, ...]
+
+    def save(self, path: Path) -> None:
+        records.write(path, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> "LoadRun":
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls(**content | {"rows": tuple(map(_row, content["rows"]))})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is not a run of the load's benchmark: {error!r}"
+            ) from None
+
+
+def _row(content: dict) -> LoadRow:
+    pairs = {name: content[name] and tuple(content[name]) for name in ("first", "between")}
+    return LoadRow(**content | pairs | {"reasons": tuple(content["reasons"])})
+
+
+def recorded(folder: Path | None = None) -> list[LoadRun]:
+    """The runs that are kept with the course.
+
+    Raises ValueError, with the file, if one is not a run.
+    """
+    return records.read_all(folder or MEASURED, LoadRun.load)
+
+
+def file_of(run: LoadRun) -> Path:
+    """Where a run is kept; all processors share one file, which the last run has."""
+    name = "cpu" if run.device == "cpu" else records.file_name(run.card)
+    return MEASURED / f"{name}.json"
+
+
+def table(run: LoadRun) -> str:
+    """Everything that was measured, as text; times in milliseconds."""
+    lines = [
+        [
+            *("arrivals", "requests", "lost", "right", "open", "tokens/s"),
+            *("first p50", "first p99", "between p50", "between p99"),
+        ]
+    ]
+    for row in run.rows:
+        pairs = [*(row.first or (None, None)), *(row.between or (None, None))]
+        counts = map(str, (row.requests, row.lost, row.right, row.most_open))
+        times = ("–" if each is None else f"{1000 * each:,.1f}" for each in pairs)
+        lines.append([row.name, *counts, f"{row.tokens / row.seconds:,.0f}", *times])
+    reasons = [f"! {row.name}: {reason}" for row in run.rows for reason in row.reasons]
+    where = (
+        f"{run.card}, {run.cores} cores, Python {run.python}, PyTorch {run.torch}, "
+        f"tornado {run.tornado}, {run.date}\n{run.command}\n{run.model}"
+    )
+    return "\n\n".join(filter(None, (where, aligned(lines), "\n".join(reasons))))
