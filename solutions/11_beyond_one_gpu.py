@@ -249,25 +249,86 @@ draw.gains(each, lines)
 # %% [markdown]
 # ## Asked from outside
 #
-# So far whoever wanted an answer had the engine in their own Python. In daily use the engine
-# has a process of its own, and programs that know nothing of it ask over HTTP. What they send
-# and what they get has a form that most of them know already: OpenAI's completions API. A
-# request is a POST with JSON in it, such as
+# So far you had the engine in your own Python. In daily use it has a process of its own, and
+# programs that know nothing of it ask over HTTP. What they send and what they get has a form
+# that most of them know already: OpenAI's completions API. So chat windows, test tools and the
+# `openai` package work with our engine too.
+#
+# In a terminal, `python -m paged_attention.engine.serve` starts it. Here it runs beside the
+# notebook. Port 0 means any free port, and only programs on this machine can reach it:
+
+# %% tags=["nbval-ignore-output"]
+import atexit
+import subprocess
+import sys
+
+command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
+server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+atexit.register(server.terminate)  # at the latest, it ends with the notebook's kernel
+greeting = server.stdout.readline()
+address = greeting.split()[-1]
+print(greeting)
+assert address.startswith("http://127.0.0.1:")
+
+# %% [markdown]
+# A request is a POST with JSON in its body. This function does what `curl` does in a terminal:
 #
 # ```
-# {"prompt": "Cq7b4mxy>", "max_tokens": 20, "stop": ["4m"], "stream": true}
+# curl ADDRESS/v1/completions -H "Content-Type: application/json" -d '{"model": …}'
 # ```
+#
+# Each answer has an id and a time. They are cut out here, since they differ each time. The
+# small model copies what is after `C`.
+
+# %%
+import json
+import re
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+
+def ask(**fields):
+    """Sends a request to the server. Returns what can be read like a file."""
+    body = json.dumps({"model": "tiny_qwen3", "temperature": 0} | fields).encode()
+    headers = {"Content-Type": "application/json"}
+    return urlopen(Request(f"{address}/v1/completions", body, headers))
+
+
+def as_it_came(answer):
+    """An answer's text, without what differs each time."""
+    text = answer.read().decode()
+    return re.sub(r'"id": "[^"]*", |"created": \d+, ', "", text)
+
+
+print(as_it_came(ask(prompt="Cq7b4mxy>", max_tokens=20)))
+
+# %% [markdown]
+# `finish_reason` says why the answer has ended: `length` (it has `max_tokens` tokens), or
+# `stop` (the model's end token came, or a **stop text** that the client has named). If
+# something is wrong, the answer has a status and a sentence:
+
+# %%
+for wrong in ({"prompt": "Cq7b>", "model": "another"}, {"prompt": "Cq7b>", "max_tokens": 0}):
+    try:
+        ask(**wrong)
+    except HTTPError as error:
+        print(error.code, json.load(error)["error"]["message"])
+
+# %% [markdown]
+# ### A stream
 #
 # Nobody wants to wait for the last token to read the first. With `"stream": true` the server
 # sends each piece of text as soon as it is there. These are **server-sent events**: lines that
-# begin with `data: `, with an empty line after each. Each has a piece of text. The last one
-# says why the answer has ended: `length` (it has `max_tokens` tokens), or `stop` (the model's
-# end token came, or a **stop text** that the client has named).
-#
+# begin with `data: `, with an empty line after each:
+
+# %%
+print(as_it_came(ask(prompt="Cq7b>", stream=True)))
+
+# %% [markdown]
 # What is sent cannot be taken back, and that makes trouble in two places:
 #
-# - **Stop texts.** The client above wants the answer to end before "4m". The model gives "4",
-#   and nobody knows yet whether "m" follows. If "4" is sent and "m" comes, a piece of the stop
+# - **Stop texts.** A client may want the answer to end before "4m". The model gives "4", and
+#   nobody knows yet whether "m" follows. If "4" is sent and "m" comes, a piece of the stop
 #   text is out. So "4" is held back until more is known.
 # - **Characters of several bytes.** A token of a large model may be only a part of a character.
 #   Decoding gives "\ufffd" where bytes are no whole character yet:
@@ -294,12 +355,10 @@ for num_bytes in range(1, len(letters) + 1):
 check("11.2", next_event)
 
 # %% [markdown]
-# This is what a server does with it for one request: a step, the text so far, an event. The
-# small model copies what is after `C`.
+# This is what the server does with such a function for one request: a step, the text so far,
+# an event. Here it is yours:
 
 # %%
-import json
-
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
@@ -324,9 +383,9 @@ def stream(prompt, stop, max_tokens=20):
 stream("Cq7b4mxy>", stop=["4m"])
 
 # %% [markdown]
-# The "4" has waited, and after "m" it was clear that it would never be sent. A server leaves
-# out events without a text. Now a stop text that only begins like the answer, and then
-# something else comes:
+# The "4" has waited, and after "m" it was clear that it would never be sent. (The server leaves
+# out events without a text, except for the last one.) Now for a stop text that begins like a
+# part of the answer and goes on in another way:
 
 # %%
 stream("Cq7b4mxy>", stop=["4x"])
@@ -334,6 +393,39 @@ stream("Cq7b4mxy>", stop=["4x"])
 # %% [markdown]
 # "4" comes one event late, together with "m". `$` is the model's end token, and no part of the
 # text.
+#
+# ### A client that leaves
+#
+# A client may close its window in the middle of an answer. If nothing were done, the engine
+# would go on for nobody, and the answer's blocks would stay in use. So the server cancels the
+# request as soon as the connection is closed. Here one client asks for 64 answers, reads the
+# first event, and leaves. `/health` says how many answers are waited for:
+
+# %%
+import time
+
+
+def num_requests():
+    """How many answers the server is working on."""
+    return json.load(urlopen(f"{address}/health"))["requests"]
+
+
+leaving = ask(prompt="C" + 12 * "q7b4" + ">", max_tokens=400, n=64, stream=True)
+leaving.readline()
+print(num_requests(), "answers while the client reads")
+leaving.close()
+while num_requests():
+    time.sleep(0.01)
+print(num_requests(), "after it has left")
+
+# %% [markdown]
+# And if more clients come than the engine can serve? The server takes a fixed number of
+# requests. To the next one it says at once that it is full (status 429), and the client may try
+# again a little later.
+
+# %%
+server.terminate()
+print("the server has ended:", server.wait())
 
 # %% [markdown]
 # ## What you built
