@@ -23,9 +23,9 @@ import torch
 from lessons_bench.load_clients import Heard, ask_all, questions, random_arrivals
 from lessons_bench.load_runs import LoadRow, LoadRun, file_of, recorded, table
 from lessons_bench.pictures import draw, png_file
-from lessons_bench.serving import _processor as processor
+from lessons_bench.serving import processor
 
-RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 MODEL = "the course's small model"
 
 
@@ -87,7 +87,8 @@ def summary(per_second: float | None, heard: Sequence[Heard]) -> LoadRow:
     return LoadRow(
         per_second,
         requests=len(heard),
-        lost=len(heard) - len(whole),
+        refused=sum(each.is_refused for each in heard),
+        lost=sum(bool(each.problem) and not each.is_refused for each in heard),
         right=sum(each.text == each.question.answer for each in whole),
         most_open=int(np.cumsum([0, *(step for _, step in changes)]).max()),
         tokens=sum(each.num_tokens for each in whole),

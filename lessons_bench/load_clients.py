@@ -32,6 +32,7 @@ class Heard:
     times: of each event with text, in seconds since the question was due.
     reason: the finish reason; None if none came.
     problem: why there is no whole answer; empty if there is one.
+    is_refused: whether that is because the server was full.
     """
 
     question: Question
@@ -41,6 +42,7 @@ class Heard:
     num_tokens: int = 0
     is_done: bool = False
     problem: str = ""
+    is_refused: bool = False
 
     @property
     def first(self) -> float:
@@ -144,6 +146,7 @@ async def _ask(
         return heard
     if answer.code != 200:
         heard.problem = f"{answer.code} {answer.reason}"
+        heard.is_refused = answer.code in (429, 503)
     elif not heard.problem and not (heard.is_done and heard.reason and heard.times):
         heard.problem = "the stream ended early"
     return heard

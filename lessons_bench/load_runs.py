@@ -16,7 +16,8 @@ class LoadRow:
     """What clients heard at one load.
 
     per_second: requests that arrive in a second on average; None if all came at once.
-    lost: requests without a whole answer. `reasons` says why, without repeats.
+    refused: requests that a full server told to come again later.
+    lost: other requests without a whole answer. `reasons` says why, without repeats.
     right: answers that solve the task.
     most_open: requests that were open at the same time.
     seconds: from the first request to the last answer.
@@ -26,6 +27,7 @@ class LoadRow:
 
     per_second: float | None
     requests: int
+    refused: int
     lost: int
     right: int
     most_open: int
@@ -97,13 +99,13 @@ def table(run: LoadRun) -> str:
     """Everything that was measured, as text; times in milliseconds."""
     lines = [
         [
-            *("arrivals", "requests", "lost", "right", "open", "tokens/s"),
+            *("arrivals", "requests", "refused", "lost", "right", "open", "tokens/s"),
             *("first p50", "first p99", "between p50", "between p99"),
         ]
     ]
     for row in run.rows:
         pairs = [*(row.first or (None, None)), *(row.between or (None, None))]
-        counts = map(str, (row.requests, row.lost, row.right, row.most_open))
+        counts = map(str, (row.requests, row.refused, row.lost, row.right, row.most_open))
         times = ("–" if each is None else f"{1000 * each:,.1f}" for each in pairs)
         lines.append([row.name, *counts, f"{row.tokens / row.seconds:,.0f}", *times])
     reasons = [f"! {row.name}: {reason}" for row in run.rows for reason in row.reasons]

@@ -214,7 +214,7 @@ def _facts(device: str) -> dict:
             capture_output=True,
             text=True,
         ).stdout.strip()
-    card = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    card = torch.cuda.get_device_name() if device == "cuda" else processor()
     return dict(
         card=card,
         device=device,
@@ -227,7 +227,8 @@ def _facts(device: str) -> dict:
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

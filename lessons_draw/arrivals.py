@@ -1,7 +1,7 @@
 """A picture of the server under load: how long clients wait, against requests a second."""
 
 import matplotlib.pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lessons_bench.load_runs import LoadRun
 from lessons_draw import EDGE, USED
@@ -29,6 +29,8 @@ def waiting(run: LoadRun):
         axes.set_yscale("log")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.set_xticks(loads)
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel("requests a second")
