@@ -1,0 +1,206 @@
+"""The load's benchmark: random arrivals, what a client hears, its files, table and picture."""
+
+import asyncio
+import dataclasses
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from lessons_bench import load
+from lessons_bench.load import main, measure, summary
+from lessons_bench.load_clients import Heard, Question, ask_all, questions, random_arrivals
+from lessons_bench.load_runs import LoadRow, LoadRun, recorded, table
+from lessons_draw.arrivals import waiting
+from paged_attention.engine.serve.server import Limits
+from serving import MODEL, RunningServer
+
+ROW = LoadRow(8.0, 90, 2, 1, 87, 5, 1800, 12.0, (0.02, 0.1), (0.005, 0.03), ("500 Oh",))
+RUN = LoadRun(
+    *("a card", "cpu", 2, "3.12.1", "2.13.0", "6.6.1", "2026-11-27", "a command", "a model"),
+    rows=(
+        ROW,
+        dataclasses.replace(ROW, per_second=None, first=None, between=None, reasons=()),
+    ),
+)
+
+
+def heard(at, times, text="", problem="", **more):
+    return Heard(Question("Cab>", "ab", at), times, text, problem=problem, **more)
+
+
+@pytest.fixture(scope="module")
+def server():
+    running = RunningServer()
+    yield running
+    running.stop()
+
+
+def test_arrivals_know_nothing_of_each_other():
+    """Gaps are as long as their spread, and what arrives in a second varies like its mean."""
+    times = np.array(random_arrivals(50, 400, seed=1))
+    gaps, counts = np.diff(times), np.histogram(times, 400, (0, 400))[0]
+    assert times.max() < 400 and (gaps > 0).all()
+    assert gaps.mean() == pytest.approx(1 / 50, rel=0.03)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)
+    assert counts.var() == pytest.approx(50, rel=0.25)
+
+
+def test_the_same_seed_gives_the_same_load():
+    assert random_arrivals(9, 5, seed=3) == random_arrivals(9, 5, seed=3)
+    assert random_arrivals(9, 5, seed=3) != random_arrivals(9, 5, seed=4)
+    assert questions([0.0, 1.0], 3) == questions([0.0, 1.0], 3)
+
+
+def test_one_arrives_however_few_they_are():
+    assert len(random_arrivals(1e-6, 0.1, seed=1)) == 1
+
+
+def test_the_clients_get_whole_and_right_answers(server):
+    asked = questions([0.0, 0.0, 0.05, 0.1], seed=2)
+    answers = asyncio.run(ask_all(server.address, MODEL, asked))
+    assert [each.problem for each in answers] == [""] * 4
+    assert [each.text for each in answers] == [each.answer for each in asked]
+    for each in answers:
+        assert each.reason == "stop" and each.is_done
+        assert each.num_tokens == len(each.text) + 1  # and the end token
+        assert each.first > 0 and all(gap >= 0 for gap in each.between)
+        assert len(each.between) == len(each.times) - 1
+
+
+def test_what_is_not_whole_has_its_reason(server):
+    (unknown,) = asyncio.run(ask_all(server.address, "another", questions([0.0], 1)))
+    assert unknown.problem.startswith("404") and not unknown.is_refused
+    (nobody,) = asyncio.run(ask_all("http://127.0.0.1:9", MODEL, questions([0.0], 1)))
+    assert nobody.problem and not nobody.is_refused
+
+
+def test_a_full_server_refuses_and_loses_nothing():
+    full = RunningServer(Limits(requests=1))
+    try:
+        rows = measure(full.address, MODEL, rates=[], at_once=6)
+    finally:
+        full.stop()
+    (row,) = rows
+    assert row.refused and row.lost == 0
+    assert row.right == row.requests - row.refused and row.reasons == (
+        "429 Too Many Requests",
+    )
+
+
+def test_events_are_counted_one_by_one():
+    each = heard(0.0, [])
+    each.take(b'data: {"choices": [{"text": "a", "finish_reason": null}]}', 0.1)
+    each.take(b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}', 0.2)
+    each.take(b'data: {"choices": [], "usage": {"completion_tokens": 7}}', 0.3)
+    assert not each.is_done
+    each.take(b"data: [DONE]", 0.4)
+    assert (each.text, each.reason, each.num_tokens) == ("a", "stop", 7)
+    assert each.times == [0.1] and each.is_done and not each.problem
+    each.take(b'data: {"error": {"message": "no more"}}', 0.5)
+    assert each.problem == "no more"
+
+
+def test_a_row_counts_what_was_heard():
+    row = summary(
+        2.0,
+        [
+            heard(1.0, [0.5, 1.0], "ab", num_tokens=3),  # until 2.0
+            heard(1.5, [0.1, 0.4], "ba", num_tokens=3),  # until 1.9
+            heard(2.0, [0.2], "ab", num_tokens=1),  # when the first has just ended
+            heard(2.5, [], problem="500 Oh"),
+            heard(2.5, [], problem="429 Full", is_refused=True),
+        ],
+    )
+    assert (row.requests, row.lost, row.refused, row.right) == (5, 1, 1, 2)
+    assert row.tokens == 7 and row.most_open == 2
+    assert row.seconds == pytest.approx(1.2)
+    assert row.first == pytest.approx((0.2, 0.5)) and row.between == pytest.approx((0.5, 0.5))
+    assert row.reasons == ("500 Oh", "429 Full")
+
+
+def test_a_row_of_nothing_but_losses_has_no_times():
+    row = summary(None, [heard(0.0, [], problem="lost")])
+    assert (row.lost, row.first, row.between, row.most_open) == (1, None, None, 0)
+    assert row.name == "all at once"
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path):
+    RUN.save(tmp_path / "a.json")
+    assert recorded(tmp_path) == [RUN]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no", '{"rows": [{}]}'])
+def test_a_file_that_is_no_run_is_named(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json is not a run of the load's benchmark"):
+        recorded(tmp_path)
+
+
+def test_the_table_has_everything_in_milliseconds():
+    lines = table(RUN).splitlines()
+    (rate,) = [line.split() for line in lines if line.startswith("8 a second")]
+    assert rate[3:] == ["90", "2", "1", "87", "5", "150", "20.0", "100.0", "5.0", "30.0"]
+    (at_once,) = [line.split() for line in lines if line.startswith("all at once")]
+    assert at_once[-4:] == ["–"] * 4
+    assert "! 8 a second: 500 Oh" in lines and "a card, 2 cores, Python 3.12.1" in lines[0]
+
+
+def test_the_picture_has_both_waits_in_milliseconds():
+    figure = waiting(RUN)
+    for axes, name in zip(figure.axes, ("first", "between"), strict=True):
+        middle, late = axes.get_lines()
+        assert [*middle.get_xdata(), *late.get_xdata()] == [8, 8]
+        times = [1000 * each for each in getattr(ROW, name)]
+        assert [*middle.get_ydata(), *late.get_ydata()] == pytest.approx(times)
+        assert axes.get_ylabel() == "milliseconds"
+    plt.close(figure)
+    with pytest.raises(ValueError, match="no times"):
+        waiting(dataclasses.replace(RUN, rows=RUN.rows[1:]))
+
+
+@pytest.mark.parametrize(
+    "words, part",
+    [
+        (["--rates", "0"], "more than 0"),
+        (["--seconds", "-1"], "more than 0"),
+        (["--at-once", "-1"], "0 or more"),
+        (["--plot", "a.jpg"], "PNG"),
+        (["--json", "/no/folder/a.json"], "no folder"),
+    ],
+)
+def test_bad_options_are_named(capsys, words, part):
+    with pytest.raises(SystemExit):
+        main(words)
+    assert part in capsys.readouterr().err
+
+
+def test_the_command_starts_a_server_measures_and_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("lessons_bench.load_runs.MEASURED", tmp_path)
+    words = ["--rates", "20", "--seconds", "0.2", "--at-once", "3", "--record"]
+    assert main([*words, "--plot", str(tmp_path / "a.png")]) == 0
+    (run,) = recorded(tmp_path)
+    assert [row.per_second for row in run.rows] == [20.0, None]
+    assert all(row.lost == 0 and row.right == row.requests for row in run.rows)
+    assert run.command == "python -m lessons_bench.load --rates 20 --seconds 0.2 --at-once 3"
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert "Recorded in" in capsys.readouterr().out
+    assert main(["--recorded"]) == 0
+    assert run.card in capsys.readouterr().out
+
+
+def test_a_server_that_does_not_start_is_a_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(load.sys, "executable", "/bin/false")
+    assert main([]) == 1
+    assert "Nothing was measured" in capsys.readouterr().err
+
+
+def test_what_is_recorded_lost_nothing():
+    """200 clients at once, on two cores."""
+    for run in recorded():
+        (at_once,) = [row for row in run.rows if row.per_second is None]
+        assert (at_once.requests, at_once.most_open) == (200, 200)
+        for row in run.rows:
+            assert (row.lost, row.right) == (0, row.requests - row.refused)
+            assert json.dumps(dataclasses.asdict(row))
