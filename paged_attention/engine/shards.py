@@ -26,6 +26,7 @@ from lessons_processes.isolation import without_main_module
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.request import Request, RequestError, SamplingParams
 
 
@@ -111,12 +112,14 @@ class ShardedRun:
     seconds: what the last turn took.
     cache_bytes: the size of one rank's cache.
     reasons: why each request ended.
+    weight_bytes: the size of one rank's weights.
     """
 
     answers: list[list[int]]
     seconds: float
     cache_bytes: int
     reasons: list[str] | None = None
+    weight_bytes: int = 0
 
 
 def run_sharded(
@@ -127,11 +130,15 @@ def run_sharded(
     load=load_model,
     time_limit: float = 300.0,
     turns: int = 1,
+    make_engine=sharded_engine,
     **engine_options,
 ) -> ShardedRun:
     """Does the same as serve_sharded(), several times, and measures the last turn.
 
     The turns before it warm up.
+
+    make_engine: called as make_engine(model, **engine_options) on each rank; a function of a
+        module.
     """
     backend = choose_backend(world_size, backend)
     if load is load_model:
@@ -151,6 +158,7 @@ def run_sharded(
             prompts,
             params,
             turns,
+            make_engine,
             engine_options,
         )
         try:
@@ -235,6 +243,7 @@ def _serve_rank(
     prompts,
     params,
     turns: int,
+    make_engine,
     engine_options: dict,
 ) -> None:
     """Runs one rank's process. It sends its run, or its error."""
@@ -254,7 +263,7 @@ def _serve_rank(
         )
         model = load(device=device)
         for _ in range(turns):
-            engine = sharded_engine(model, **engine_options)
+            engine = make_engine(model, **engine_options)
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
@@ -264,6 +273,7 @@ def _serve_rank(
             seconds,
             engine.manager.kv_cache.nbytes,
             [str(request.reason) for request in requests],
+            weight_bytes=sum(local_of(each).nbytes for each in model.parameters()),
         )
         dist.barrier()
     except Exception as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.functional import embedding, linear
 
 from lessons_lib.cuda import CudaLibrary, build_cuda
@@ -56,6 +57,7 @@ class FusedModel:
     kv_cache: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size), of the model's
         dtype or fp8.
     num_positions: positions 0 … num_positions - 1 can be computed.
+    model.ranks: if a model has it, the weights are cut over these ranks.
     target: "gpu", or "fast" or "checked" on the CPU.
     Raises UnfusedModelError, which names what is not fused.
     """
@@ -63,6 +65,7 @@ class FusedModel:
     def __init__(self, model, kv_cache: Tensor, num_positions: int, target: str):
         check_fused(model.config, model.dtype)
         config = model.config
+        self.ranks = getattr(model, "ranks", None)
         self.kernels, self.kv_cache = step_kernels(target), kv_cache
         self.prepared: dict[str, Callable] = {}
         self.num_q_heads, self.num_kv_heads = kv_cache_heads(config)
@@ -70,7 +73,8 @@ class FusedModel:
         self.dtype = KERNEL_DTYPES.index(model.dtype)
         self.rotate = "rotate_into_fp8" if kv_cache.dtype == FP8 else "rotate"
         self.embedding = model.model.embed_tokens.weight.detach()
-        self.head = model.lm_head.weight.detach()
+        self.head = local_of(model.lm_head.weight).detach()
+        self.vocab_size = config.vocab_size
         self.last_norm = model.model.norm.weight.detach()
         self.layers = [FusedLayer(layer) for layer in model.model.layers]
         self.turns = turns_of(model, num_positions)
@@ -97,12 +101,25 @@ class FusedModel:
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
             q = self.project(x, layer, positions, slots, *cache)
-            x = linear(attend(q, *cache).flatten(1), layer.w_out, layer.b_out)
+            x = linear(attend(q, *cache).flatten(1), layer.w_out)
+            x = self.sum_over_ranks(x, layer.b_out)
             x = self.add_norm(residual, x, layer.mlp_norm)
             x = self.gate(linear(x, layer.w_gate_up, layer.b_gate_up))
-            x = linear(x, layer.w_down, layer.b_down)
+            x = self.sum_over_ranks(linear(x, layer.w_down), layer.b_down)
         x = self.add_norm(residual, x, self.last_norm)
-        return torch.mm(x if last is None else x[last], self.head.t(), out=out)
+        x = x if last is None else x[last]
+        if len(self.head) == self.vocab_size:
+            return torch.mm(x, self.head.t(), out=out)
+        if out is None:
+            out = torch.empty(len(x), self.vocab_size, dtype=x.dtype, device=x.device)
+        launch(self.ranks.join, torch.mm(x, self.head.t()), out)
+        return out
+
+    def sum_over_ranks(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Completes a product whose weight is cut by columns."""
+        if self.ranks is not None and self.ranks.size > 1:
+            launch(self.ranks.sum, x)
+        return x if bias is None else x + bias
 
     def add_norm(self, residual: Tensor, x: Tensor | None, weight: Tensor) -> Tensor:
         """Adds x to the residual, in its place, and returns the norm of the sum."""
@@ -197,8 +214,18 @@ def merge(*modules: nn.Linear) -> tuple[Tensor, Tensor | None]:
                 f"the model has a layer of the type {kind.__module__}.{kind.__name__}; "
                 "only torch.nn.Linear is fused"
             )
-    weights, biases = ([getattr(m, name) for m in modules] for name in ("weight", "bias"))
+    weights, biases = (
+        [local_of(getattr(m, name)) for m in modules] for name in ("weight", "bias")
+    )
     return _merge(weights), None if biases[0] is None else _merge(biases)
+
+
+def local_of(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor that PyTorch has cut; anything else as it is."""
+    if not isinstance(tensor, DTensor):
+        return tensor
+    with torch.no_grad():  # then it is the part itself, and no view of it
+        return tensor.to_local()
 
 
 def _merge(parts: list[Tensor]) -> Tensor:

@@ -1,1 +1,1 @@
-"""Lesson 08's engine and its fast parts on several processes, each with a part of the weights."""
+"""The engine and its fast parts on several processes, each with a part of the weights."""

@@ -9,8 +9,8 @@ def kept_by_rank(
     """Which rows and columns of a weight a rank keeps.
 
     Layers that read what all ranks have are cut by rows: each rank computes some of the
-    results, in the order of the ranks. Layers that read such results are cut by columns, in the
-    same way. world_size divides what is cut.
+    results, in the order of the ranks. Layers that read such results are cut by columns, in
+    the same way. world_size divides what is cut.
 
     layer: the weight's name, "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
         "down_proj", "lm_head" or another that is kept whole.
