@@ -28,9 +28,10 @@ class RunningServer:
         (listening,) = bind_sockets(0, "127.0.0.1", backlog=1024)
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self._loop = asyncio.new_event_loop()
+        self._loop, self._is_ready = asyncio.new_event_loop(), threading.Event()
         self._thread = threading.Thread(target=self._run, args=(listening,), daemon=True)
         self._thread.start()
+        self._is_ready.wait()
 
     def _run(self, listening) -> None:
         asyncio.set_event_loop(self._loop)
@@ -38,6 +39,7 @@ class RunningServer:
         async def begin():
             self.server = make_server(self.serving)
             self.server.add_sockets([listening])
+            self._is_ready.set()
 
         self._loop.run_until_complete(begin())
         self._loop.run_forever()

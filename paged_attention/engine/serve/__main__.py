@@ -14,7 +14,8 @@ from tornado.netutil import bind_sockets
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.serve.server import LOOPBACK, Limits, make_server, start
+from paged_attention.engine.serve.server import make_server, start
+from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
 
 
@@ -63,7 +64,9 @@ async def serve(arguments: argparse.Namespace) -> None:
         words_of(arguments.model),
         arguments.name or arguments.model.name,
         limits,
-        hosts=frozenset({*LOOPBACK, arguments.host.lower(), *arguments.allowed_host}),
+        hosts=frozenset(
+            {*LOOPBACK, *map(str.lower, (arguments.host, *arguments.allowed_host))}
+        ),
         any_address=ipaddress.ip_address(host).is_unspecified,
     )
     server = make_server(serving)

@@ -1,0 +1,148 @@
+"""Completions: what was asked goes to the engine, and its news to the client."""
+
+import asyncio
+import json
+import time
+import uuid
+from dataclasses import replace
+
+from tornado.iostream import StreamClosedError
+
+from paged_attention.engine.serve.answer import Answer, as_api_error, usage
+from paged_attention.engine.serve.asked import Asked, read
+from paged_attention.engine.serve.engine_thread import News, QueueFullError, StoppedError
+from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.handlers import Handler, check_model
+from paged_attention.engine.serve.settings import Serving
+
+
+class Completions(Handler):
+    """A completion, as a whole or as a stream of server-sent events."""
+
+    def initialize(self, serving: Serving) -> None:
+        super().initialize(serving)
+        self.body, self.num_bytes = bytearray(), 0
+        self.numbers: list[int] = []  # the engine's, of each answer
+        # which answer, and what is new of it; None when the client has left
+        self.news: asyncio.Queue[tuple[int, News] | None] = asyncio.Queue()
+        self.num_events = 0
+
+    def data_received(self, chunk: bytes) -> None:
+        """What is too much is counted and thrown away; the answer comes at its end."""
+        self.num_bytes += len(chunk)
+        if self.num_bytes <= self.serving.limits.body:
+            self.body += chunk
+
+    def on_connection_close(self) -> None:
+        self.cancel()
+        self.news.put_nowait(None)
+
+    def on_finish(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        for number in self.numbers:
+            self.serving.engine.cancel(number)
+
+    async def post(self) -> None:
+        if self.num_bytes > self.serving.limits.body:
+            raise self.too_large()
+        asked = read(bytes(self.body))
+        check_model(asked.model, self.serving)
+        answers = self.submit(asked)
+        about = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": asked.model,
+        }
+        try:
+            await (self.stream if asked.stream else self.complete)(asked, answers, about)
+        except StreamClosedError:  # the client has left
+            self.cancel()
+
+    def submit(self, asked: Asked) -> list[Answer]:
+        """Gives all answers that were asked for to the engine."""
+        serving, loop = self.serving, asyncio.get_running_loop()
+        answers: list[Answer] = []
+        for prompt in asked.prompts:
+            tokens = prompt if isinstance(prompt, list) else self.encode(prompt)
+            for _ in range(asked.num_answers):
+                ends = serving.engine.engine.end_tokens
+                answers.append(Answer(tokens, asked.stop, serving.words, ends))
+        for index, answer in enumerate(answers):
+
+            def tell(news: News, index=index) -> None:
+                loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
+
+            seed = asked.params.seed + index % asked.num_answers
+            params = replace(asked.params, seed=seed)
+            try:
+                self.numbers.append(serving.engine.submit(answer.prompt, params, tell))
+            except QueueFullError as error:
+                raise ApiError(429, str(error), code="queue_full") from None
+            except StoppedError as error:
+                raise as_api_error(error) from None
+        return answers
+
+    def encode(self, text: str) -> list[int]:
+        try:
+            return self.serving.words.encode(text)
+        except ValueError as error:
+            raise ApiError(400, f"prompt: {error}", "prompt") from None
+
+    async def texts(self, answers: list[Answer]):
+        """Yields (index, answer, text) as it comes, until all answers have ended."""
+        left = len(answers)
+        while left:
+            what = await self.news.get()
+            if what is None:
+                raise StreamClosedError
+            index, news = what
+            answer = answers[index]
+            if answer.reason:
+                continue  # a stop text has ended it, and the engine was a step ahead
+            text, has_ended = answer.take(news)
+            if has_ended:
+                left -= 1
+                self.serving.engine.cancel(self.numbers[index])
+            if text or has_ended:
+                yield index, answer, text
+
+    async def complete(self, asked: Asked, answers: list[Answer], about: dict) -> None:
+        async for _ in self.texts(answers):
+            pass
+        choices = [answer.choice(index, answer.text) for index, answer in enumerate(answers)]
+        self.finish(about | {"choices": choices, "usage": usage(answers, asked.num_answers)})
+
+    async def stream(self, asked: Asked, answers: list[Answer], about: dict) -> None:
+        self.set_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.set_header("Cache-Control", "no-cache")
+        no_usage = {"usage": None} if asked.include_usage else {}
+        try:
+            async for index, answer, text in self.texts(answers):
+                choices = [answer.choice(index, text)]
+                await self.send(about | {"choices": choices} | no_usage)
+            if asked.include_usage:
+                total = usage(answers, asked.num_answers)
+                await self.send(about | {"choices": [], "usage": total})
+            self.write("data: [DONE]\n\n")
+        except ApiError as error:
+            if self.num_events == 0:  # then it can have its status
+                self.clear_header("Content-Type")
+                raise
+            await self.send(error.body())
+        await self.finish()
+
+    async def send(self, event: dict) -> None:
+        """Waits until the client has taken it, so that a slow one does not fill the memory.
+
+        Raises StreamClosedError for one that takes too long.
+        """
+        self.num_events += 1
+        self.write(f"data: {json.dumps(event)}\n\n")
+        try:
+            await asyncio.wait_for(self.flush(), self.serving.limits.send_seconds)
+        except TimeoutError:
+            self.request.connection.stream.close()  # type: ignore[union-attr]
+            raise StreamClosedError from None

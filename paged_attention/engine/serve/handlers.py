@@ -1,0 +1,81 @@
+"""What each handler does, and those that need no engine."""
+
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, RequestHandler, stream_request_body
+
+from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.settings import Serving
+
+
+@stream_request_body
+class Handler(RequestHandler):
+    """What all handlers do: check host and size, and send errors in OpenAI's form.
+
+    A body is taken as it comes, so that none is in the memory before its size is known. Here
+    nobody wants it.
+    """
+
+    def initialize(self, serving: Serving) -> None:
+        self.serving = serving
+
+    def prepare(self) -> None:
+        if not self.serving.knows_host(self.request.host_name):
+            name = self.request.host_name[:100]
+            raise ApiError(403, f"this server is not called {name!r} (--allowed-host)")
+        length = self.request.headers.get("Content-Length", "0")
+        if length.isdecimal() and int(length) > self.serving.limits.body:
+            self.set_header("Connection", "close")
+            raise self.too_large()
+
+    def data_received(self, chunk: bytes) -> None:
+        pass
+
+    def too_large(self) -> ApiError:
+        return ApiError(413, f"a request may have {self.serving.limits.body:,} bytes")
+
+    def write_error(self, status_code: int, **named) -> None:
+        error = named["exc_info"][1] if "exc_info" in named else None
+        if not isinstance(error, ApiError):
+            words = error.reason or error.log_message if isinstance(error, HTTPError) else None
+            error = ApiError(status_code, words or self._reason)
+        self.set_status(error.status)
+        if error.status in (429, 503):
+            self.set_header("Retry-After", "1")
+        self.finish(error.body())
+
+    def log_exception(self, kind, value, traceback) -> None:
+        if not isinstance(value, (ApiError, StreamClosedError)):
+            super().log_exception(kind, value, traceback)
+
+
+class NotFound(Handler):
+    def prepare(self) -> None:
+        super().prepare()
+        raise ApiError(404, f"there is nothing at {self.request.path[:200]}")
+
+
+class Health(Handler):
+    def get(self) -> None:
+        self.finish({"status": "ok", "requests": len(self.serving.engine)})
+
+
+class Models(Handler):
+    def get(self, name: str | None = None) -> None:
+        serving = self.serving
+        about = {"id": serving.model, "object": "model", "created": serving.started}
+        about["owned_by"] = "this server"
+        if name is None:
+            self.finish({"object": "list", "data": [about]})
+        else:
+            check_model(name, serving)
+            self.finish(about)
+
+
+def check_model(name: str, serving: Serving) -> None:
+    if name != serving.model:
+        raise ApiError(
+            404,
+            f"there is no model {name[:200]!r}; this server has {serving.model!r}",
+            "model",
+            "model_not_found",
+        )

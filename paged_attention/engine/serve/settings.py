@@ -1,0 +1,60 @@
+"""What the server takes, and what its handlers share."""
+
+import ipaddress
+import time
+from dataclasses import dataclass, field
+
+from paged_attention.engine.serve.engine_thread import EngineThread
+from paged_attention.engine.serve.words import Words
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the server takes.
+
+    body: bytes of a request.
+    body_seconds: for a body to arrive.
+    send_seconds: for an event to be taken by the client.
+    idle_seconds: for a request line and its headers, and between two requests.
+    connections: open at once; more are refused.
+    requests: answers that wait or run at once.
+    """
+
+    body: int = 1 << 20
+    body_seconds: float = 20.0
+    send_seconds: float = 30.0
+    idle_seconds: float = 60.0
+    connections: int = 1000
+    requests: int = 512
+
+
+@dataclass
+class Serving:
+    """What the handlers share.
+
+    hosts: names under which the server may be asked.
+    any_address: whether it may be asked by any IP address.
+    """
+
+    engine: EngineThread
+    words: Words
+    model: str
+    limits: Limits
+    hosts: frozenset[str] = frozenset(LOOPBACK)
+    any_address: bool = False
+    started: int = field(default_factory=lambda: int(time.time()))
+
+    def knows_host(self, name: str) -> bool:
+        """Whether a page of another site, whose name leads here, is kept out."""
+        name = name.strip("[]").lower()
+        return name in self.hosts or (self.any_address and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
