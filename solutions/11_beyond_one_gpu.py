@@ -158,6 +158,35 @@ assert torch.allclose(sum(partial), mlp(x), atol=1e-5)
 print("the sum is what the whole layer gives")
 
 # %% [markdown]
+# Now with real processes, and all of the model. On GPUs they talk through NCCL. Here they are on
+# the CPU and talk through `gloo`. The first run has one rank, the second one two. (Each process
+# loads PyTorch and its part of the model, which takes a few seconds.)
+
+# %%
+from paged_attention.engine.parallel.engine import serve_parallel
+from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+prompts = [encode(text) for text in ("Cq7b>", "Szebra>", "Ka17..q42......z93?zq>")]
+runs = {
+    world_size: serve_parallel(prompts, SamplingParams(), world_size, "gloo")
+    for world_size in (1, 2)
+}
+for world_size, run in runs.items():
+    print(
+        f"{world_size} rank{'s' * (world_size > 1)}: {run.weight_bytes:,} bytes of weights"
+        f" and {run.cache_bytes:,} of cache on each"
+    )
+assert runs[1].answers == runs[2].answers
+print(", ".join(decode(answer) for answer in runs[2].answers), "· the same tokens on both")
+
+# %% [markdown]
+# Each rank has half of the cache, and nearly half of the weights. The embedding and the norms
+# are whole on both. (This small model has no `lm_head`: its embedding serves as one.) All ranks
+# run the same scheduler on the same requests, so they agree on each step without talking about
+# it. Only sums and logits are exchanged.
+
+# %% [markdown]
 # ## What it costs
 #
 # **Predict.** How many bytes do the two GPUs exchange for a token in a layer, and how many
@@ -360,8 +389,6 @@ check("11.2", next_event)
 
 # %%
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.request import SamplingParams
-from paged_attention.tiny_qwen3.tasks import decode, encode
 
 REASONS = {None: None, "end": "stop", "length": "length"}  # the engine's words, and the API's
 
@@ -397,7 +424,7 @@ stream("Cq7b4mxy>", stop=["4x"])
 # ### A client that leaves
 #
 # A client may close its window in the middle of an answer. If nothing were done, the engine
-# would go on for nobody, and the answer's blocks would stay in use. So the server cancels the
+# would go on in vain, and the answer's blocks would stay in use. So the server cancels the
 # request as soon as the connection is closed. Here one client asks for 64 answers, reads the
 # first event, and leaves. `/health` says how many answers are waited for:
 
