@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import ipaddress
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
+
+OTHER_FILES = 128  # that the process may have open besides
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -50,10 +53,27 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
     return Engine(load_model(arguments.model), **sizes)
 
 
+def room_for(connections: int) -> int:
+    """How many of these the system lets this process have, each with its descriptor.
+
+    It asks for more descriptors where there are too few.
+    """
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if least != resource.RLIM_INFINITY and least < wanted:
+        least = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+        if least < wanted:
+            connections = max(1, least - OTHER_FILES)
+            words = f"The system lets this process have {connections} connections (ulimit -n)"
+            print(words, file=sys.stderr)
+    return connections
+
+
 async def serve(arguments: argparse.Namespace) -> None:
     engine = make_engine(arguments)
     limits = Limits(
-        connections=arguments.connections,
+        connections=room_for(arguments.connections),
         requests=arguments.requests,
         body_seconds=arguments.body_seconds,
     )

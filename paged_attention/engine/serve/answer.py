@@ -6,7 +6,7 @@ from paged_attention.engine.request import RequestError
 from paged_attention.engine.serve.engine_thread import News, StoppedError
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.events import next_event
-from paged_attention.engine.serve.words import Words, without_end
+from paged_attention.engine.serve.words import Decoded, Words, without_end
 
 # The engine's reasons in the API's words.
 REASONS = {"end": "stop", "length": "length"}
@@ -19,8 +19,9 @@ class Answer:
     """
 
     def __init__(self, prompt: list[int], stop: list[str], words: Words, ends: Iterable[int]):
-        self.prompt, self.stop, self.words, self.ends = prompt, stop, words, frozenset(ends)
+        self.prompt, self.stop, self.ends = prompt, stop, frozenset(ends)
         self.tokens: list[int] = []
+        self.decoded = Decoded(words)
         self.text = self.reason = ""
 
     def take(self, news: News) -> tuple[str, bool]:
@@ -34,8 +35,8 @@ class Answer:
         if news.reason is not None and news.reason not in REASONS:
             raise ApiError(500, f"the answer ended early: {news.reason}", code=news.reason)
         ended = news.reason and REASONS[news.reason]
-        tokens = self.tokens if ended != "stop" else without_end(self.tokens, self.ends)
-        text = self.words.decode(tokens)
+        new_tokens = news.tokens if ended != "stop" else without_end(news.tokens, self.ends)
+        text = self.decoded.add(new_tokens)
         new, reason = next_event(text, len(self.text), self.stop, ended)
         self.text += new
         self.reason = reason or ""

@@ -37,6 +37,29 @@ class TokenizerWords:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
+class Decoded:
+    """The text of an answer that grows.
+
+    Each time only its last tokens are decoded: decoding all would take longer with each token.
+    A token may look different after another one, and a character may have several tokens. So
+    two pieces are decoded together. The first is settled when the end is a whole character.
+    """
+
+    def __init__(self, words: Words):
+        self.words, self.tokens, self.settled = words, list[int](), ""
+        self.begin = self.middle = 0  # of the two pieces that are decoded together
+
+    def add(self, tokens: list[int]) -> str:
+        """Takes in further tokens. Returns the text of all, which may end with "\ufffd"."""
+        self.tokens += tokens
+        before = self.words.decode(self.tokens[self.begin : self.middle])
+        after = self.words.decode(self.tokens[self.begin :])
+        text = self.settled + after[len(before) :]
+        if not after.endswith("\ufffd") and len(after) > len(before):
+            self.settled, self.begin, self.middle = text, self.middle, len(self.tokens)
+        return text
+
+
 def words_of(folder: Path) -> Words:
     return Characters() if folder == SMALL_MODEL else TokenizerWords(folder)
 

@@ -1,0 +1,77 @@
+"""The text of an answer that grows is the text of all its tokens."""
+
+import resource
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from paged_attention.engine.serve import __main__ as command
+from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords
+
+TEXTS = ["the cat sat on the mat", "naïve café, déjà vu", "世界 你好 😀😃", "a  b\nc"] * 3
+
+
+def trained() -> PreTrainedTokenizerFast:
+    """Tokens of bytes, as most models have them: a character may have several tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<end>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    trained().save_pretrained(folder)
+    return TokenizerWords(folder)
+
+
+@given(text=st.text("aé世😀 the\n", max_size=12), data=st.data())
+def test_it_is_the_text_of_all_tokens_however_they_come(words, text, data):
+    tokens = words.encode(text)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(tokens)), max_size=6)))
+    decoded, shown = Decoded(words), ""
+    for begin, end in zip([0, *cuts], [*cuts, len(tokens)]):
+        shown = decoded.add(tokens[begin:end])
+        assert shown.rstrip("\ufffd") == words.decode(tokens[:end]).rstrip("\ufffd")
+    assert shown == text
+
+
+def test_a_long_answer_is_not_decoded_again_and_again():
+    lengths = []
+
+    class Counted(Characters):
+        @staticmethod
+        def decode(tokens):
+            lengths.append(len(tokens))
+            return Characters.decode(tokens)
+
+    decoded = Decoded(Counted())
+    for _ in range(1000):
+        text = decoded.add([7])
+    assert text == Characters.decode([7]) * 1000 and max(lengths) == 2
+
+
+@pytest.mark.parametrize(
+    "least, most, room, asked",
+    [(5000, 9000, 1000, None), (256, 9000, 1000, 1128), (200, 600, 472, 600)],
+)
+def test_there_are_no_more_connections_than_open_files(
+    monkeypatch, capsys, least, most, room, asked
+):
+    calls = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (least, most))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, limits: calls.append(limits))
+    assert command.room_for(1000) == room
+    assert calls == ([(asked, most)] if asked else [])
+    assert ("472 connections" in capsys.readouterr().err) == (room < 1000)
