@@ -27,9 +27,9 @@
 # neither a GPU nor experience with CUDA.
 #
 # **It takes** about 15 minutes for this lesson, 60 to 90 minutes for each of the lessons 01 to
-# 06, and two to three hours for each of 07 to 10: 15 to 21 hours in all. These are estimates.
-# We made them from the length of the texts and the number of exercises, and have not timed
-# anybody who was new to the course.
+# 06, two to three hours for each of 07 to 10, and up to an hour for 11: 15 to 22 hours in all.
+# These are estimates. We made them from the length of the texts and the number of exercises,
+# and have not timed anybody who was new to the course.
 #
 # **Here** you see what your machine can do, how an exercise works, and how much memory blocks
 # save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
@@ -195,7 +195,8 @@ draw.blocks_of_16(lengths, paged, limit)
 # - attention that reads keys and values through that table: lessons 03 to 07.
 #
 # Lesson 08 puts them under a real model, lesson 09 makes its prompts fast, and lesson 10 keeps
-# the GPU busy. The [glossary](glossary.ipynb) explains the words that you meet again.
+# the GPU busy. Lesson 11 goes on to several GPUs, and to programs that ask from outside. The
+# [glossary](glossary.ipynb) explains the words that you meet again.
 #
 # ## Ask yourself
 #
