@@ -235,11 +235,11 @@ draw.bytes_of_a_layer(
 )
 
 # %% [markdown]
-# Two GPUs of one machine exchange some hundred gigabytes a second, a tenth of what they read
-# from memory or more. So the bytes do not cost much. What costs is that there are so many
+# Two GPUs of one machine exchange hundreds of gigabytes a second, about a tenth of what they
+# read from memory. So the bytes do not cost much. What costs is that there are so many
 # exchanges. Each has to be started, and a rank waits until the other has come that far. That
-# takes microseconds, even for a single byte. And the next kernel needs the sum, so nothing goes
-# on meanwhile. How much is 73 times that?
+# takes microseconds, even for a single byte. And the next kernel needs the sum, so nothing
+# goes on meanwhile. How much is 73 times that?
 
 # %%
 from lessons_bench.fast_engine_runs import recorded
