@@ -128,6 +128,9 @@ bench-timeline: $(READY)  ## profile decode steps on the GPU: what host and GPU 
 bench-engine-peers: $(READY)  ## time the engine on the GPU, in turns with nano-vllm and Mini-SGLang
 	$(PY) -m lessons_bench.engine_peers $(ARGS)
 
+bench-two-gpus: $(READY)  ## time the engine on one GPU and on two, with the shapes of Qwen3-8B
+	$(PY) -m lessons_bench.two_gpus $(ARGS)
+
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
 	$(PY) -m lessons_bench.serving $(ARGS)
 

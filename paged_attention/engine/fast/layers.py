@@ -7,6 +7,7 @@ are one product.
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +66,7 @@ class FusedModel:
     def __init__(self, model, kv_cache: Tensor, num_positions: int, target: str):
         check_fused(model.config, model.dtype)
         config = model.config
-        self.ranks = getattr(model, "ranks", None)
+        self.ranks: Any = getattr(model, "ranks", None)
         self.kernels, self.kv_cache = step_kernels(target), kv_cache
         self.prepared: dict[str, Callable] = {}
         self.num_q_heads, self.num_kv_heads = kv_cache_heads(config)

@@ -119,5 +119,6 @@ def fill(model, weights: Weights, ranks: Ranks) -> None:
                 rows, _ = kept_by_rank(layer, (len(parameter), 1), ranks.rank, ranks.size)
                 kept = (rows,) if layer not in ("o_proj", "down_proj") else kept
             else:
-                kept = kept_by_rank(layer, tuple(parameter.shape), ranks.rank, ranks.size)
+                num_rows, num_columns = parameter.shape
+                kept = kept_by_rank(layer, (num_rows, num_columns), ranks.rank, ranks.size)
         local_of(parameter).copy_(weights.part(name, parameter.shape, kept))

@@ -22,5 +22,5 @@ class Ranks:
         out: (num_rows, num_columns of all ranks), where they go.
         """
         parts = torch.empty((self.size, *part.shape), dtype=part.dtype, device=part.device)
-        dist.all_gather_into_tensor(parts.flatten(0, 1), part.contiguous())
+        dist.all_gather(list(parts), part.contiguous())
         out.view(len(part), self.size, -1).copy_(parts.transpose(0, 1))

@@ -1,0 +1,67 @@
+"""The benchmark of two GPUs: its records, and its measurement on two processes of the CPU."""
+
+import pytest
+
+from lessons_bench import two_gpus
+from lessons_bench.two_gpus_ranks import QWEN3_8B, Sizes, measure
+from lessons_bench.two_gpus_runs import Row, Run, file_of, recorded, table
+
+ONE = Row(1, 128, 610, 10.0, 0.0, 15.0, 12.0, 29.0)
+TWO = Row(2, 128, 610, 6.25, 1.0, 8.0, 6.0, 15.0)
+NO_ROOM = Row(1, 128, 610, reason="OutOfMemoryError: no room")
+RUN = Run(
+    "A card", "1", "2.11", "2026-11-27", "c", "m", True, (ONE, TWO), 24.0, (NO_ROOM, TWO)
+)
+TINY = dict(
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    intermediate_size=96,
+    vocab_size=100,
+)
+
+
+def test_a_run_is_kept_and_printed(tmp_path):
+    RUN.save(tmp_path / "run.json")
+    assert recorded(tmp_path) == [RUN]
+    lines = table(RUN).splitlines()
+    assert lines[1] == "m; the same tokens in float32: yes"
+    assert lines[3].split()[-7:] == ["12,800", "15.0", "GiB", "12.0", "GiB", "29.0", "GiB"]
+    assert lines[5] == "610 tokens each: 1.60 times one GPU's rate"
+    assert lines[-1] == "! 1 × 610: OutOfMemoryError: no room"
+    assert file_of(RUN).name == "a-card.json"
+
+
+def test_a_row_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match="no row of 3 GPUs at 610 tokens; there are 1 × 610"):
+        RUN.row(3, 610)
+
+
+def test_without_two_gpus_it_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert two_gpus.main([]) == 2 and "it needs two GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_it_measures_steps_of_the_whole_batch():
+    sizes = Sizes(tuple((QWEN3_8B | TINY).items()), num_seqs=4, context=40)
+    one, two = (measure(num_ranks, sizes, "gloo") for num_ranks in (1, 2))
+    assert not one.reason and not two.reason
+    assert one.step > 0 and two.step > 0 and two.pool == one.pool / 2
+    assert two.weights < 0.6 * one.weights
+    assert "must divide the model's 2 KV heads" in measure(3, sizes, "gloo").reason
+
+
+def test_what_is_recorded_is_whole():
+    (run,) = recorded()
+    assert run.same_tokens and run.command == "python -m lessons_bench.two_gpus --record"
+    for context in (610, 4096):
+        one, two = run.row(1, context), run.row(2, context)
+        assert not one.reason and not two.reason and two.weights < 0.6 * one.weights
+        assert two.pool == one.pool / 2 and two.most < one.most
+        assert 0 < two.collectives < two.step
+    assert run.gain(4096) > 1.6
+    one, two = run.capped
+    assert one.reason.startswith("OutOfMemoryError") and two.most < run.cap
