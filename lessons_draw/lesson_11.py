@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from lessons_draw import Picture, ranks, show
+from lessons_bench.load_runs import LoadRun
+from lessons_draw import Picture, arrivals, ranks, show
 
 
 def opening() -> Picture:
@@ -71,5 +72,22 @@ def gains(microseconds: Sequence[float], lines: dict[str, Sequence[float]]) -> P
         alt=(
             "Falling lines of how many times as fast two GPUs are, over 0 to"
             f" {microseconds[-1]:g} microseconds for one sum. {words}."
+        ),
+    )
+
+
+def waiting(run: LoadRun) -> Picture:
+    """How long clients wait for a first token and between tokens, against the load."""
+    words = "; ".join(
+        f"{row.name}: {1000 * row.first[0]:.0f} and {1000 * row.first[1]:.0f}"
+        for row in run.rows
+        if row.per_second and row.first
+    )
+    return show(
+        arrivals.waiting(run),
+        alt=(
+            "Two plots over requests a second, with the median and the 99th percentile of the"
+            f" time to the first token, and of the time between tokens. To the first token,"
+            f" in milliseconds: {words}."
         ),
     )

@@ -449,6 +449,26 @@ print(num_requests(), "after it has left")
 # And if more clients come than the engine can serve? The server takes a fixed number of
 # requests. To the next one it says at once that it is full (status 429), and the client may try
 # again a little later.
+#
+# ### Under load
+#
+# Clients come at random times. Two times matter to each of them: the **time to first token**,
+# and the time between tokens after that. This was recorded with the small model, server and
+# clients on the same processor. p50 is the time of the client in the middle, and p99 is what
+# one in a hundred exceeds.
+
+# %%
+import lessons_bench.load_runs
+
+load = lessons_bench.load_runs.recorded()[0]
+for row in load.rows:
+    print(f"{row.name}: {row.requests} requests, {row.refused} refused, {row.lost} lost")
+draw.waiting(load)
+
+# %% [markdown]
+# The more requests are open at once, the more sequences are in a step, and the longer it takes.
+# Once more of them come than the engine can serve, the queue fills. Then some are refused, and
+# the others wait for seconds. None is lost.
 
 # %%
 server.terminate()
