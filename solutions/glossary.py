@@ -94,6 +94,7 @@
 # | **tensor parallelism** | Several GPUs share each layer of a model: each has some of the rows or columns of each weight. | [11](11_beyond_one_gpu.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
 # | **tile** | The keys and values of 16 tokens or more that are taken at once; in lesson 09 also the rows that meet them. | [07](07_fast_kernel.ipynb) |
+# | **time to first token** | How long a client waits until the first new token is there. | [11](11_beyond_one_gpu.ipynb) |
 # | **token** | A word or a part of one. A model reads and writes one after another. | [00](00_start_here.ipynb) |
 # | **token budget** | How many tokens a step may compute. | [08](08_serve_a_model.ipynb) |
 # | **trace** | The outputs of all layers of a run, kept to be compared. | [05](05_batched_metadata.ipynb) |
