@@ -274,6 +274,36 @@ draw.gains(each, lines)
 # at all. Norms, the sums of the residual stream and the choice of tokens take as long on two
 # GPUs as on one. So two GPUs are fewer than two times as fast, and the longer the contexts, the
 # nearer they come.
+#
+# So much for the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
+# engine of lesson 10 on one GPU and on two. A rank's exchanges are in its recorded step:
+
+# %%
+import lessons_bench.two_gpus_runs
+
+run = lessons_bench.two_gpus_runs.recorded()[0]
+print(f"{run.card}, {run.date}, PyTorch {run.torch}")
+for context in (4096, 610):
+    row = run.row(2, context)
+    print(
+        f"128 sequences of {context:,} tokens: {run.gain(context):.2f} times one GPU, "
+        f"{row.collectives:.1f} of {row.step:.1f} ms in exchanges, {row.most:.1f} GiB on each"
+    )
+assert run.gain(4096) > run.gain(610)
+
+# %% [markdown]
+# With 610 tokens each, an exchange took 15 microseconds on average. The gain is lower than the
+# count gives for that, because some things are not cut. With 4,096 tokens an exchange took 55
+# microseconds. The profile counts the wait for the other GPU as a part of it. Why that is
+# longer here, these figures do not say.
+#
+# And when each GPU may use no more than 24 GiB, one has no room for the batch of 610 tokens,
+# and two do:
+
+# %%
+for row in run.capped:
+    ending = row.reason.split(":")[0] or f"{row.most:.1f} GiB on each"
+    print(f"{row.num_gpus} GPU{'s' * (row.num_gpus > 1)}: {ending}")
 
 # %% [markdown]
 # ## Asked from outside

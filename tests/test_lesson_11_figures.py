@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lessons_bench import two_gpus_runs
 from lessons_bench.fast_engine_runs import recorded
 from lessons_draw import lesson_11
 from lessons_exercises.lesson_11 import e11_2_next_event as stream
@@ -62,3 +63,14 @@ def test_the_picture_of_a_cut_layer_shows_the_learner_s_function():
     picture = lesson_11.cut_layer({"q_proj": (4, 4), "o_proj": (4, 2)}, kept)
     assert picture.png and len(calls) == 4
     assert calls[-1] == ("o_proj", (4, 2), 1, 2)
+
+
+def test_what_two_gpus_gave_is_as_the_lesson_says():
+    (run,) = two_gpus_runs.recorded()
+    for context, words in (
+        (610, "an exchange took 15 microseconds on average"),
+        (4096, "an exchange took 55 microseconds"),
+    ):
+        each = 1000 * run.row(2, context).collectives / 73
+        assert words in TEXT and f"{each:.0f} microseconds" in words
+    assert f"no more than {run.cap:.0f} GiB" in TEXT

@@ -1,6 +1,6 @@
 """The README's figures are those of the records."""
 
-from lessons_bench import engine_peers_runs, ladder_runs, prefill_runs
+from lessons_bench import engine_peers_runs, ladder_runs, prefill_runs, two_gpus_runs
 from lessons_lib.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,6 +45,15 @@ def flashinfers_gains() -> list[float]:
     ]
 
 
+def two_gpus() -> list[str]:
+    (run,) = two_gpus_runs.recorded()
+    one, two = (run.row(num_gpus, 4096) for num_gpus in (1, 2))
+    return [
+        "| two GPUs beside one, Qwen3-8B's shapes, 128 sequences of 4,096 "
+        f"| {two.rate:,.0f} tokens/s | one GPU: {one.rate:,.0f} |"
+    ]
+
+
 def serving() -> list[str]:
     (run,) = engine_peers_runs.recorded()
     return [
@@ -55,7 +64,7 @@ def serving() -> list[str]:
 
 
 def test_the_table_of_figures_is_what_was_recorded():
-    rows = [*decodes(), *prompts(), *serving()]
+    rows = [*decodes(), *prompts(), *two_gpus(), *serving()]
     assert "\n".join(rows) in README, "\n".join(rows)
     gains = flashinfers_gains()
     assert len(gains) == 14 and 0.45 < min(gains) < 0.55
