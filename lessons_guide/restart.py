@@ -85,6 +85,11 @@ def missing_in(answer: Any, lesson: str) -> Card | None:
     return None
 
 
+def is_a_lessons(running: str, lesson: str | None) -> bool:
+    """Whether a cell's text is that of the lesson, unchanged."""
+    return bool(lesson) and running.strip() in {cell.source.strip() for cell in _cells(lesson)}
+
+
 def lesson_of_this_kernel() -> str | None:
     """The lesson of the notebook that this kernel belongs to, as Jupyter's server names it."""
     stem = Path(os.environ.get("JPY_SESSION_NAME", "")).stem

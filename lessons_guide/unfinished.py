@@ -1,8 +1,8 @@
-"""Explains a cell that Python cannot read, and one that needs an answer not written yet."""
+"""Explains a cell that Python cannot read, and one that needs an answer not there yet."""
 
 import re
 
-from lessons_guide import given
+from lessons_guide import given, restart
 from lessons_guide.advice import RUN_IT
 from lessons_lib import checks
 from lessons_lib.display import Card
@@ -11,6 +11,12 @@ _STUB = re.compile(r"Exercise (\d+\.\d+)( is not written yet)?")
 _CPP = re.compile(
     r"^\s*#\s*include\b|\bstd::|^\s*(class|struct)\s+\w+\s*(:[^:]*)?\{|;\s*$|^\s*//",
     re.MULTILINE,
+)
+
+_NOT_SO = Card(
+    "What this cell expects of your answers is not so",
+    "Run the checks of the exercises above once more: one of them says why. If all pass, an "
+    "older answer is still in use. Run ▸ Run All Above Selected Cell brings it up to date.",
 )
 
 
@@ -22,6 +28,9 @@ def explain(error: Exception, running: str, lesson: str | None) -> Card | None:
     """
     if isinstance(error, SyntaxError):
         return _not_python(running, lesson)
+    if isinstance(error, AssertionError):
+        is_told = bool(str(error)) and "not close" not in str(error)  # the lesson's own words
+        return None if is_told or not restart.is_a_lessons(running, lesson) else _NOT_SO
     found = _STUB.fullmatch(str(error))
     return _not_written(found[1]) if found else None
 

@@ -33,6 +33,24 @@
 #
 # **Here** you see what your machine can do, how an exercise works, and how much memory blocks
 # save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+#
+# <details><summary><b>Is this your first notebook?</b> This is all you need to
+# know.</summary>
+#
+# A notebook is a column of **cells**. Some are text, like this one. The grey ones are Python.
+#
+# - **Run a cell:** click into it and press <kbd>Shift</kbd>+<kbd>Enter</kbd>, or the ▶ above.
+#   The result appears below it, and the next cell is selected. Left of a cell, `[ ]` means that
+#   it has not run, `[*]` that it is running or waits for its turn, and `[3]` that it was the
+#   third to run.
+# - **A cell knows what earlier ones have made**, so begin at the top and leave none out.
+# - **After you have changed a cell, run it again.** Until then nothing has changed.
+# - **Undo:** <kbd>Ctrl</kbd>+<kbd>Z</kbd> inside a cell. *Edit ▸ Undo Cell Operation* brings a
+#   deleted cell back.
+# - **It takes too long?** The ■ above stops a cell.
+# - **Save:** JupyterLab does so every two minutes, and <kbd>Ctrl</kbd>+<kbd>S</kbd> does it at
+#   once. Close the window whenever you like; your answers are in the file.
+# </details>
 
 # %%
 from lessons_lib import check, hint, open_lesson, show_progress, solution
@@ -108,8 +126,8 @@ draw.one_piece_each(lengths, limit)
 #
 # ### Exercise 0.1: blocks needed
 #
-# Write `blocks_needed`. Replace the line that raises the error, run the cell, then run the
-# check below it.
+# Write `blocks_needed`. Replace the line that raises the error, run the cell with
+# <kbd>Shift</kbd>+<kbd>Enter</kbd>, then run the check below it.
 
 
 # %% exercise="0.1"
@@ -168,7 +186,15 @@ show_progress()
 # When you come back another day, or restart the kernel, the notebook still has your answers,
 # but Python has forgotten them. Click on the cell where you were and choose
 # *Run ▸ Run All Above Selected Cell*. If a cell misses a name, the message says which cells
-# make it.
+# make it. (The kernel is the Python that runs your cells.)
+#
+# If an exercise's cell is spoilt, this shows it as you were given it, to copy from:
+#
+# ```python
+# from lessons_guide.given import stub
+#
+# stub("0.1")
+# ```
 #
 # ## What paging saves
 #

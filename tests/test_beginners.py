@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from lessons_command import kernel
 from lessons_guide import advice, given, misspelt, restart
-from lessons_lib import checks, progress, verbs
+from lessons_lib import CompileError, checks, progress, verbs
 
 RUN_IT = "run its cell: click on it and press Shift+Enter."
 WRONG = "def blocks_needed(num_tokens, block_size): return 1"
@@ -80,6 +80,34 @@ def test_a_cell_that_needs_an_answer_says_which_exercise_to_write(notebook, cell
     out = notebook(cell)
     assert "Exercise 1.5 is not written yet, and this cell needs it" in out and RUN_IT in out
     assert "›" not in notebook("raise RuntimeError('something else')")
+
+
+def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(notebook):
+    """The learner's own assertions, and those with words, need no more words."""
+    cell = next(
+        each.source
+        for each in restart._cells("01")
+        if 'print("free blocks:"' in each.source and "assert" in each.source
+    )
+    before = (
+        "ours, theirs = [], []\n"
+        "class Manager:\n"
+        "    get_ref_count = lambda self, block: 1\n"
+        "manager = Manager()"
+    )
+    notebook(before)
+    assert "Run the checks of the exercises above once more" in notebook(cell)
+    assert "›" not in notebook("assert 1 == 2")
+
+
+def test_a_stress_test_that_could_not_be_built_is_no_verdict_on_the_manager():
+    """It said "breaks" of a right answer, where a cell above had not run."""
+    (cell,) = (each.source for each in restart._cells("01") if "def holds(" in each.source)
+    scope = {"block_manager": "", "slow_free_list": "", "stress": ""}
+    with pytest.raises(NameError, match="errors"):
+        exec(cell, scope)
+    with pytest.raises(CompileError):
+        exec(cell, scope | {"errors": "no C++"})
 
 
 def test_the_stub_says_that_a_cell_has_to_run(notebook):
