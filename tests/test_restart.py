@@ -108,10 +108,8 @@ def test_only_some_of_many_cells_are_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(restart, "NOTEBOOKS", tmp_path)
     restart._cells.cache_clear()
     lines = restart.explain("a8", "a8", "03", ()).body.split("\n")
-    assert (
-        lines[0]
-        == "Run these 9 cells, in this order, and then the one that failed (a click, then Shift+Enter):"
-    )
+    first = "Run these 9 cells, in this order, and then the one that failed"
+    assert lines[0] == f"{first} (a click, then Shift+Enter):"
     assert lines[1] == "`a0 = 0` at the top of the notebook" and lines[-2] == "and 3 more"
     restart._cells.cache_clear()
 
