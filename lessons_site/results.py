@@ -6,12 +6,14 @@ from lessons_bench import (
     engine_peers_runs,
     fast_engine_runs,
     ladder_runs,
+    load_runs,
     prefill_runs,
     serving_runs,
     timeline_runs,
+    two_gpus_runs,
 )
 from lessons_bench.workloads import TITLES
-from lessons_draw import engine_peers, lesson_07, lesson_09, lesson_10, show
+from lessons_draw import engine_peers, lesson_07, lesson_09, lesson_10, lesson_11, show
 from lessons_site.pictures import Pictures
 from lessons_site.serving_picture import servers
 
@@ -31,6 +33,8 @@ def results_page(pictures: Pictures) -> str:
         *serving(pictures),
         *engine(pictures),
         *peers(pictures),
+        *two_gpus(),
+        *load(pictures),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -181,6 +185,58 @@ def peers(pictures: Pictures) -> list[str]:
             ),
             table("requests, beside, theirs in tokens/s, ours in tokens/s, ratio", rows),
             *everything(run, engine_peers_runs.table),
+        ]
+    return parts
+
+
+def two_gpus() -> list[str]:
+    """Lesson 11's engine on two GPUs."""
+    parts = [
+        "## Two GPUs",
+        "[Lesson 11](11_beyond_one_gpu.ipynb) cuts a model's weights over several GPUs. In a"
+        " decode step each sequence gets a token.",
+    ]
+    for run in two_gpus_runs.recorded():
+        rows = [
+            [
+                f"{row.num_seqs} × {row.context:,}",
+                str(row.num_gpus),
+                f"{row.step:.2f}",
+                f"{row.rate:,.0f}",
+                f"{row.collectives:.2f}",
+                f"{row.most:.1f}",
+            ]
+            for row in run.rows
+            if row.step
+        ]
+        parts += [
+            heading(run),
+            f"The model: {run.model}.",
+            table(
+                "sequences × tokens, GPUs, step in ms, tokens a second, "
+                "of the step in exchanges in ms, memory of a GPU in GiB",
+                rows,
+            ),
+            *everything(run, two_gpus_runs.table),
+        ]
+    return parts
+
+
+def load(pictures: Pictures) -> list[str]:
+    """The engine asked over HTTP."""
+    parts = [
+        "## Asked over HTTP",
+        "Clients ask the engine of [lesson 11](11_beyond_one_gpu.ipynb) at random times, and"
+        " wait for their first token and for each further one.",
+    ]
+    for run in load_runs.recorded():
+        parts += [
+            f"### {run.card}",
+            f"Measured on {run.date} with {run.cores} cores, Python {run.python}, PyTorch"
+            f" {run.torch} and tornado {run.tornado}, by `{run.command}`.",
+            f"The model: {run.model}.",
+            pictures.drawn(lesson_11.waiting(run)),
+            *everything(run, load_runs.table),
         ]
     return parts
 

@@ -1,6 +1,7 @@
 """The website: what is written for Jupyter Book, and that a fault in a page is found."""
 
 import base64
+import json
 import re
 import textwrap
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lessons_bench import ladder_runs
+from lessons_bench import ladder_runs, records
 from lessons_draw import Picture
 from lessons_lib.paths import ROOT, SOLUTIONS
 from lessons_site import addresses, build, lessons, links, pages, results
@@ -296,6 +297,13 @@ class TestOtherPages:
         for word in (run.date, run.torch, f"FlashInfer {run.flashinfer}", f"`{run.command}`"):
             assert word in line
         assert "cuDNN" not in line
+
+    def test_each_kind_of_record_is_on_the_page(self, tmp_path):
+        page = results.results_page(Pictures("results", tmp_path))
+        for folder in records.MEASURED.iterdir():
+            for file in [folder] if folder.is_file() else folder.glob("*.json"):
+                command = json.loads(file.read_text())["command"]
+                assert command in page or folder.name == "path_b", file
 
 
 class TestFaultsOfPages:
