@@ -47,6 +47,7 @@ test-hub: $(READY)  ## run JupyterHub with two learners in browsers (apt-get: ch
 	$(PY) -m pytest -m hub $(ARGS)
 
 wheel: $(READY)  ## make the course's wheel, in .build/wheel
+	rm -f .build/wheel/*.whl
 	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
 	@ls .build/wheel/*.whl
 

@@ -275,3 +275,9 @@ def test_the_tests_need_nothing_that_only_another_command_installs():
         assert not roots & more, path.name
     # the tool itself does need it
     assert "libcst" in imported_at_once("mutants.python_text", known)
+
+
+def test_a_wheel_of_an_older_version_is_not_left_beside_the_new_one():
+    """A teacher who takes "the file" from there would hand out the old one."""
+    recipe = (ROOT / "Makefile").read_text().partition("\nwheel:")[2].partition("\n\n")[0]
+    assert recipe.index("rm -f .build/wheel/*.whl") < recipe.index("pip wheel")
