@@ -32,7 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["grade"]:  # it has its own help
         return _grade(words[1:])
     cut = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:cut])
+    if not words:
+        parser.print_help()
+        return 2
+    options, unknown = parser.parse_known_args(words[:cut])
+    if unknown:
+        rest = " ".join(words[words.index(unknown[0]) : cut])
+        ours = f" JupyterLab's come after --: {parser.prog} lab -- {rest}"
+        parser.error(f"no argument {unknown[0]} here.{ours if words[0] == 'lab' else ''}")
     return _doctor() if options.command == "doctor" else _lab(options, words[cut + 1 :])
 
 

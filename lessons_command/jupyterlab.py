@@ -31,7 +31,8 @@ def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn
 
 def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[str]:
     """The command that `start` becomes."""
-    words = [sys.executable, "-m", "jupyter", "lab", str(notebook.resolve())]
+    # `-m jupyter lab` would look for a program, which may be another Python's
+    words = [sys.executable, "-m", "jupyterlab", str(notebook.resolve())]
     if not any(argument.startswith(_ROOT_ARGUMENTS) for argument in arguments):
         words.append(f"--ServerApp.root_dir={root.resolve()}")
     return [*words, *arguments]

@@ -14,7 +14,8 @@ from lessons_grading.claim import Claim
 from lessons_grading.kept import write_whole
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
-from lessons_lib import checks
+from lessons_lib import checks, whole
+from lessons_lib.paths import IS_CHECKOUT
 
 # bytes for an honest notebook and its judge together, with room to spare
 MEMORY_OF_A_WORKER = 2 << 30
@@ -25,7 +26,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Exits with 2, and a sentence, for arguments that cannot be."""
     usual = Limits()
     parser = argparse.ArgumentParser(
-        "python -m lessons_grading",
+        "python -m lessons_grading" if IS_CHECKOUT else f"{whole.NAME} grade",
         description=(
             "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's "
             "STUDENT/LESSON/*.ipynb. Called again, it grades what is new or changed."

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lessons_command import __main__ as command
 from lessons_command import copies, lab
+from lessons_grading import arguments as grading_arguments
 from lessons_lib import verbs, whole
 from lessons_lib.paths import NOTEBOOKS
 
@@ -141,7 +142,21 @@ def test_a_port_is_not_taken_for_a_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         command.main(["lab", "--port", "8890"])
-    assert "--port" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+    words = (
+        "no argument --port here. JupyterLab's come after --: paged-attention-course lab -- "
+    )
+    assert words + "--port 8890\n" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_the_command_alone_says_what_it_can_do(capsys):
+    assert command.main([]) == 2
+    assert "copy the lessons into your own folder" in capsys.readouterr().out
+
+
+def test_jupyterlab_is_this_pythons_own():
+    """`jupyter lab` looks for a program, which may be missing or another Python's."""
+    words = lab.jupyterlab.command(lab.Path("a.ipynb"), lab.Path(), [])
+    assert words[:3] == [sys.executable, "-m", "jupyterlab"]
 
 
 def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout():
@@ -153,6 +168,13 @@ def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout():
     assert "SUBMISSIONS" in run.stdout
     with pytest.raises(SystemExit):
         command.main(["doctor", "--port"])
+
+
+def test_where_the_course_is_installed_grade_is_called_as_it_was_typed(monkeypatch, capsys):
+    monkeypatch.setattr(grading_arguments, "IS_CHECKOUT", False)
+    with pytest.raises(SystemExit):
+        command.main(["grade"])
+    assert "usage: paged-attention-course grade " in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -72,9 +72,9 @@ def test_jupyterlab_brings_no_news_and_does_not_ask_for_them(ask):
 
 def test_a_learner_says_where_jupyterlab_is_opened():
     usual = jupyterlab.command(FIRST, ROOT, ["--no-browser"])
-    assert usual[4:] == [str(FIRST), f"--ServerApp.root_dir={ROOT}", "--no-browser"]
+    assert usual[3:] == [str(FIRST), f"--ServerApp.root_dir={ROOT}", "--no-browser"]
     for own in ("--ServerApp.root_dir=/here", "--notebook-dir=/here"):
-        assert jupyterlab.command(FIRST, ROOT, [own])[4:] == [str(FIRST), own]
+        assert jupyterlab.command(FIRST, ROOT, [own])[3:] == [str(FIRST), own]
 
 
 def test_a_learners_own_folders_of_settings_come_before_ours():
