@@ -8,8 +8,9 @@ from pathlib import Path
 from lessons_lib.paths import IS_CHECKOUT, ROOT
 
 NAME = "paged-attention-course"
-INSTALL = "make lab" if IS_CHECKOUT else f"pip install --upgrade {NAME}"
-REINSTALL = f"pip install --force-reinstall --no-deps {NAME}"
+WHEEL = "paged_attention_course-….whl"  # no index has the course: it comes as this file
+INSTALL = "make lab" if IS_CHECKOUT else f"pip install --upgrade {WHEEL}"
+REINSTALL = f"pip install --force-reinstall --no-deps {WHEEL}"
 _ROOMS = ("kernels", "lessons_*", "paged_attention")
 
 
@@ -43,7 +44,10 @@ def faults() -> str:
 def remedy() -> str:
     if IS_CHECKOUT:
         return f"git -C {ROOT} restore kernels 'lessons_*' paged_attention"
-    return f"{REINSTALL}  (if there are two versions, first: pip uninstall {NAME})"
+    return (
+        f"{REINSTALL}, the file that you got the course as "
+        f"(if there are two versions, first: pip uninstall {NAME})"
+    )
 
 
 _faults_seen_first = functools.cache(faults)  # once for each process: it takes milliseconds

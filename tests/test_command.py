@@ -203,3 +203,12 @@ def test_a_copy_without_git_is_taken_as_it_is(checkout, monkeypatch):
     (checkout / "kernels" / "sum.cu").unlink()
     monkeypatch.setenv("PATH", "")
     assert whole.faults() == ""
+
+
+def test_what_mends_an_installed_course_is_its_file_and_no_name_of_an_index(monkeypatch):
+    """`pip install paged-attention-course` finds nothing, or what somebody else put there."""
+    monkeypatch.setattr(whole, "IS_CHECKOUT", False)
+    for command_line in (whole.remedy(), whole.REINSTALL):
+        installs, _, rest = command_line.partition("paged_attention_course-….whl")
+        assert installs.startswith("pip install ") and whole.NAME not in installs
+        assert "pip install" not in rest
