@@ -41,6 +41,6 @@ def in_words(copied: copies.Copied, folder: Path) -> str:
     for name, beside in copied.beside:
         lines.append(
             f"{name} has your own changes and is as you left it. The new version is beside "
-            f"it: {beside}."
+            f"it: {beside}. Go on in yours, or copy your answers into the new one."
         )
     return "\n".join(lines)

@@ -56,7 +56,8 @@ def test_a_notebook_with_an_answer_stays_and_the_new_version_is_beside_it(course
     assert copied.beside == [("01.ipynb", "01 (1.1).ipynb")] and not copied.updated
     assert (mine / "01.ipynb").read_text() == notebook("my answer")
     assert (mine / "01 (1.1).ipynb").read_text() == notebook("better stub")
-    assert "as you left it" in lab.in_words(copied, mine)
+    words = lab.in_words(copied, mine)
+    assert "as you left it" in words and "copy your answers into the new one" in words
     assert copies.bring(course, mine, "1.1").kept == ["01.ipynb"]
 
 
