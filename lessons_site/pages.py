@@ -48,7 +48,10 @@ which machine, and beside what.
 def start_page(readme: str, repository: str) -> str:
     """How to run the course: README's own words."""
     words = on_the_site(section(readme, "Start"), "", repository)
-    where = f"\nThe repository is [{repository}]({repository}).\n" if repository else ""
+    folder = repository.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    clone = f"git clone {repository}\ncd {folder}"
+    where = f"\nFirst get [the repository]({repository}):\n\n```\n{clone}\n```\n"
+    where = where if repository else ""
     return f"# Run the course\n{where}\n{words}\n"
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import textwrap
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -271,7 +272,12 @@ class TestOtherPages:
             pages.start_page("# Title\n", "")
 
     def test_the_start_page_names_the_repository_if_it_is_known(self):
-        assert REPOSITORY not in pages.start_page(self.README, "")
+        """A reader of the site has no "folder of this repository" yet."""
+        alone = pages.start_page(self.README, "")
+        assert REPOSITORY not in alone and "git clone" not in alone
+        folder = REPOSITORY.rpartition("/")[2]
+        first = pages.start_page(self.README, REPOSITORY).partition("```\n")[2]
+        assert first.startswith(f"git clone {REPOSITORY}\ncd {folder}\n```\n")
         assert f"[it]({REPOSITORY}/blob/main/LICENSE)" in pages.start_page(
             self.README, REPOSITORY
         )
@@ -407,3 +413,10 @@ def test_the_environment_is_made_where_no_folder_is_yet(tmp_path, monkeypatch):
     assert calls == ["make a venv", "install Jupyter Book"]
     build.environment(tmp_path / "build/site", [])
     assert len(calls) == 2  # it is there already
+
+
+def test_on_a_phone_a_picture_that_goes_on_to_the_side_shows_a_bar():
+    """Half of the picture of the idea was out of sight, and nothing said so."""
+    css = (Path(build.__file__).parent / "static" / "site.css").read_text(encoding="utf-8")
+    phone = css.partition("@media (max-width: 600px)")[2]
+    assert ".lesson-picture::-webkit-scrollbar-thumb" in phone
