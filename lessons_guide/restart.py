@@ -168,14 +168,26 @@ def _cells(lesson: str) -> tuple[CodeCell, ...]:
 
 
 def _code_cells(cells: list[dict]) -> Iterator[CodeCell]:
-    heading = ""
+    heading, modules = "", set[str]()
     for cell in cells:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             headings = re.findall(r"^##+ (.*)$", source, re.MULTILINE)
             heading = headings[-1] if headings else heading
         else:
-            yield CodeCell(source, heading, *_names_in(source))
+            makes, changes, needs = _names_in(source)
+            modules |= _modules_in(source)
+            yield CodeCell(source, heading, makes, changes - modules, needs)
+
+
+def _modules_in(source: str) -> set[str]:
+    """The modules that a cell imports. `torch.manual_seed(0)` does not change what torch is."""
+    try:
+        nodes = [*ast.walk(ast.parse(source))]
+    except (SyntaxError, ValueError):
+        return set()
+    imports = [node for node in nodes if isinstance(node, ast.Import)]
+    return {name for node in imports for name in _made_by(node)}
 
 
 def _names_in(source: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:

@@ -116,6 +116,26 @@ def test_the_stub_says_that_a_cell_has_to_run(notebook):
     assert "not attempted yet" in out and "take the stub's line out" in out and RUN_IT in out
 
 
+def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):
+    """It said "is still the stub" of a class with one of three methods to go."""
+    notebook(
+        "class SoftmaxState:\n"
+        "    def __init__(self, *shape, **others): self.shape = shape\n"
+        "    def update(self, *parts):\n"
+        "        raise NotImplementedError('Exercise 3.2')\n"
+        "    finish = update"
+    )
+    out = notebook('check("3.2", SoftmaxState)')
+    assert "A part of `SoftmaxState` is still the stub, in line 4: `raise NotImpl" in out
+
+
+def test_after_a_restart_only_cells_that_are_needed_are_listed():
+    """A cell with `torch.testing.assert_close(…)` is none: it does not change what torch is."""
+    card = restart.explain("check", 'check("3.2", SoftmaxState)', "03", ())
+    listed = [line for line in card.body.split("\n") if line.startswith("`")]
+    assert [line.split("`")[1].split()[0] for line in listed] == ["from", "import", "class"]
+
+
 def test_the_same_answer_once_more_says_that_its_cell_has_to_run(notebook):
     notebook(WRONG)
     assert "your last check" not in notebook('check("0.1", blocks_needed)')
