@@ -181,7 +181,7 @@ def _code_cells(cells: list[dict]) -> Iterator[CodeCell]:
 
 
 def _modules_in(source: str) -> set[str]:
-    """The modules that a cell imports. `torch.manual_seed(0)` does not change what torch is."""
+    """The modules that a cell imports. `torch.manual_seed(0)` changes none of them."""
     try:
         nodes = [*ast.walk(ast.parse(source))]
     except (SyntaxError, ValueError):

@@ -530,11 +530,11 @@ def _stub_reached(exercise: Exercise, raised: Raised) -> str:
     named = re.search(r"\bExercise (\d+\.\d+)", raised)
     if named and named[1] != exercise.id:
         return f"It calls exercise {named[1]}, which is still the stub."
-    some = (
-        inspect.isclass(exercise.reference) and raised.where
-    )  # its other methods may be there
-    rest = f", in {raised.where}" if some else ""
-    return f"{'A part of ' if some else ''}`{exercise.answer_name}` is still the stub{rest}."
+    return (
+        f"A part of `{exercise.answer_name}` is still the stub, in {raised.where}."
+        if inspect.isclass(exercise.reference) and raised.where
+        else f"`{exercise.answer_name}` is still the stub."
+    )
 
 
 def _every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:

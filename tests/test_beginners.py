@@ -130,7 +130,7 @@ def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):
 
 
 def test_after_a_restart_only_cells_that_are_needed_are_listed():
-    """A cell with `torch.testing.assert_close(…)` is none: it does not change what torch is."""
+    """A cell with `torch.testing.assert_close(…)` is none: it does not change torch."""
     card = restart.explain("check", 'check("3.2", SoftmaxState)', "03", ())
     listed = [line for line in card.body.split("\n") if line.startswith("`")]
     assert [line.split("`")[1].split()[0] for line in listed] == ["from", "import", "class"]
