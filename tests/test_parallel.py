@@ -14,7 +14,7 @@ from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.parallel.cuts import collectives, kept_by_rank
-from paged_attention.engine.parallel.engine import serve_parallel
+from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
 from paged_attention.engine.parallel.model import (
     check_cuts,
     load_parallel_model,
@@ -23,7 +23,7 @@ from paged_attention.engine.parallel.model import (
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.engine.shards import ShardError
+from paged_attention.engine.shards import ShardError, run_sharded
 from paged_attention.tiny_qwen3.tasks import encode
 
 PROMPTS = [encode(text) for text in ("Cq7b>", "Vq7b9>", "Sqxbza>", "Ka17..q42...z93?zq>")]
@@ -70,6 +70,12 @@ def load_whose_parts_are_pytorchs(device):
         assert torch.equal(parameter, expected), name
     assert num_cut == 7 * model.config.num_hidden_layers
     return model
+
+
+def engine_with_recorded_steps(model, **options):
+    engine = parallel_engine(model, FastParts(), **options)
+    assert engine.runner.graphs and set(engine.runner.reasons) <= {"plan"}
+    return engine
 
 
 def load_and_die(device):
@@ -132,6 +138,20 @@ def test_biases_and_a_head_that_is_cut(parts):
 def test_each_rank_keeps_what_pytorch_would_give_it(alone):
     run = serve_parallel(
         PROMPTS, PARAMS, 2, "gloo", load_whose_parts_are_pytorchs, num_blocks=64
+    )
+    assert run.answers == alone
+
+
+def test_the_ranks_sums_are_in_recorded_steps(alone):
+    """Without one, the engine would go on and give the same tokens."""
+    run = run_sharded(
+        PROMPTS,
+        PARAMS,
+        2,
+        "gloo",
+        load_parallel_model,
+        make_engine=engine_with_recorded_steps,
+        num_blocks=64,
     )
     assert run.answers == alone
 

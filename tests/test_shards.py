@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import time
 from types import SimpleNamespace
 
@@ -106,6 +107,15 @@ def test_two_ranks_give_the_tokens_of_one():
 def test_a_rank_that_fails_is_an_error_here(load, error, message):
     with pytest.raises(error, match=message):
         serve_sharded(PROMPTS, world_size=2, backend="gloo", load=load)
+
+
+def test_a_rank_that_died_is_named_before_those_that_miss_it():
+    context = multiprocessing.get_context("forkserver")
+    (first, sends), (second, dies) = (context.Pipe(duplex=False) for _ in range(2))
+    sends.send_bytes(pickle.dumps(RuntimeError("Connection closed by peer")))
+    dies.close()
+    with pytest.raises(ShardError, match="rank 1 ended without an answer"):
+        shards._collect([first, second], time.monotonic() + 60, 60)
 
 
 def test_ranks_that_take_too_long_are_ended():

@@ -218,18 +218,26 @@ def _collect(pipes: list[Connection], deadline: float, time_limit: float) -> lis
                 f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered "
                 f"after {time_limit:g} s"
             )
-        for rank, pipe in enumerate(pipes):
-            if pipe not in ready:
-                continue
-            try:
-                message = pickle.loads(pipe.recv_bytes())
-            except EOFError:
-                raise ShardError(f"rank {rank} ended without an answer") from None
+        # A rank that died comes first: the errors of the others are only that it is gone.
+        for rank, message in sorted(
+            ((rank, _receive(pipe)) for rank, pipe in enumerate(pipes) if pipe in ready),
+            key=lambda pair: pair[1] is not None,
+        ):
+            if message is None:
+                raise ShardError(f"rank {rank} ended without an answer")
             if isinstance(message, Exception):
                 message.add_note(f"on rank {rank} of {len(pipes)}")
                 raise message
             runs[rank] = message
     return [runs[rank] for rank in range(len(pipes))]
+
+
+def _receive(pipe: Connection) -> ShardedRun | Exception | None:
+    """Returns what a rank has sent, or None if it ended without a word."""
+    try:
+        return pickle.loads(pipe.recv_bytes())
+    except EOFError:
+        return None
 
 
 def _serve_rank(
