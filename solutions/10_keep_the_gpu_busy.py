@@ -549,7 +549,8 @@ draw.host_and_gpu(["+ graphs", "+ plan"])
 # Fused by hand, three kernels do all of it: `add_norm` adds the residual and norms the sum,
 # `rotate` norms and rotates queries and keys and writes keys and values into the pool, and
 # `gate` multiplies the two halves. And products with the same input become one: queries, keys
-# and values have one weight, gate and up have another. This is the whole model then:
+# and values have one weight, gate and up have another. This is the whole model then
+# (`sum_over_ranks` is for lesson [11](11_beyond_one_gpu.ipynb), and does nothing on one GPU):
 
 # %%
 from pathlib import Path

@@ -13,8 +13,8 @@ __device__ inline uint64_t describe(const uint4* matrix, int next_panel) {
          swizzle_of_128 << 62;
 }
 
-// c = a · b, or c += a · b, for a group of four warps: 64 rows of c, 16 columns of a and rows of
-// b. b has as many columns as c, 64 or 128.
+// c = a · b, or c += a · b, for a group of four warps: 64 rows of c, and 16 columns of a and
+// rows of b. b has as many columns as c, 64 or 128.
 //   a, b as uint64_t: descriptions of what is in shared memory. A row of a is a row there. So
 //     is a column of b, in the first function (keys); in the second, a row of b (values).
 //   a as registers: a lane's part of the 16 rows of its warp (../ladder/matrix.cuh)

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import embedding, linear
 
 from lessons_lib.cuda import CudaLibrary, build_cuda
@@ -109,7 +108,7 @@ class FusedModel:
             x = self.sum_over_ranks(linear(x, layer.w_down), layer.b_down)
         x = self.add_norm(residual, x, self.last_norm)
         x = x if last is None else x[last]
-        if len(self.head) == self.vocab_size:
+        if len(self.head) == self.vocab_size:  # it is whole
             return torch.mm(x, self.head.t(), out=out)
         if out is None:
             out = torch.empty(len(x), self.vocab_size, dtype=x.dtype, device=x.device)
@@ -223,10 +222,11 @@ def merge(*modules: nn.Linear) -> tuple[Tensor, Tensor | None]:
 
 def local_of(tensor: Tensor) -> Tensor:
     """This rank's part of a tensor that PyTorch has cut; anything else as it is."""
-    if not isinstance(tensor, DTensor):
+    to_local = getattr(tensor, "to_local", None)  # a DTensor has it, whose import takes long
+    if to_local is None:
         return tensor
     with torch.no_grad():  # then it is the part itself, and no view of it
-        return tensor.to_local()
+        return to_local()
 
 
 def _merge(parts: list[Tensor]) -> Tensor:
