@@ -199,6 +199,13 @@ def test_fast_parts_without_fused_layers_are_refused_on_several_ranks():
         serve_parallel(PROMPTS, PARAMS, 2, "gloo", parts=parts, num_blocks=64)
 
 
+def test_a_folder_that_is_not_there_is_named_and_nobody_else_is_asked(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder '.*nowhere'"):
+        load_parallel_model(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="holds no config.json"):
+        load_parallel_model(tmp_path)
+
+
 def test_a_saved_weight_is_read_in_parts():
     weights, whole = SavedWeights(SMALL_MODEL), load_model()
     name = "model.layers.0.mlp.down_proj.weight"

@@ -24,7 +24,7 @@ LONG = {"prompt": "K..........", "max_tokens": 300, "temperature": 1, "seed": 1}
 
 @pytest.fixture(scope="module")
 def server():
-    running = RunningServer(Limits(body_seconds=2.0))
+    running = RunningServer()
     yield running
     running.stop()
 
@@ -142,7 +142,7 @@ BAD = {
     "a token too large": (body([1, 10**30]), 400, "prompt"),
     "a token below 0": (body([-1]), 400, "prompt"),
     "many prompts": (body(["C"] * 65), 400, "at most 64"),
-    "too long": (body("C" * 600), 400, "has room for"),
+    "too long": (body("C" * 600), 400, "the prompt may grow to 600"),
     "max_tokens 0": (body(max_tokens=0), 400, "max_tokens must be"),
     "max_tokens a text": (body(max_tokens="7"), 400, "max_tokens must be"),
     "too many tokens": (body(max_tokens=10**8), 400, "has room for"),
@@ -204,12 +204,16 @@ def test_a_body_of_100_mb_is_refused_before_it_is_read(server):
         assert not answer or answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 400 "))
 
 
-def test_a_client_that_sends_a_byte_now_and_then_is_dropped_and_the_others_go_on(server):
-    with server.connect() as slow:
-        slow.sendall(head(1000) + b"{")
-        assert server.ask(body())[0] == 200
-        slow.settimeout(60)
-        assert slow.recv(10) == b""  # closed, after body_seconds
+def test_a_client_that_sends_a_byte_now_and_then_is_dropped_and_the_others_go_on():
+    server = RunningServer(Limits(body_seconds=0.5))
+    try:
+        with server.connect() as slow:
+            slow.sendall(head(1000) + b"{")
+            assert server.ask(None, "/health")[0] == 200  # it has no body that could be late
+            assert slow.recv(10) == b""  # closed, after body_seconds
+        assert server.ask(None, "/health")[0] == 200
+    finally:
+        server.stop()
 
 
 def test_a_client_that_leaves_cancels_its_request(server):
@@ -350,22 +354,24 @@ def test_10_000_connections_are_counted_and_the_server_goes_on():
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 10_000 if hard == resource.RLIM_INFINITY else min(10_000, hard // 2 - 500)
+    room = 10_000 if hard == resource.RLIM_INFINITY else max(hard // 3, hard // 2 - 500)
+    wanted = min(10_000, room)
+    taken = min(500, wanted // 2)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * wanted + 400)), hard))
     if wanted < 10_000:
         print(f"only {wanted:,} connections: both ends are in this process (ulimit -n)")
-    server = RunningServer(Limits(connections=500))
+    server = RunningServer(Limits(connections=taken))
     open_now, before = [], psutil.Process().memory_info().rss
     try:
         for _ in range(wanted):
             open_now.append(server.connect())
-        wait_until(lambda: len(server.server._connections) == 500)
-        refused = [each for each in open_now[500:] if each.recv(13) == b"HTTP/1.1 503 "]
-        assert len(refused) == wanted - 500
+        wait_until(lambda: len(server.server._connections) == taken)
+        refused = [each for each in open_now[taken:] if each.recv(13) == b"HTTP/1.1 503 "]
+        assert len(refused) == wanted - taken
         assert psutil.Process().memory_info().rss - before < 100 << 20
         for each in open_now[:1]:
             each.close()
-        wait_until(lambda: len(server.server._connections) == 499)
+        wait_until(lambda: len(server.server._connections) == taken - 1)
         assert server.ask(body())[0] == 200
     finally:
         for each in open_now:

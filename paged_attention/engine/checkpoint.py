@@ -31,7 +31,7 @@ def load_model(
     if name == SMALL_MODEL:
         logging.disable_progress_bar()  # it is read in an instant
     if Path(name).is_dir():
-        _check_files(Path(name))
+        check_files(Path(name))
     elif isinstance(name, Path) or str(name).startswith((".", "/", "~")):
         raise FileNotFoundError(f"there is no folder {str(name)!r}")
     try:
@@ -55,7 +55,10 @@ def load_model(
     return model.to(device).eval()  # type: ignore[arg-type]  # decorated: mypy misses self
 
 
-def _check_files(folder: Path) -> None:
+def check_files(folder: Path) -> None:
+    """Raises FileNotFoundError or UnsupportedModelError for what a checkpoint must have."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(folder)!r}")
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no config.json")
     try:

@@ -18,7 +18,7 @@ from torch.distributed.tensor.parallel import (
 )
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from paged_attention.engine.checkpoint import SMALL_MODEL
+from paged_attention.engine.checkpoint import SMALL_MODEL, check_files
 from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel.cuts import kept_by_rank
 from paged_attention.engine.parallel.ranks import Ranks
@@ -35,8 +35,10 @@ def load_parallel_model(
 ):
     """Loads this rank's part of a checkpoint. Every rank calls it.
 
+    Raises FileNotFoundError for a folder without its files.
     Raises ValueError or UnsupportedModelError as parallel_model() does.
     """
+    check_files(folder)
     config = AutoConfig.from_pretrained(folder)
     check_architecture(config, str(folder))
     return parallel_model(config, SavedWeights(folder), dtype, device)

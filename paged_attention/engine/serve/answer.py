@@ -1,5 +1,6 @@
 """An answer on its way to a client: its tokens so far, its text, what was sent of it."""
 
+import re
 from collections.abc import Iterable
 
 from paged_attention.engine.request import RequestError
@@ -63,5 +64,5 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(503, str(error), code="server_is_ending")
     if isinstance(error, (RequestError, TypeError)):
         # the engine's own number for the request says nothing to a client
-        return ApiError(400, f"prompt: {error}", "prompt")
+        return ApiError(400, re.sub(r"^request \d+", "the prompt", str(error)), "prompt")
     return ApiError(500, f"the engine failed: {type(error).__name__}: {error}")

@@ -47,7 +47,10 @@ class Serving:
     started: int = field(default_factory=lambda: int(time.time()))
 
     def knows_host(self, name: str) -> bool:
-        """Whether a page of another site, whose name leads here, is kept out."""
+        """Whether it may be asked by this name.
+
+        A page of another site may have a name that leads here, and must not ask.
+        """
         name = name.strip("[]").lower()
         return name in self.hosts or (self.any_address and _is_address(name))
 
