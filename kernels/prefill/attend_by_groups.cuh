@@ -60,8 +60,9 @@ __device__ inline void pack_weights(uint32_t (&weights)[stage_keys / 16][4],
   }
 }
 
-// A group's attention over an item's tiles of keys. The products of a tile's keys run while
-// those of the tile before, with its values, do; and the softmax runs beside the latter.
+// A group's attention over an item's tiles. The queries are multiplied with the keys of a tile
+// while the weights of the tile before are multiplied with its values. The softmax runs beside
+// the second product.
 //   fills: of the stages, so far
 template <typename Rows>
 __device__ void attend_by_groups(RowState<1>& state, HopperShared& shared,

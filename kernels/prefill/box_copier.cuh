@@ -10,10 +10,10 @@ struct alignas(1024) HopperShared {
   uint4 queries[tile_rows * row_chunks];  // those of group 0, then those of group 1
   uint4 keys[num_stages][stage_chunks], values[num_stages][stage_chunks];
   Stages key_stages, value_stages;
-  Barrier last_keys;  // of a tile that is not full
+  Barrier last_tile;  // of keys or of values, that is not full
 
   __device__ void begin() {
-    key_stages.begin(), value_stages.begin(), last_keys.begin(1);
+    key_stages.begin(), value_stages.begin(), last_tile.begin(1);
 #ifdef __CUDACC__
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
@@ -60,7 +60,7 @@ struct BoxCopier {
     uint4* tile = tiles[Stages::stage(n)];
     Barrier& full = stages.full[Stages::stage(n)];
     bool whole = num_keys >= stage_keys;
-    Barrier& barrier = whole ? full : shared.last_keys;
+    Barrier& barrier = whole ? full : shared.last_tile;
     int num_blocks = whole ? stage_blocks : (num_keys + block_size - 1) / block_size;
     stages.wait_until_empty(n);
     if (lane == 0)
