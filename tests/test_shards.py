@@ -115,7 +115,8 @@ def test_a_rank_that_died_is_named_before_those_that_miss_it():
     sends.send_bytes(pickle.dumps(RuntimeError("Connection closed by peer")))
     dies.close()
     with pytest.raises(ShardError, match="rank 1 ended without an answer"):
-        shards._collect([first, second], time.monotonic() + 60, 60)
+        # Both pipes have something to say already, so nothing waits.
+        shards._collect([first, second], 0.0, 60)
 
 
 def test_ranks_that_take_too_long_are_ended():
