@@ -18,15 +18,14 @@ import cloudpickle
 import lessons_exercises
 from lessons_build.source import Cell, parse_regions
 from lessons_grading.confinement import WEIGHTS
-from lessons_lib import results
+from lessons_lib import checks, results
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import ROOT
 
 WITH_ANSWERS = ("kernels", "paged_attention")
 CHECKS = "lessons_exercises"
-# Lesson 08 tries a method of the scheduler or the engine together with the methods that it
-# calls.
-CALLED = {"8.3": ("8.4", "8.5", "8.6"), "8.4": ("8.5", "8.6")}
+# Functions that the methods of lesson 08's scheduler call.
+CALLED = {"8.3": ("8.5",), "8.4": ("8.5",)}
 # Texts without stubs that also answer an exercise, and the first exercise that may see them.
 LATER = {
     "kernels/slow_free_list.h": "1.2",
@@ -35,6 +34,8 @@ LATER = {
     "kernels/ladder/": "7.1",
     "paged_attention/engine/": "8.1",
 }
+_STUB = re.compile(r'"(Exercise [\d.]+).*"')
+_NOT_HERE = "which is not there when answers are graded"
 _TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp")
 
 
@@ -46,6 +47,7 @@ def whole() -> dict[str, str]:
 def without_answers(exercise: Exercise) -> dict[str, str]:
     """The same files where `exercise` is answered, with stubs for it and all later exercises.
 
+    Those that the notebook's check has are no stubs: see `called_by`.
     For an exercise in C++ or CUDA, earlier Python solutions become stubs too, because nothing
     needs them. The texts that the exercise's check compiles are included.
     """
@@ -62,6 +64,25 @@ def without_answers(exercise: Exercise) -> dict[str, str]:
             path.startswith(name) and own < _number(first) for name, first in LATER.items()
         )
     }
+
+
+def called_by(exercise: Exercise) -> frozenset[str]:
+    """The exercises whose answers are there when this one's is tried, even later ones.
+
+    A method is tried on one of our objects, in a notebook and here. It may call every other
+    method of that object, in whatever order a learner writes them.
+    """
+    own = _class_of(exercise)
+    others = (each for lesson in checks.lessons() for each in checks.exercises_of(lesson))
+    methods = [each.id for each in others if own and _class_of(each) == own]
+    return frozenset({*CALLED.get(exercise.id, ()), *methods} - {exercise.id})
+
+
+def _class_of(exercise: Exercise) -> tuple[str, str] | None:
+    """The module and the name of the class that the answer is a method of."""
+    name = getattr(exercise.reference, "__qualname__", "")
+    owner = "" if "<locals>" in name else name.rpartition(".")[0]
+    return (exercise.reference.__module__, owner) if owner else None
 
 
 def pack(exercise: Exercise, cases: tuple) -> bytes:
@@ -154,10 +175,10 @@ def _texts(*folders: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_stubs(path: str, text: str, exercise: Exercise) -> str:
-    own = _number(exercise.id)
+    own, called = _number(exercise.id), called_by(exercise)
 
     def is_hidden(region) -> bool:
-        if region.exercise in (None, "?", *CALLED.get(exercise.id, ())):
+        if region.exercise in (None, "?", *called):
             return region.exercise == "?"
         number = _number(region.exercise)
         return (
@@ -173,7 +194,8 @@ def _with_stubs(path: str, text: str, exercise: Exercise) -> str:
     for region in parse_regions(text.split("\n"), None, where=path):
         if is_hidden(region):
             language = "cuda" if Path(path).suffix in (".cu", ".cuh") else "c++"
-            lines.append(Cell("exercise", "", region.exercise, language)._stub(region))
+            stub = Cell("exercise", "", region.exercise, language)._stub(region)
+            lines.append(_STUB.sub(rf'"\1{checks.OF_THE_COURSE}, {_NOT_HERE}"', stub))
         else:
             lines += region.lines
     return "\n".join(lines)

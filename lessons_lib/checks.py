@@ -32,6 +32,8 @@ NARROWING_WAITS = 2
 NAMING_WORK = 5.0  # for trying mistakes that are not recorded
 MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
 NOT_ATTEMPTED = "not-attempted"
+# What our own answers raise in a grade has this after "Exercise 2.5"; a learner's stub has not.
+OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
@@ -486,9 +488,7 @@ def compare(
         report((number, None))
         expected, actual = expect(number, case), attempt(number, case)
         if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
-            return CheckResult(
-                exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual)
-            )
+            return CheckResult(exercise.id, False, *_stub_reached(exercise, actual))
         seen.append((number, case, actual))
         if not exercise.same(expected, actual):
             failure = _failure(exercise, number, expected, actual)
@@ -525,12 +525,18 @@ def _named(
     return replace(failure, suspects=_suspects(exercise, candidates, seen, builds))
 
 
-def _stub_reached(exercise: Exercise, raised: Raised) -> str:
-    """Which stub raised: the answer itself, or an earlier exercise that it calls."""
-    named = re.search(r"\bExercise (\d+\.\d+)", raised)
+def _stub_reached(exercise: Exercise, raised: Raised) -> tuple[str, str]:
+    """The outcome and its message: the answer is a stub, or calls one, or calls ours."""
+    named = re.search(rf"\bExercise (\d+\.\d+)({OF_THE_COURSE})?", raised)
+    if named and named[2]:
+        ours = f"It calls the course's own answer to exercise {named[1]}"
+        return "missing", (
+            f"{ours}, which is not there when answers are graded. "
+            "It may call whatever your notebook defines."
+        )
     if named and named[1] != exercise.id:
-        return f"It calls exercise {named[1]}, which is still the stub."
-    return (
+        return NOT_ATTEMPTED, f"It calls exercise {named[1]}, which is still the stub."
+    return NOT_ATTEMPTED, (
         f"A part of `{exercise.answer_name}` is still the stub, in {raised.where}."
         if inspect.isclass(exercise.reference) and raised.where
         else f"`{exercise.answer_name}` is still the stub."
