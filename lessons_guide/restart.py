@@ -76,13 +76,24 @@ def missing_in(answer: Any, lesson: str) -> Card | None:
 
     answer: a function or class. Anything else uses no names.
     """
+    cells = _cells(lesson)
     for function in _functions(answer):
         here = {*function.__globals__, *vars(builtins)}
         for name in _global_names(function.__code__):
-            missing = _needed({name}, _cells(lesson), here) if name not in here else []
+            missing = _needed({name}, cells, here) if name not in here else []
             if missing:
-                return _card(name, missing)
+                return _card(name, missing, _comes_later(name, answer, cells))
     return None
+
+
+def _comes_later(name: str, answer: Any, cells: tuple[CodeCell, ...]) -> bool:
+    """Whether a name is only made in cells below that of the answer."""
+    own = _first_that_makes(getattr(answer, "__name__", ""), cells)
+    return own is not None and _first_that_makes(name, cells[: own + 1]) is None
+
+
+def _first_that_makes(name: str, cells: tuple[CodeCell, ...]) -> int | None:
+    return next((n for n, cell in enumerate(cells) if name in cell.makes), None)
 
 
 def is_a_lessons(running: str, lesson: str | None) -> bool:
@@ -97,8 +108,11 @@ def lesson_of_this_kernel() -> str | None:
     return (found[1] or found[0]) if found else None
 
 
-def _card(name: str, missing: list[CodeCell]) -> Card:
-    """What a learner reads: the cells in their order, and the command that runs them all."""
+def _card(name: str, missing: list[CodeCell], is_later: bool = False) -> Card:
+    """What a learner reads: the cells in their order, and the command that runs them all.
+
+    is_later: whether they are below the cell that failed.
+    """
     shown = [cell.in_words() for cell in missing[:MOST_LISTED]]
     if left := len(missing) - len(shown):
         shown.append(f"and {left} more")
@@ -106,9 +120,12 @@ def _card(name: str, missing: list[CodeCell]) -> Card:
     lines = [
         f"Run {which}, and then the one that failed (a click, then Shift+Enter):",
         *shown,
-        "Run ▸ Run All Above Selected Cell in the menu runs everything above.",
+        "When the cells run from top to bottom, the check comes first, and fails again."
+        if is_later
+        else "Run ▸ Run All Above Selected Cell in the menu runs everything above.",
     ]
-    title = f"{name} comes from a cell that has not run yet, or not since a restart"
+    whose = "a later cell, which" if is_later else "a cell that"
+    title = f"{name} comes from {whose} has not run yet, or not since a restart"
     return Card(title, "\n".join(lines))
 
 

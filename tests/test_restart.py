@@ -13,6 +13,7 @@ from lessons_command import jupyterlab
 from lessons_guide import misspelt, restart
 from lessons_lib import progress, verbs
 from lessons_lib.paths import NOTEBOOKS
+from paged_attention import kv_cache
 
 MENU = "Run ▸ Run All Above Selected Cell in the menu runs everything above."
 CELLS = [
@@ -148,6 +149,25 @@ def test_an_answer_that_uses_a_name_of_a_cell_above_is_told_so(tmp_path, monkeyp
     with pytest.raises(verbs.CheckFailed):
         verbs.check("0.1", scope["blocks_needed"])
     assert "limit comes" not in capsys.readouterr().out and progress.load()["0.1"]["mistakes"]
+
+
+def test_an_answer_that_uses_a_name_of_a_cell_below_is_told_that_the_check_fails_again(
+    monkeypatch, tmp_path, capsys
+):
+    """One above its own is told as ever."""
+    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
+    scope = dict(vars(kv_cache))
+    exec("def add_sequence(self, seq_id, n):\n    append_token(self, seq_id)\n", scope)
+    with pytest.raises(verbs.CheckFailed):
+        verbs.check("2.4", scope["add_sequence"])
+    _, card = capsys.readouterr().out.split("› ")
+    title, _, cell, last = card.strip().split("\n")
+    assert title.startswith("append_token comes from a later cell, which has not run yet")
+    assert cell.strip().startswith("`def append_token(") and "Exercise 2.5: append" in cell
+    assert last.strip().endswith("the check comes first, and fails again.")
+    exec("def append_token(self, seq_id):\n    return operator.index(seq_id)\n", scope := {})
+    above = restart.missing_in(scope["append_token"], "02")
+    assert above.title.startswith("operator comes from a cell that") and MENU in above.body
 
 
 def test_a_misspelt_answer_is_named_before_a_cell_that_has_not_run(capsys):
