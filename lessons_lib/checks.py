@@ -32,7 +32,7 @@ NARROWING_WAITS = 2
 NAMING_WORK = 5.0  # for trying mistakes that are not recorded
 MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
 NOT_ATTEMPTED = "not-attempted"
-# What our own answers raise in a grade has this after "Exercise 2.5"; a learner's stub has not.
+# In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
