@@ -50,6 +50,7 @@ from paged_attention.work_plan import (
     BUSY,
     best_plan,
     choose_heads_at_once,
+    choose_plan,
     plan_work,
     tiles_of,
 )
@@ -173,22 +174,28 @@ class PagedDecode:
     def _plan_work(self, lens: np.ndarray, heads_at_once: int | None, num_blocks: int | None):
         multiprocessors = num_multiprocessors(self.device)
         most = num_warps(self.shape)
-        if heads_at_once is None:
-            heads_at_once = choose_heads_at_once(
-                lens, self.num_kv_heads, most, multiprocessors
-            )
-        if heads_at_once < 1 or most % heads_at_once or self.num_kv_heads % heads_at_once:
+        if heads_at_once is not None and (
+            heads_at_once < 1 or most % heads_at_once or self.num_kv_heads % heads_at_once
+        ):
             raise ValueError(
                 f"heads_at_once must divide the {self.num_kv_heads} KV heads "
                 f"and the {most} warps of a block, not {heads_at_once}"
             )
         if num_blocks is not None and num_blocks < 1:
             raise ValueError(f"num_blocks must be positive, not {num_blocks}")
-        if num_blocks is None:
-            busy = BUSY if self.number == 7 else 1.0  # fp8 has more to compute for each byte
-            plan = best_plan(lens, self.num_kv_heads, heads_at_once, multiprocessors, busy)
+        busy = BUSY if self.number == 7 else 1.0  # fp8 has more to compute for each byte
+        if heads_at_once is None and num_blocks is None:
+            heads_at_once, plan = choose_plan(
+                lens, self.num_kv_heads, most, multiprocessors, busy
+            )
         else:
-            plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
+            heads_at_once = heads_at_once or choose_heads_at_once(
+                lens, self.num_kv_heads, most, multiprocessors
+            )
+            if num_blocks is None:
+                plan = best_plan(lens, self.num_kv_heads, heads_at_once, multiprocessors, busy)
+            else:
+                plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
         num_parts = max(1, plan.num_parts) * heads_at_once  # an empty tensor has no address
         query_tiles = -(-self.shape.queries_per_kv_head // 8)
         of_dims = self.shape.head_size // 16 + 1

@@ -1,5 +1,6 @@
-"""Divides a batch's tiles evenly among the blocks of a launch (rungs 7 and 8)."""
+"""Divides a batch's tiles among the blocks of a launch (rungs 7 and 8)."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ BUSY = 0.8  # blocks per multiprocessor that keep the memory busy; more would on
 MANY_ROWS = 1.5  # rows per multiprocessor; with as many, few are cut
 SOME_ROWS = 1 / 8  # likewise; with as many, none is cut into very many parts
 PART_COST = 40  # the time to hand a part over, counted in tiles
+ROW_COST = 4  # likewise: the time to begin a row before which the block has done nothing
+MERGE_COST = 2  # likewise: the time to merge a warp's state into those of its row
+MOST_DEALT = 8  # rows per multiprocessor; with more, the parts of a few count for little
 
 TILE_SIZE = 16  # tokens that a warp takes in at once; tile_size in kernels/ladder/tile.cuh
 
@@ -59,6 +63,83 @@ def choose_heads_at_once(
     return 1
 
 
+def choose_plan(
+    context_lens: Sequence[int] | np.ndarray,
+    num_kv_heads: int,
+    num_warps: int,
+    multiprocessors: int,
+    busy: float = BUSY,
+) -> tuple[int, WorkPlan]:
+    """Chooses the plan that should take the least time.
+
+    It compares the best of equal shares with rows that are dealt out whole, for each number of
+    KV heads that the warps of a block can share.
+
+    busy: as for `best_plan`.
+    Returns heads_at_once and the plan.
+    """
+    heads_at_once = choose_heads_at_once(
+        context_lens, num_kv_heads, num_warps, multiprocessors
+    )
+    plan = best_plan(context_lens, num_kv_heads, heads_at_once, multiprocessors, busy)
+    fewest = max(1, int(busy * multiprocessors))
+    least = cost_of(plan, heads_at_once, multiprocessors, fewest) / multiprocessors
+    tiles = np.sort(tiles_of(context_lens))[::-1]
+    dealt = 0
+    for heads in range(1, num_warps + 1):
+        num_rows = len(tiles) * num_kv_heads // heads
+        if num_warps % heads or num_kv_heads % heads:
+            continue
+        if num_rows <= MOST_DEALT * multiprocessors:
+            of_row = ROW_COST + MERGE_COST * num_warps / heads
+            times = np.repeat(tiles * heads + of_row, num_kv_heads // heads)
+            if (cost := dealt_time(times.tolist(), multiprocessors)) < least:
+                least, dealt = cost, heads
+    if dealt:
+        return dealt, deal_rows(context_lens, num_kv_heads, dealt)
+    return heads_at_once, plan
+
+
+def dealt_time(times: Sequence[float], multiprocessors: int) -> float:
+    """How long it takes if the multiprocessor that is free first gets the next row.
+
+    times: of the rows, in their order.
+    """
+    free = [0.0] * multiprocessors  # when each of them will be
+    for time in times:
+        heapq.heapreplace(free, free[0] + time)
+    return max(free)
+
+
+def deal_rows(
+    context_lens: Sequence[int] | np.ndarray, num_kv_heads: int, heads_at_once: int
+) -> WorkPlan:
+    """Gives each row a block of its own, the longest rows first.
+
+    Blocks that find no room wait until another has ended. So no row is cut, and a
+    multiprocessor that reads faster than others takes more rows.
+    """
+    groups = num_kv_heads // heads_at_once
+    lens = np.asarray(context_lens, dtype=np.int64)
+    tiles = tiles_of(lens)
+    row = np.argsort(-np.repeat(tiles, groups), kind="stable")
+    seq, none = row // groups, np.full_like(row, -1)
+    items = np.stack(
+        [
+            seq,
+            row % groups * heads_at_once,
+            np.zeros_like(row),
+            lens[seq],
+            none,
+            none,
+            np.ones_like(row),
+            none,
+        ],
+        axis=1,
+    )
+    return WorkPlan(items.astype(np.int32), len(row), 0, int(tiles.max()), 0)
+
+
 def best_plan(
     context_lens: Sequence[int] | np.ndarray,
     num_kv_heads: int,
@@ -66,31 +147,39 @@ def best_plan(
     multiprocessors: int,
     busy: float = BUSY,
 ) -> WorkPlan:
-    """Chooses the plan that should take the least time.
+    """Chooses the equal shares that should take the least time.
 
     It compares up to three ways to divide the rows among blocks:
 
     1. Each block gets the same number of whole rows. There are as many blocks as that allows,
        but at most one for each multiprocessor.
-    2. Each row is cut into the same number of equal pieces, if there are few enough rows.
-    3. The rows are cut anywhere.
+    2. Each row is cut into the same number of equal pieces, if there are few enough rows. There
+       are as many blocks as that allows, likewise.
+    3. The rows are cut anywhere, for as many blocks as keep the memory busy, but no more.
 
-    In 2 and 3 there are about as many blocks as keep the memory busy, but no more.
-
-    busy: how many blocks that is, per multiprocessor.
+    busy: how many blocks keep the memory busy, per multiprocessor.
     """
     num_rows = len(context_lens) * num_kv_heads // heads_at_once
-    busy = max(1, int(busy * multiprocessors))
+    fewest = max(1, int(busy * multiprocessors))
     whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
-    counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())
+    counts = {whole} | (
+        {multiprocessors // num_rows * num_rows} if num_rows <= multiprocessors else set()
+    )
     plans = [
         plan_work(context_lens, num_kv_heads, n, heads_at_once, by_rows=True)
         for n in sorted(counts)
     ]
-    plans.append(plan_work(context_lens, num_kv_heads, busy, heads_at_once))
-    return min(
-        plans, key=lambda plan: plan.most_tiles * heads_at_once + PART_COST * plan.most_parts
-    )
+    plans.append(plan_work(context_lens, num_kv_heads, fewest, heads_at_once))
+    return min(plans, key=lambda plan: cost_of(plan, heads_at_once, multiprocessors, fewest))
+
+
+def cost_of(plan: WorkPlan, heads_at_once: int, multiprocessors: int, fewest: int) -> int:
+    """The time that equal shares should take, in tiles times multiprocessors.
+
+    fewest: blocks that keep the memory busy. With more blocks each of them is slower.
+    """
+    tiles = plan.most_tiles * heads_at_once * max(plan.num_blocks, fewest)
+    return tiles + PART_COST * plan.most_parts * multiprocessors
 
 
 def plan_work(

@@ -1081,11 +1081,16 @@ draw.rungs(run, "gqa_b256_ragged", last=7)
 # others ask for at that moment. Counting tiles will not show what is still missing from the
 # limit.
 #
-# Measuring changed the plan in two more ways. (The plan is in `paged_attention/work_plan.py`.)
+# Measuring changed the plan in three more ways. (The plan is in `paged_attention/work_plan.py`.)
 # If all rows are about equally long, the cuts are moved to the ends of rows, even if a few
 # multiprocessors then have nothing to do: what is not cut need not be combined. And if rows
-# have to be cut, there are blocks for only four of five multiprocessors. On this card that was
-# faster than blocks for all of them.
+# have to be cut anywhere, there are blocks for only four of five multiprocessors. On this card
+# that was faster than blocks for all of them.
+#
+# The third way is younger than the recorded run. If rows are many and unequal, none of them is
+# cut. Each gets a block of its own, the longest rows first. The card gives the next block to
+# the multiprocessor that is free first, as it did with rung 5. So rung 7 lets the card divide
+# the work after all, where the card does that better.
 
 # %% [markdown]
 # ## Rung 8: half the bytes

@@ -3,7 +3,7 @@
 """
 
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -16,6 +16,10 @@ from paged_attention.work_plan import (
     TILE_SIZE,
     best_plan,
     choose_heads_at_once,
+    choose_plan,
+    cost_of,
+    deal_rows,
+    dealt_time,
     plan_work,
     tiles_of,
 )
@@ -191,15 +195,17 @@ def test_heads_share_a_block_where_rows_are_many(
     assert choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors) == expected
 
 
-def cost(shares, rows, heads_at_once):
+def cost(shares, rows, heads_at_once, multiprocessors, busy_blocks):
     """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a
-    block hands over.
+    block hands over. Where more blocks read at once than keep the memory busy, each is slower.
     """
+    shares = [pieces for pieces in shares if pieces]
     most_tiles = max(sum(end - first for _, first, end in pieces) for pieces in shares)
     most_parts = max(
         sum(end - first < rows[row] for row, first, end in pieces) for pieces in shares
     )
-    return most_tiles * heads_at_once + 40 * most_parts
+    tiles = most_tiles * heads_at_once * max(len(shares), busy_blocks)
+    return tiles + 40 * most_parts * multiprocessors
 
 
 @few
@@ -221,18 +227,84 @@ def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
         ],
         cut_evenly(rows, min(limit, sum(rows))),
     ]
-    if len(rows) <= limit:
+    if len(rows) <= multiprocessors:
+        pieces = multiprocessors // len(rows)
         ways.append(
             [
                 [(row, first, end)]
                 for row, tiles in enumerate(rows)
-                for ((_, first, end),) in filter(None, cut_evenly([tiles], limit // len(rows)))
+                for ((_, first, end),) in filter(None, cut_evenly([tiles], pieces))
             ]
         )
     plan = best_plan(lengths, heads[0] * heads[1], heads[0], multiprocessors, busy)
-    assert plan.most_tiles * heads[0] + 40 * plan.most_parts == min(
-        cost(shares, rows, heads[0]) for shares in ways
+    assert cost_of(plan, heads[0], multiprocessors, limit) == min(
+        cost(shares, rows, heads[0], multiprocessors, limit) for shares in ways
     )
+
+
+@few
+@given(lengths=LENGTHS, heads=HEADS)
+def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
+    plan = deal_rows(lengths, heads[0] * heads[1], heads[0])
+    shares = sound(plan, lengths, heads)
+    assert shares == sorted(by_row(lengths, *heads), reverse=True)
+    assert plan.num_parts == 0
+
+
+@few
+@given(
+    times=st.lists(st.integers(1, 100), min_size=1, max_size=30),
+    multiprocessors=st.integers(1, 8),
+)
+def test_a_row_goes_to_whoever_is_free_first(times, multiprocessors):
+    busy_until = [0] * multiprocessors
+    for time in times:
+        busy_until[busy_until.index(min(busy_until))] += time
+    assert dealt_time(times, multiprocessors) == max(busy_until)
+
+
+@few
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=20),
+    num_kv_heads=st.integers(1, 16),
+    num_warps=st.sampled_from([4, 8]),
+    multiprocessors=st.sampled_from([1, 4, 20]),
+)
+def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multiprocessors):
+    """Equal shares, or rows that are dealt out: 4 to begin one, and 2 for each warp's state."""
+    chosen_heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
+    groups = num_kv_heads // chosen_heads
+    assert chosen_heads * groups == num_kv_heads and num_warps % chosen_heads == 0
+    sound(plan, lengths, (chosen_heads, groups))
+    shared = choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors)
+    equal = best_plan(lengths, num_kv_heads, shared, multiprocessors)
+    busy_blocks = max(1, int(0.8 * multiprocessors))
+    times = {0: cost_of(equal, shared, multiprocessors, busy_blocks) / multiprocessors}
+    for heads in (1, 2, 4, 8):
+        num_rows = len(lengths) * num_kv_heads // heads
+        if num_warps % heads or num_kv_heads % heads or num_rows > 8 * multiprocessors:
+            continue
+        rows = sorted(by_row(lengths, heads, num_kv_heads // heads), reverse=True)
+        times[heads] = dealt_time(
+            [tiles * heads + 4 + 2 * num_warps / heads for tiles in rows], multiprocessors
+        )
+    quickest = min(times.values())
+    if times[0] == quickest:
+        assert (chosen_heads, plan.items.tolist()) == (shared, equal.items.tolist())
+    else:
+        assert times[chosen_heads] == quickest
+        assert plan.num_blocks == len(lengths) * groups
+
+
+def test_unequal_rows_are_dealt_out_and_few_are_cut():
+    unequal = [2048 - 8 * n for n in range(240)]
+    heads, plan = choose_plan(unequal, 8, 8, 132)
+    assert plan.num_blocks == 240 * 8 // heads and plan.num_parts == 0
+    heads, plan = choose_plan([32_768], 8, 8, 132)
+    assert (heads, plan.num_blocks, plan.num_parts) == (1, 128, 128)
+    for lengths, num_kv_heads in product(([1024] * 64, [512] * 8), (8,)):
+        _, plan = choose_plan(lengths, num_kv_heads, 8, 132)
+        assert plan.num_parts == 0 and plan.num_blocks <= 132
 
 
 def chosen(tiles, num_kv_heads=1, heads_at_once=1, multiprocessors=2, **busy):
@@ -255,13 +327,14 @@ def test_a_row_is_cut_where_its_parts_pay():
 def test_rows_that_come_out_even_stay_whole():
     assert chosen([500] * 4, multiprocessors=4) == (4, 0)
     assert chosen([5] * 6, multiprocessors=4) == (3, 0)
-    assert chosen([30] + [1] * 7, multiprocessors=4, busy=2.0) == (8, 0)
+    assert chosen([30] + [1] * 7, multiprocessors=8) == (8, 0)
 
 
 def test_few_long_rows_are_cut_for_as_many_blocks_as_keep_the_memory_busy():
-    assert chosen([100_000], multiprocessors=132) == (105, 105)  # 0.8 for each multiprocessor
-    # equal pieces: a block hands over one part, not two
-    assert chosen([2600] * 4, multiprocessors=132) == (104, 104)
+    assert chosen([100_000, 90_000], multiprocessors=132) == (105, 106)  # 0.8 for each
+    # equal pieces: a block hands over one part, not two, and all of them have work
+    assert chosen([100_000], multiprocessors=132) == (132, 132)
+    assert chosen([2600] * 4, multiprocessors=132) == (132, 132)
     assert chosen([3], multiprocessors=1) == (1, 0)
 
 

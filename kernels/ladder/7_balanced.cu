@@ -1,6 +1,7 @@
 // Rung 7: no more blocks than can run at once. Each gets about the same number of tiles, from
 // one sequence or from several. Loads continue from one sequence to the next. The last block
-// to finish a sequence combines its parts, so there is only one launch.
+// to finish a sequence combines its parts, so there is only one launch. Where sequences are
+// many and unequal, the plan may give each of them blocks of its own instead.
 #include "balanced.cuh"
 
 __global__ void __launch_bounds__(num_warps * 32, 1)

@@ -4,7 +4,8 @@
 #include "plan_share.cuh"
 
 // Plans a batch on the device, as best_plan of paged_attention/work_plan.py does on the host.
-// One block of threads does it all.
+// One block of threads does it all. It deals no rows out: the launch does not know how many
+// blocks that would take.
 constexpr int plan_threads = 1024, num_divisions = 3;
 constexpr int most_seqs = 4096;   // that there is room for
 constexpr int most_blocks = 256;  // likewise; no card has as many multiprocessors
@@ -26,7 +27,7 @@ struct PlanShared {
   Share shares[num_divisions][most_blocks];
   int64_t of_warp[plan_threads / 32];
   int num_seqs, longest, divisor;
-  int most_tiles[num_divisions], most_parts[num_divisions];
+  int most_tiles[num_divisions], most_parts[num_divisions], blocks_with_work[num_divisions];
 };
 
 // The larger of `largest` and the value of each lane. All lanes of a warp call it.
@@ -104,7 +105,8 @@ __device__ inline int choose_division(PlanShared& shared, const Rows& rows, int 
   __syncthreads();  // the largest divisor
   auto division = [&](int number) -> Division {
     if (number == 0) return {shared.divisor, num_rows / shared.divisor, 1};
-    if (number == 1) return {busy / num_rows * num_rows, 1, busy / num_rows};
+    if (number == 1)
+      return {multiprocessors / num_rows * num_rows, 1, multiprocessors / num_rows};
     return {min(busy, rows.total()), 0, 0};
   };
   for (int i = threadIdx.x; i < num_divisions * most_blocks; i += plan_threads) {
@@ -116,12 +118,17 @@ __device__ inline int choose_division(PlanShared& shared, const Rows& rows, int 
     }
     take_largest(shared.most_tiles[number], share.end - share.begin);
     take_largest(shared.most_parts[number], share.num_parts());
+    unsigned with_work = __ballot_sync(0xffffffff, share.num_items() > 0);
+    if (threadIdx.x % 32 == 0) atomicAdd(&shared.blocks_with_work[number], __popc(with_work));
   }
   __syncthreads();  // all shares
-  int best = 0, least = 0;
+  int best = 0;
+  int64_t least = 0;
   for (int number = 0; number < num_divisions; ++number) {
-    int cost =
-        shared.most_tiles[number] * heads_at_once + part_cost * shared.most_parts[number];
+    // The more blocks share the memory's rate, the slower each of them is.
+    int64_t tiles = int64_t(shared.most_tiles[number]) * heads_at_once;
+    int64_t cost = tiles * max(shared.blocks_with_work[number], busy) +
+                   int64_t(part_cost) * shared.most_parts[number] * multiprocessors;
     int blocks = division(number).num_blocks;
     if (blocks == 0 || (number > 0 && cost >= least)) continue;
     best = number, least = cost, num_blocks = blocks;
@@ -197,7 +204,8 @@ __global__ void __launch_bounds__(plan_threads)
   __shared__ PlanShared shared;
   if (threadIdx.x == 0) {
     shared.longest = 0, shared.divisor = 1;
-    for (int i = 0; i < num_divisions; ++i) shared.most_tiles[i] = shared.most_parts[i] = 0;
+    for (int i = 0; i < num_divisions; ++i)
+      shared.most_tiles[i] = shared.most_parts[i] = shared.blocks_with_work[i] = 0;
   }
   list_sequences(shared, context_lens, num_seqs, reinterpret_cast<int*>(header + 1));
   __syncthreads();  // all sequences
