@@ -43,11 +43,13 @@ class DaskCluster:
         for name in [*self.processes]:
             self.kill(name)
 
-    def start_scheduler(self):
+    def start_scheduler(self, path=None, **environment):
         # they end by themselves where a test was killed and cannot end them
         words = ["--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"]
         words += ["--idle-timeout", "600"]
-        self._start("scheduler", [sys.executable], "dask_scheduler", words)
+        self._start(
+            "scheduler", [sys.executable], "dask_scheduler", words, path, **environment
+        )
 
     def start_worker(
         self, name: str, *words: str, python=(sys.executable,), path=None, **environment
@@ -98,9 +100,14 @@ def fake_grade(notebook, name, student, seed, limits, progress):
         case ["down"]:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(3600)
+        case ["hang", "once"] if tried == 1:
+            time.sleep(3600)
         case ["down", "once"] if tried == 1:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(3600)
+        case ["until", path]:
+            while not Path(path).exists():
+                time.sleep(0.05)
         case ["wait", seconds]:
             time.sleep(float(seconds))
         case ["big"]:
@@ -113,5 +120,5 @@ def fake_grade(notebook, name, student, seed, limits, progress):
 
 def _grade(notebook, name, student, event) -> SubmissionGrade:
     return SubmissionGrade(
-        student, name, notebook.digest, notebook.lesson, (ALL_RIGHT,), (event,), 0.1
+        student, name, notebook.digest, notebook.lesson or "00", (ALL_RIGHT,), (event,), 0.1
     )
