@@ -125,6 +125,12 @@ class _Cluster(_Judges):
         return "; ".join(self._limited_by)
 
 
+class Bar(tqdm):
+    """By a clock that is never set: with the machine's, it stops when that is set back."""
+
+    _time = property(lambda self: time.monotonic, lambda self, clock: None)
+
+
 def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) -> int:
     started = time.monotonic()
     rest = [*arguments.submissions]
@@ -133,7 +139,7 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
             rest = [each for each in rest if each.problem or not store.find(each)]
     before = len(arguments.submissions) - len(rest)
     with (
-        tqdm(
+        Bar(
             total=len(arguments.submissions), initial=before, desc="grading", unit="notebook"
         ) as bar,
         closing(grade_once(rest, judges.grade, store, not arguments.again)) as judged,
