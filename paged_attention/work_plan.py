@@ -153,8 +153,8 @@ def best_plan(
 
     1. Each block gets the same number of whole rows. There are as many blocks as that allows,
        but at most one for each multiprocessor.
-    2. Each row is cut into the same number of equal pieces, if there are few enough rows. There
-       are as many blocks as that allows, likewise.
+    2. Each row is cut into the same number of equal pieces, if there are few enough rows.
+       There are as many blocks as that allows, likewise.
     3. The rows are cut anywhere, for as many blocks as keep the memory busy, but no more.
 
     busy: how many blocks keep the memory busy, per multiprocessor.

@@ -256,10 +256,10 @@ def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
     times=st.lists(st.integers(1, 100), min_size=1, max_size=30),
     multiprocessors=st.integers(1, 8),
 )
-def test_a_row_goes_to_whoever_is_free_first(times, multiprocessors):
+def test_a_row_goes_to_the_multiprocessor_that_is_free_first(times, multiprocessors):
     busy_until = [0] * multiprocessors
-    for time in times:
-        busy_until[busy_until.index(min(busy_until))] += time
+    for row_time in times:
+        busy_until[busy_until.index(min(busy_until))] += row_time
     assert dealt_time(times, multiprocessors) == max(busy_until)
 
 
@@ -271,7 +271,7 @@ def test_a_row_goes_to_whoever_is_free_first(times, multiprocessors):
     multiprocessors=st.sampled_from([1, 4, 20]),
 )
 def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multiprocessors):
-    """Equal shares, or rows that are dealt out: 4 to begin one, and 2 for each warp's state."""
+    """Equal shares, or rows dealt out: 4 to begin one, and 2 for each warp's state."""
     chosen_heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
     groups = num_kv_heads // chosen_heads
     assert chosen_heads * groups == num_kv_heads and num_warps % chosen_heads == 0
