@@ -1,4 +1,7 @@
 """Guides a learner: what is passed and what is next, and why a name is missing."""
 
 # The errors of a cell after which a learner is told more than Python tells.
-KINDS = (NameError, SyntaxError, NotImplementedError, RuntimeError, AssertionError)
+KINDS = (
+    *(NameError, AttributeError, SyntaxError),
+    *(NotImplementedError, RuntimeError, AssertionError),
+)

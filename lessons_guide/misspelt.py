@@ -7,7 +7,7 @@ import builtins
 import difflib
 import sys
 
-from lessons_guide import KINDS, restart, unfinished
+from lessons_guide import KINDS, methods, restart, unfinished
 from lessons_lib import checks
 from lessons_lib.display import Card, show
 
@@ -30,10 +30,12 @@ def explain(shell, error: Exception, lesson: str | None) -> None:
     lesson: its number, if it is known.
     """
     running = shell.user_ns.get("In", [""])[-1]
-    if not isinstance(error, NameError):
-        card = unfinished.explain(error, running, lesson)
-    else:
+    if isinstance(error, NameError):
         card = _explain_name(error.name or "", running, lesson, shell.user_ns)
+    elif isinstance(error, AttributeError):
+        card = methods.explain(error, running, lesson, shell.user_ns)
+    else:
+        card = unfinished.explain(error, running, lesson)
     if card:
         show(card)
 

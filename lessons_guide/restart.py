@@ -11,7 +11,7 @@ import json
 import os
 import re
 import symtable
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,11 @@ from typing import Any
 from lessons_lib.display import Card
 from lessons_lib.paths import NOTEBOOKS
 
-MOST_LISTED = 6
+MOST_LISTED = 12
+IN_THE_MENU = (
+    "Run ▸ Run All Above Selected Cell in the menu runs everything above, up to a check that "
+    "fails."
+)
 _SCOPES = (
     *(ast.FunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
@@ -113,20 +117,30 @@ def _card(name: str, missing: list[CodeCell], is_later: bool = False) -> Card:
 
     is_later: whether they are below the cell that failed.
     """
-    shown = [cell.in_words() for cell in missing[:MOST_LISTED]]
-    if left := len(missing) - len(shown):
-        shown.append(f"and {left} more")
-    which = "this cell" if len(missing) == 1 else f"these {len(missing)} cells, in this order"
     lines = [
-        f"Run {which}, and then the one that failed (a click, then Shift+Enter):",
-        *shown,
+        *to_run(missing),
         "When the cells run from top to bottom, the check comes first, and fails again."
         if is_later
-        else "Run ▸ Run All Above Selected Cell in the menu runs everything above.",
+        else IN_THE_MENU,
     ]
     whose = "a later cell, which" if is_later else "a cell that"
     title = f"{name} comes from {whose} has not run yet, or not since a restart"
     return Card(title, "\n".join(lines))
+
+
+def to_run(missing: Sequence[CodeCell]) -> list[str]:
+    """What a learner reads of cells to run: a line that says so, and a line for each."""
+    shown = [cell.in_words() for cell in missing[:MOST_LISTED]]
+    if left := len(missing) - len(shown):
+        shown.append(f"and {left} more")
+    which = "this cell" if len(missing) == 1 else f"these {len(missing)} cells, in this order"
+    return [f"Run {which}, and then the one that failed (a click, then Shift+Enter):", *shown]
+
+
+def cells_above(running: str, lesson: str) -> tuple[CodeCell, ...]:
+    """The cells of a lesson above the one that runs; all, if it is none of the lesson's."""
+    cells = _cells(lesson)
+    return cells[: _place(running, cells)]
 
 
 def _needed(names: Iterable[str], cells: tuple[CodeCell, ...], known) -> list[CodeCell]:
@@ -193,18 +207,21 @@ def _code_cells(cells: list[dict]) -> Iterator[CodeCell]:
             heading = headings[-1] if headings else heading
         else:
             makes, changes, needs = _names_in(source)
-            modules |= _modules_in(source)
+            modules |= _never_changed(source)
             yield CodeCell(source, heading, makes, changes - modules, needs)
 
 
-def _modules_in(source: str) -> set[str]:
-    """The modules that a cell imports. `torch.manual_seed(0)` changes none of them."""
+def _never_changed(source: str) -> set[str]:
+    """The modules that a cell imports or opens: a call such as `torch.manual_seed(0)` or
+    `draw.layouts(…)` changes none of them.
+    """
     try:
         nodes = [*ast.walk(ast.parse(source))]
     except (SyntaxError, ValueError):
         return set()
     imports = [node for node in nodes if isinstance(node, ast.Import)]
-    return {name for node in imports for name in _made_by(node)}
+    opened = re.findall(r"^(\w+) = open_lesson\(", source, re.MULTILINE)
+    return {*opened, *(name for node in imports for name in _made_by(node))}
 
 
 def _names_in(source: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:

@@ -15,7 +15,10 @@ from lessons_lib import progress, verbs
 from lessons_lib.paths import NOTEBOOKS
 from paged_attention import kv_cache
 
-MENU = "Run ▸ Run All Above Selected Cell in the menu runs everything above."
+MENU = (
+    "Run ▸ Run All Above Selected Cell in the menu runs everything above, up to a check that "
+    "fails."
+)
 CELLS = [
     ("markdown", "# 01 · A lesson"),
     ("code", "from lessons_lib import check\n\ndraw = 1"),
@@ -103,13 +106,13 @@ def test_a_lesson_that_cannot_be_read_says_nothing(lesson, tmp_path):
 
 
 def test_only_some_of_many_cells_are_listed(tmp_path, monkeypatch):
-    texts = ["a0 = 0", *(f"a{n} = a{n - 1}" for n in range(1, 9))]
+    texts = ["a0 = 0", *(f"a{n} = a{n - 1}" for n in range(1, 15))]
     cells = [{"cell_type": "code", "source": text} for text in texts]
     (tmp_path / "03_topic.ipynb").write_text(json.dumps({"cells": cells}))
     monkeypatch.setattr(restart, "NOTEBOOKS", tmp_path)
     restart._cells.cache_clear()
-    lines = restart.explain("a8", "a8", "03", ()).body.split("\n")
-    first = "Run these 9 cells, in this order, and then the one that failed"
+    lines = restart.explain("a14", "a14", "03", ()).body.split("\n")
+    first = "Run these 15 cells, in this order, and then the one that failed"
     assert lines[0] == f"{first} (a click, then Shift+Enter):"
     assert lines[1] == "`a0 = 0` at the top of the notebook" and lines[-2] == "and 3 more"
     restart._cells.cache_clear()
