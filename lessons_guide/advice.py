@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lessons_lib import checks
+from lessons_lib import checks, progress
 
 RUN_IT = "run its cell: click on it and press Shift+Enter"
 _failed: dict[str, Any] = {}  # the answer that each exercise's last check refused
@@ -19,9 +19,12 @@ def after_failing(result: checks.CheckResult, answer: Any) -> str:
 
 def before_trying(result: checks.CheckResult) -> str:
     """The message to a learner whose answer is still the stub, as far as the kernel knows."""
-    return (
+    words = (
         f"{result.message}\nHave you written it? Then take the stub's line out, and {RUN_IT}."
     )
+    if progress.load().get(result.exercise, {}).get("passed"):
+        words += "\nIt has passed before. Is that answer in another tab, or in another copy?"
+    return words
 
 
 def is_the_learners(answer: Any, exercise: checks.Exercise) -> bool:

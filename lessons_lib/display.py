@@ -31,7 +31,7 @@ class Card:
             'padding:.3em .9em;margin:.2em 0;max-width:52em">'
             '<div style="font-weight:600">'
             f'<span aria-hidden="true">{_SIGNS[self.tone]}</span> '
-            f"{html.escape(self.title)}</div>{body}</div>"
+            f"{_inline_code(html.escape(self.title))}</div>{body}</div>"
         )
 
 

@@ -188,6 +188,10 @@ show_progress()
 # *Run ▸ Run All Above Selected Cell*. If a cell misses a name, the message says which cells
 # make it. (The kernel is the Python that runs your cells.)
 #
+# Keep a lesson open in one tab of the browser. A second tab has its own copy of the text. When
+# both have changed, JupyterLab asks which of the two to keep, and what you wrote in the other
+# is lost. Choose *Cancel* then, copy your answers over, and close one of the tabs.
+#
 # If an exercise's cell is spoilt, this shows it as you were given it, to copy from:
 #
 # ```python

@@ -244,7 +244,15 @@ assert torch.equal(table.cpu, table.on_device)
 #
 # The manager puts the parts together: lesson 01's block manager, the pool, the block table,
 # and each sequence's row and length. The code given below is bookkeeping. Read what each
-# helper promises; you will use all of them.
+# helper promises; you will use all of them. `self.block_manager` is lesson 01's:
+#
+# | method | what it does |
+# |---|---|
+# | `allocate()` | takes a free block and returns its id; the block has one user then |
+# | `free(block_id)` | one user less; a block without users is free again |
+# | `increase_ref_count(block_id)` | one user more |
+# | `get_ref_count(block_id)` | how many sequences use the block |
+# | `get_num_free_blocks()` | how many blocks are free |
 
 # %%
 import operator
@@ -420,8 +428,8 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# Here is a film of your manager. It plays by itself. Choose a number below it to stop at a
-# step, and run the cell again to let it play on.
+# Here is a film of your manager. It plays by itself. Choose a number below it to hold a step,
+# and *play* to go on.
 
 # %%
 manager, film = small_manager(), draw.Film()
@@ -706,10 +714,10 @@ print(f"compared with the {once:,} tokens of all requests")
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
-# Try it: in `Paged.come`, put `0` instead of `len(self.manager.sequences)`. Then no block is
-# left free for the running requests, and a request gives way 403 times, with 65,327 tokens
-# computed again. Which request is let in, and which gives way, is the scheduler's decision.
-# You write a scheduler in lesson 08.
+# Try it: in `Paged.come`, put `0` instead of `len(self.manager.sequences)`, and run the cells
+# from that one down to here again. Then no block is left free for the running requests, and a
+# request gives way 403 times, with 65,327 tokens computed again. Which request is let in, and
+# which gives way, is the scheduler's decision. You write a scheduler in lesson 08.
 
 # %%
 draw.memory_over_time(histories)

@@ -116,6 +116,18 @@ def test_the_stub_says_that_a_cell_has_to_run(notebook):
     assert "not attempted yet" in out and "take the stub's line out" in out and RUN_IT in out
 
 
+def test_a_stub_whose_exercise_has_passed_asks_where_the_answer_is(notebook):
+    """In a second tab of the browser, a cell is as it was when the tab was opened."""
+    notebook("def blocks_needed(n, size): return -(-n // size)")
+    assert ": passed" in notebook('check("0.1", blocks_needed)')
+    notebook("def blocks_needed(n, size): raise NotImplementedError('Exercise 0.1')")
+    asks = "It has passed before. Is that answer in another tab"
+    assert asks in notebook('check("0.1", blocks_needed)')
+    notebook("def fork(manager, blocks): raise NotImplementedError('Exercise 1.5')")
+    out = notebook('check("1.5", fork)')
+    assert "not attempted yet" in out and asks not in out
+
+
 def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):
     """It said "is still the stub" of a class with one of three methods to go."""
     notebook(

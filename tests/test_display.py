@@ -270,3 +270,8 @@ def test_the_course_knows_where_it_is():
     assert (paths.ROOT / "lessons_lib" / "paths.py").samefile(
         paths.__file__
     ) and paths.SOLUTIONS.parent == paths.ROOT
+
+
+def test_a_name_in_backticks_is_code_in_a_title_too():
+    shown = Card("There is no `gorw` <b>")._repr_html_()
+    assert "There is no <code>gorw</code> &lt;b&gt;" in shown
