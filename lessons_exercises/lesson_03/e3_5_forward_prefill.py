@@ -146,6 +146,8 @@ def observe(answer, case):
         calls.append(length)
         return attention.plain_attention(q, k, v, length)
 
+    attend.__qualname__ = "attend"  # messages name it
+
     if is_bad(case):
         try:
             answer(layer, x, request_num_blocks, seq_ids, manager, attend)
