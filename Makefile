@@ -25,7 +25,7 @@ test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or built) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(ARGS)
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)

@@ -7,6 +7,7 @@ python -m lessons_build --check      change nothing; fail if a notebook is stale
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import sys
@@ -71,7 +72,14 @@ def select(numbers: list[str]) -> list[Lesson]:
         raise SourceError(
             f"There is no lesson {', '.join(unknown)}; the lessons are {', '.join(known)}."
         )
-    return [read_lesson(known[number]) for number in numbers or known]
+    chosen = [known[number] for number in numbers or known]
+    return [_read(path, path.stat().st_mtime_ns) for path in chosen]
+
+
+@functools.cache
+def _read(path: Path, changed: int) -> Lesson:
+    """A lesson's source, read again when it has changed: a check needs all of them thrice."""
+    return read_lesson(path)
 
 
 def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:

@@ -25,15 +25,15 @@ def pytest_addoption(parser):
         "--every",
         type=int,
         default=24,
-        help="of the tests that each build an answer, run one in this many",
+        help="of the tests that are one of many alike, run one in this many",
     )
 
 
 @pytest.hookimpl(trylast=True)  # of those that -k and -m have left
 def pytest_collection_modifyitems(config, items):
-    """Leaves out most of the tests that build an answer each, the same ones on all workers."""
-    built = [item for item in items if item.get_closest_marker("built")]
-    left_out = set(built) - set(built[:: config.getoption("--every")])
+    """Leaves out most of the tests that are one of many alike, the same on all workers."""
+    alike = [item for item in items if item.get_closest_marker("sampled")]
+    left_out = set(alike) - set(alike[:: config.getoption("--every")])
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

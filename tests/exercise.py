@@ -24,7 +24,7 @@ FILES = [
     "test_mistakes.py",
 ]
 # A second process imports and collects for longer than the tests of one in Python take.
-WORKERS = {"python": [], "c++": ["-n", "auto"], "cuda": ["-n", "auto"]}
+WORKERS = {"python": ["--every", "1"], "c++": ["-n", "auto"], "cuda": ["-n", "auto"]}
 BUILT_MUTANTS = "6"  # of an answer in C++ or CUDA; of one in Python all are tried
 
 

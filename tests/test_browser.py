@@ -70,11 +70,7 @@ def picture_folder() -> Path:
     return folder
 
 
-QUICK = (
-    "00_start_here",
-    "06_cuda_kernel",
-    "summary",
-)
+QUICK = ("00_start_here",)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +147,7 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
     assert page.console_errors == []
 
 
+@pytest.mark.slow
 def test_lesson_06_names_a_race_with_its_line(lab):
     """The README shows this picture too."""
     page, port, token = lab

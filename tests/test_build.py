@@ -15,6 +15,7 @@ from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 LESSONS = build.select([])
+LESSON_01 = [lesson for lesson in LESSONS if lesson.name == "01_block_manager"]
 LONGEST_CELL = 40
 
 
@@ -262,7 +263,7 @@ def change(path, edit):
 )
 def test_check_notices_what_is_out_of_step(copy_of_the_notebooks, folder, edit, words):
     change(copy_of_the_notebooks / folder / "01_block_manager.ipynb", edit)
-    problems = build.check(LESSONS)
+    problems = build.check(LESSON_01)
     assert problems and any(words in problem for problem in problems)
 
 
@@ -271,12 +272,12 @@ def test_check_notices_a_notebook_without_a_source(copy_of_the_notebooks):
         copy_of_the_notebooks / "notebooks/00_start_here.ipynb",
         copy_of_the_notebooks / "notebooks/02_old.ipynb",
     )
-    assert any("02_old.ipynb has no source" in problem for problem in build.check(LESSONS))
+    assert any("02_old.ipynb has no source" in problem for problem in build.check([]))
 
 
 def test_check_notices_a_missing_notebook(copy_of_the_notebooks):
-    (copy_of_the_notebooks / "notebooks" / "00_start_here.ipynb").unlink()
-    assert any("is missing" in problem for problem in build.check(LESSONS))
+    (copy_of_the_notebooks / "notebooks" / "01_block_manager.ipynb").unlink()
+    assert any("is missing" in problem for problem in build.check(LESSON_01))
 
 
 def test_a_solution_written_into_the_prose_is_a_leak():

@@ -60,6 +60,7 @@ def test_a_case_that_has_more_in_it_is_larger(exercise):
     assert len(set(sizes.values())) > 1 or exercise.id in ("1.4", "6.8")
 
 
+@pytest.mark.sampled
 @by_exercise
 def test_the_smallest_case_that_shows_a_mistake_is_shown_in_whatever_order_they_are(exercise):
     cases = list(exercise.cases())

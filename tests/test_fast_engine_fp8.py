@@ -295,7 +295,11 @@ def serve(engine, trace, request_of) -> list:
     return accepted
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)],
+    ids=str,
+)
 @pytest.mark.parametrize("device", DEVICES)
 @settings(max_examples=10, deadline=None)
 @given(

@@ -229,6 +229,7 @@ def test_grades_survive_json_and_a_copy_has_the_same_digest(tmp_path):
     assert read_notebook(copy).digest == result.digest
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "exercise",
     [exercise for lesson in LESSONS for exercise in checks.exercises_of(lesson)],

@@ -94,7 +94,7 @@ HARM = {
 
 @pytest.mark.parametrize(
     "harm, event",
-    a_few(HARM, "loop", "exit", "kill all", "memory", "output"),
+    a_few(HARM, "loop", "exit", "memory"),
 )
 def test_what_was_answered_before_and_after_the_harm_counts(tmp_path, harm, event):
     """Lesson 0 has one exercise: a wrong answer before, the right one after, and what the cell
@@ -165,7 +165,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer, mistake", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("answer, mistake", a_few(ANSWERS, "exit", "kill all", "equal to all"))
 def test_harm_in_an_answer_is_a_mistake(tmp_path, answer, mistake):
     assert mistakes(grade(hand_in(tmp_path, answer)))["0.1"] == mistake
 

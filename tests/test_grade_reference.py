@@ -114,6 +114,7 @@ FROM_LISTENER = (
 )
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_no_answer_in_python_gets_hold_of_the_courses_own(tmp_path):
     """All of them in one notebook, and after each the right one's place is still to be

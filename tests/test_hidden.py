@@ -13,7 +13,6 @@ from lessons_processes import isolation
 from right_answers import RIGHT_ANSWERS
 
 SEEDS = 1, 2, 3
-SLOWLY_BUILT = pytest.mark.slow, pytest.mark.built
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
@@ -40,9 +39,8 @@ def test_each_case_has_a_description(exercise):
         assert isinstance(text, str) and text
 
 
-@pytest.mark.parametrize(
-    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
-)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.sampled
 @by_exercise
 def test_right_answers_pass(exercise, seed):
     drawn = list(exercise.hidden(seed))
@@ -70,11 +68,12 @@ def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
     assert min(times) < 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "exercise",
     [
         pytest.param(
-            exercise, id=exercise.id, marks=SLOWLY_BUILT if is_built(exercise) else ()
+            exercise, id=exercise.id, marks=pytest.mark.slow if is_built(exercise) else ()
         )
         for exercise in EXERCISES
     ],

@@ -193,6 +193,7 @@ def without_barrier(name, number):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("name, number", BARRIERS)
 def test_a_barrier_that_is_missing_is_found_on_every_schedule(name, number):
     assert name in RUNS, f"kernels/{name} has a barrier: give this test a way to run it"
@@ -209,6 +210,7 @@ def test_a_barrier_that_is_missing_is_found_on_every_schedule(name, number):
         ), caught.value
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted({name for name, _ in BARRIERS}))
 def test_with_all_of_them_there_is_silence(name):
     library, run = RUNS[name](TEXTS)

@@ -186,6 +186,7 @@ FAULTY = Batch((100, 0, 33, 300, 1), 8, 2, 128, 16, HALF)
 CUT = Batch((100, 0, 33, 2000, 2000, 1), 8, 2, 128, 16, HALF)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number, file, there, instead", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_found(number, file, there, instead):
     texts = rung_texts(number, Shape(HALF, 128, 4, 16, FP8 if number == 8 else None))

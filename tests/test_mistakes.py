@@ -44,6 +44,7 @@ def forms(exercise) -> list[tuple[str, mistakes.Form]]:
         pytest.param(True, id="respelt", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.sampled
 @by_exercise
 def test_each_form_of_each_mistake_is_refused_and_named(exercise, respelt):
     """Those of our own spelling get their own name. In other spellings two mistakes may be
@@ -62,6 +63,7 @@ def test_each_form_of_each_mistake_is_refused_and_named(exercise, respelt):
     assert not misnamed, "\n".join(misnamed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 @by_id("exercise", [exercise for exercise in EXERCISES if not is_built(exercise)])
 def test_the_records_are_what_the_forms_give(exercise, every):
@@ -76,6 +78,7 @@ def test_the_records_are_what_the_forms_give(exercise, every):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @by_id("exercise", BUILT)
 def test_the_records_are_what_some_of_the_forms_give_when_they_are_built(exercise):
     """Others each time that the mistakes change. test_banks.py builds each mistake's first."""

@@ -31,6 +31,7 @@ PARAMS = [
     SamplingParams(max_new_tokens=16, temperature=temperature, seed=3, ignore_end=True)
     for temperature in (0, 0.7, 0, 1)
 ]
+NEITHER = FastParts(graphs=False, ahead=False)
 FLOAT = torch.float32
 LLAMA = LlamaConfig(
     hidden_size=64,
@@ -91,7 +92,12 @@ def alone():
 
 
 @pytest.mark.parametrize(
-    "parts", [None, FastParts(), FastParts(graphs=False, ahead=False)], ids=str
+    "parts",
+    [
+        FastParts(),
+        *(pytest.param(parts, marks=pytest.mark.slow) for parts in (None, NEITHER)),
+    ],
+    ids=str,
 )
 def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone):
     run = serve_parallel(PROMPTS, PARAMS, 2, "gloo", parts=parts, num_blocks=64)
@@ -105,7 +111,9 @@ def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone)
     assert run.cache_bytes == Engine(whole, num_blocks=64).manager.kv_cache.nbytes // 2
 
 
-@pytest.mark.parametrize("parts", [None, FastParts()], ids=str)
+@pytest.mark.parametrize(
+    "parts", [FastParts(), pytest.param(None, marks=pytest.mark.slow)], ids=str
+)
 def test_a_small_pool_and_shared_prefixes(parts):
     """Requests are preempted and share blocks, on each rank alike."""
     prompts = [encode("K" + "." * 40 + f"a{n}>") for n in range(6)]
@@ -118,7 +126,9 @@ def test_a_small_pool_and_shared_prefixes(parts):
     assert run.answers == expected
 
 
-@pytest.mark.parametrize("parts", [None, FastParts()], ids=str)
+@pytest.mark.parametrize(
+    "parts", [FastParts(), pytest.param(None, marks=pytest.mark.slow)], ids=str
+)
 def test_biases_and_a_head_that_is_cut(parts):
     one, two = (
         serve_parallel(

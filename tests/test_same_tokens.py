@@ -89,11 +89,12 @@ def test_dense_does_not_stop_at_the_end_token(dense):
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"max_num_seqs": 1},
-        {"num_blocks": 600, "max_num_seqs": 32},
-        {"num_blocks": 52, "block_size": 8, "token_budget": 48},
+        pytest.param({"max_num_seqs": 1}, id="alone", marks=pytest.mark.slow),
+        pytest.param({"num_blocks": 600, "max_num_seqs": 32}, id="together"),
+        pytest.param(
+            {"num_blocks": 52, "block_size": 8, "token_budget": 48}, id="a tight pool"
+        ),
     ],
-    ids=["alone", "together", "a tight pool"],
 )
 def test_the_same_tokens_on_every_path(model, dense, path, sizes):
     prompts = prompts_of_many_lengths(6 if path == "kernel" else 32)

@@ -56,7 +56,7 @@ def test_the_command_brings_the_lessons_and_the_doctor_is_content(learner):
     assert run.returncode == 0 and "Ready" in run.stdout, run.stdout
 
 
-@pytest.mark.built
+@pytest.mark.sampled
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_lesson_prints_what_it_says(lesson, learner):
     shutil.copy(SOLUTIONS / lesson, learner.home)
