@@ -2,6 +2,6 @@
 
 # The errors of a cell after which a learner is told more than Python tells.
 KINDS = (
-    *(NameError, AttributeError, SyntaxError),
+    *(NameError, AttributeError, SyntaxError, TypeError),
     *(NotImplementedError, RuntimeError, AssertionError),
 )

@@ -31,8 +31,20 @@ def explain(error: Exception, running: str, lesson: str | None) -> Card | None:
     if isinstance(error, AssertionError):
         is_told = bool(str(error)) and "not close" not in str(error)  # the lesson's own words
         return None if is_told or not restart.is_a_lessons(running, lesson) else _NOT_SO
+    if isinstance(error, TypeError):
+        return _called_in_a_check(running)
     found = _STUB.fullmatch(str(error))
     return _not_written(found[1]) if found else None
+
+
+def _called_in_a_check(running: str) -> Card | None:
+    found = re.search(r"""\bcheck\((["']\d+\.\d+["'], *\w+)\(""", running)
+    if not found:
+        return None
+    return Card(
+        "A check calls your answer itself",
+        f"Write `check({found[1]})`, with nothing after the name.",
+    )
 
 
 def _not_written(exercise: str) -> Card:

@@ -90,7 +90,7 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
             show(absent)
         raise CheckFailed(result)
     else:
-        show(Card(f"{name}: not attempted yet", advice.before_trying(result)))
+        show(Card(f"{name}: {advice.standing(result)}", advice.before_trying(result)))
         raise NotAttempted(result)
 
 

@@ -128,6 +128,33 @@ def test_a_stub_whose_exercise_has_passed_asks_where_the_answer_is(notebook):
     assert "not attempted yet" in out and asks not in out
 
 
+def test_an_answer_that_waits_for_another_exercise_is_not_called_unattempted(notebook):
+    notebook("def blocks_needed(n, size): raise NotImplementedError('Exercise 0.1')")
+    notebook("def fork(manager, blocks): return blocks_needed(1, 1)")
+    out = notebook('check("1.5", fork)')
+    assert ": needs exercise 0.1 first" in out and "It calls exercise 0.1, which is" in out
+    assert "not attempted" not in out.split("NotAttempted")[0]
+
+
+def test_a_method_that_only_the_notebooks_class_has_is_no_riddle(notebook):
+    """The check tries a function on the course's own object."""
+    notebook("class PagedAttentionManager: pass\nPagedAttentionManager.last = print")
+    notebook("def append_token(self, seq_id): return self.last(seq_id)")
+    out = notebook('check("2.5", append_token)')
+    assert "The notebook's `PagedAttentionManager` has `last`. But a check tries" in out
+    notebook("del PagedAttentionManager.last")
+    out = notebook('check("2.5", append_token)')
+    assert "has no attribute 'last'" in out and "But a check tries" not in out
+
+
+def test_an_answer_that_is_called_in_its_check(notebook):
+    notebook("def fork(manager, blocks): return blocks")
+    assert '› A check calls your answer itself\n  Write `check("1.5", fork)`' in (
+        notebook('check("1.5", fork(1))')
+    )
+    assert "›" not in notebook("fork(1)")
+
+
 def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):
     """It said "is still the stub" of a class with one of three methods to go."""
     notebook(
