@@ -626,13 +626,18 @@ def raised(error: BaseException) -> Raised:
             break
         # perhaps another cell, which the answer uses, and the answer's own line follows
         result.where = result.where or f"line {number}"
-    if result.where and (names := _names_of(error)):
-        result.where += f"\n  {names}"
+    with contextlib.suppress(BaseException):  # a learner's object may do anything
+        if result.where and (names := _names_of(error, result.where)):
+            result.where += f"\n  {names}"
     return result
 
 
-def _names_of(error: BaseException) -> str:
-    """What an object of the course has, if the error says that it has no such attribute."""
+def _names_of(error: BaseException, where: str) -> str:
+    """What an object of the course has, if the error says that it lacks a name: names like
+    that one, or else all.
+
+    where: the learner's line. If it calls the name, only what can be called is listed.
+    """
     if not isinstance(error, AttributeError):
         return ""
     owners = [
@@ -640,12 +645,18 @@ def _names_of(error: BaseException) -> str:
         for owner in type(error.obj).__mro__
         if owner.__module__.split(".")[0] not in _OF_OTHERS
     ]
-    names = {name for owner in owners for name in vars(owner)}
-    names |= {*getattr(error.obj, "__dict__", ())} if owners else set()
-    public = sorted(name for name in names if not name.startswith("_"))
-    like = difflib.get_close_matches(error.name or "", public)
-    listed = ", ".join(dict.fromkeys([*like, *public]))
-    return f"{type(error.obj).__name__} has: {listed}" if public else ""
+    is_called = f".{error.name}(" in where
+    parts = {name: part for owner in owners for name, part in vars(owner).items()}
+    parts |= getattr(error.obj, "__dict__", {}) if owners else {}
+    names = sorted(
+        name
+        for name, part in parts.items()
+        if not name.startswith("_")
+        and not isinstance(part, type)
+        and (callable(part) or not is_called)
+    )
+    listed = ", ".join(difflib.get_close_matches(error.name or "", names) or names)
+    return f"{type(error.obj).__name__} has: {listed}" if names else ""
 
 
 def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
