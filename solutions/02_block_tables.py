@@ -322,9 +322,12 @@ PagedAttentionManager.start = start
 #
 # You write four of the methods that change something. (A fifth, `append_tokens`, makes room
 # for a whole batch; you write it in lesson 05.) Here each one is a function, and the last line
-# of its cell makes it a method of the class. One rule holds for all of them: **all or
-# nothing**. When a call raises an error, the tables, the counts and the pool are as they were.
-# If a call is wrong in two ways, it does not matter which error comes first.
+# of its cell makes it a method of the class. A check calls it on a manager of ours. So if you
+# want a helper, write it as a function, too, which takes the manager as an argument.
+#
+# One rule holds for all of them: **all or nothing**. When a call raises an error, the tables,
+# the counts and the pool are as they were. If a call is wrong in two ways, it does not matter
+# which error comes first.
 #
 # ### Exercise 2.4: add a sequence
 #
