@@ -26,8 +26,8 @@ def _method_of_the_notebook(result: checks.CheckResult, answer: Any) -> str:
     if not found or not isinstance(owner, type) or not hasattr(owner, found[2]):
         return ""
     return (
-        f"\nThe notebook's `{found[1]}` has `{found[2]}`. But a check tries your answer on an "
-        f"object of ours. Let `{found[2]}` be a function, and hand it the object."
+        f"\nThe notebook's `{found[1]}` has `{found[2]}`. But a check tries your answer on "
+        f"our own object. Let `{found[2]}` be a function, and hand it the object."
     )
 
 
