@@ -6,15 +6,12 @@ results as the answer is the one that the learner made.
 """
 
 import contextlib
-import difflib
 import importlib
 import inspect
 import io
 import linecache
-import os
 import re
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +19,7 @@ from typing import Any
 
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
-from lessons_processes import isolation, one_call
+from lessons_processes import error_line, isolation, one_call
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -36,7 +33,6 @@ NOT_ATTEMPTED = "not-attempted"
 # In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
-_OF_OTHERS = ("builtins", "torch", "numpy")  # too many names to help
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
@@ -617,46 +613,8 @@ def _attempt(exercise: Exercise, subject, case):
 def raised(error: BaseException) -> Raised:
     """An exception as a result, with the learner's line that it comes from."""
     result = Raised(isolation.describe_error(error))
-    for frame, number in reversed([*traceback.walk_tb(error.__traceback__)]):
-        name = frame.f_code.co_filename
-        if os.path.exists(name):  # not a cell of a notebook
-            continue
-        if line := linecache.getline(name, number).strip():
-            result.where = f"line {number}: `{line}`"
-            break
-        # perhaps another cell, which the answer uses, and the answer's own line follows
-        result.where = result.where or f"line {number}"
-    with contextlib.suppress(BaseException):  # a learner's object may do anything
-        if result.where and (names := _names_of(error, result.where)):
-            result.where += f"\n  {names}"
+    result.where = error_line.words_of(error)
     return result
-
-
-def _names_of(error: BaseException, where: str) -> str:
-    """What an object of the course has, if the error says that it lacks a name: names like
-    that one, or else all.
-
-    where: the learner's line. If it calls the name, only what can be called is listed.
-    """
-    if not isinstance(error, AttributeError):
-        return ""
-    owners = [
-        owner
-        for owner in type(error.obj).__mro__
-        if owner.__module__.split(".")[0] not in _OF_OTHERS
-    ]
-    is_called = f".{error.name}(" in where
-    parts = {name: part for owner in owners for name, part in vars(owner).items()}
-    parts |= getattr(error.obj, "__dict__", {}) if owners else {}
-    names = sorted(
-        name
-        for name, part in parts.items()
-        if not name.startswith("_")
-        and not isinstance(part, type)
-        and (callable(part) or not is_called)
-    )
-    listed = ", ".join(difflib.get_close_matches(error.name or "", names) or names)
-    return f"{type(error.obj).__name__} has: {listed}" if names else ""
 
 
 def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
