@@ -24,7 +24,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every",
         type=int,
-        default=24,
+        default=48,
         help="of the tests that are one of many alike, run one in this many",
     )
 
