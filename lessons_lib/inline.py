@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import re
@@ -29,6 +30,9 @@ from lessons_processes.waiting import waiting
 # With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
 # take. The calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
+
+# With a CUDA toolkit and no GPU, PyTorch would warn of that in a learner's first build.
+logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 _loaded: dict[Path, object] = {}
 
@@ -158,15 +162,15 @@ def _compile(
                         _run_load_inline(module, text, folder, recipe)
                     if after:
                         after(folder / f"{module}.so")
-                except CompileError:
+                except (CompileError, RuntimeError, ImportError, OSError) as error:
                     shutil.rmtree(folder, ignore_errors=True)
-                    raise
-                except RuntimeError as error:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    raise explain(str(error), sources, compiled) from None
-                except (ImportError, OSError) as error:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    raise _explain_load(error) from None
+                    if isinstance(error, CompileError):
+                        raise
+                    raise (
+                        explain(str(error), sources, compiled)
+                        if isinstance(error, RuntimeError)
+                        else _explain_load(error)
+                    ) from None
                 finished.touch()
     return folder / f"{module}.so"
 

@@ -50,6 +50,15 @@ def test_every_change_of_text_or_flags_is_another_build(empty_build_folder):
     assert len(finished_builds(empty_build_folder)) == 3
 
 
+def test_pytorch_does_not_warn_of_a_toolkit_without_a_gpu():
+    program = (
+        "from lessons_lib import build_library; from torch.utils import cpp_extension\n"
+        "cpp_extension.logger.warning('No CUDA runtime is found')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
 @pytest.mark.alone
 def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(
     empty_build_folder,
