@@ -1,4 +1,4 @@
-"""The command `paged-attention-course`, which a wheel brings: lab, doctor, grade.
+"""The command `paged-attention-course`, which a wheel brings: lab, hub, doctor, grade.
 
 In a checkout, `make` has the same commands: this is `python -m lessons_command`.
 """
@@ -26,11 +26,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual = Path("paged-attention-course")
     lab.add_argument("folder", nargs="?", type=Path, default=usual, metavar="FOLDER")
     lab.add_argument("--only-copy", action="store_true", help="do not open JupyterLab")
+    hub = commands.add_parser(
+        "hub",
+        usage="paged-attention-course hub FOLDER [JUPYTERHUB'S ARGUMENTS]",
+        help="as lab, for the server that a JupyterHub starts for a learner",
+        description="Copies the lessons as lab does, and becomes the learner's server. It is "
+        "for c.Spawner.cmd in a hub's configuration.",
+    )
+    hub.add_argument("folder", type=Path, metavar="FOLDER")
     commands.add_parser("doctor", help="show what this machine can do")
     commands.add_parser("grade", add_help=False, help="grade the notebooks of a class")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["grade"]:  # it has its own help
         return _grade(words[1:])
+    if words[:1] == ["hub"]:  # JupyterHub puts its arguments after ours
+        return _hub(parser.parse_args(words[:2]), words[2:])
     cut = words.index("--") if "--" in words else len(words)
     if not words:
         parser.print_help()
@@ -47,6 +57,12 @@ def _lab(options: argparse.Namespace, rest: list[str]) -> int:
     from lessons_command import lab
 
     return lab.open_lessons(options.folder, rest, only_copy=options.only_copy)
+
+
+def _hub(options: argparse.Namespace, rest: list[str]) -> int:
+    from lessons_command import lab
+
+    return lab.open_on_hub(options.folder, rest)
 
 
 def _doctor() -> int:

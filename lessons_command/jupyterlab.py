@@ -9,6 +9,7 @@ The settings are in `jupyter_config/`. They are defaults: what learners set them
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +27,21 @@ def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn
     arguments: further ones, for JupyterLab.
     """
     words = command(notebook, root, arguments)
+    os.execve(words[0], words, environment(os.environ))
+
+
+def has_hub() -> bool:
+    """Whether this Python has JupyterHub."""
+    return find_spec("jupyterhub") is not None
+
+
+def start_on_hub(arguments: Sequence[str] = ()) -> NoReturn:
+    """Becomes the server of a learner on a hub, which says by variables what it opens.
+
+    arguments: further ones, for JupyterHub's server.
+    """
+    # It starts in the learner's home. Without -P, their own file could be taken for a module
+    words = [sys.executable, "-P", "-m", "jupyterhub.singleuser", *arguments]
     os.execve(words[0], words, environment(os.environ))
 
 

@@ -1,6 +1,7 @@
 """The command `paged-attention-course`: it copies lessons and never writes over an answer."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ from lessons_command import __main__ as command
 from lessons_command import copies, lab
 from lessons_grading import arguments as grading_arguments
 from lessons_lib import verbs, whole
-from lessons_lib.paths import NOTEBOOKS
+from lessons_lib.paths import NOTEBOOKS, ROOT
 
 
 def notebook(*texts: str, **output) -> str:
@@ -147,6 +148,43 @@ def test_a_port_is_not_taken_for_a_folder(tmp_path, monkeypatch, capsys):
         "no argument --port here. JupyterLab's come after --: paged-attention-course lab -- "
     )
     assert words + "--port 8890\n" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_the_lines_for_teachers_are_those_that_the_hubs_test_tries():
+    page = (ROOT / "TEACHING.md").read_text()
+    (lines,) = re.findall(r"```python\n(c\..*?)```", page, re.DOTALL)
+    assert (ROOT / "tests" / "hub_config.py").read_text().endswith(lines)
+
+
+def test_a_hubs_server_has_the_courses_kernel_and_is_safe_from_files_in_a_home(
+    tmp_path, monkeypatch
+):
+    called = []
+    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: True)
+    monkeypatch.setattr(lab.jupyterlab.os, "execve", lambda *words: called.append(words))
+    monkeypatch.chdir(tmp_path)
+    command.main(["hub", "lessons", "--allow-root", "--port=1"])
+    ((program, words, variables),) = called
+    assert program == sys.executable
+    server = [sys.executable, "-P", "-m", "jupyterhub.singleuser"]
+    assert words == [*server, "--allow-root", "--port=1"]
+    assert str(lab.jupyterlab.DATA) in variables["JUPYTER_PATH"]
+    assert (tmp_path / "lessons" / "00_start_here.ipynb").exists()
+
+
+def test_a_hubs_server_starts_where_nothing_can_be_copied(tmp_path, monkeypatch, capsys):
+    called = []
+    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: True)
+    monkeypatch.setattr(lab.jupyterlab, "start_on_hub", called.append)
+    (tmp_path / "lessons").write_text("mine")
+    command.main(["hub", str(tmp_path / "lessons"), "--port=1"])
+    assert called == [["--port=1"]] and "is a file" in capsys.readouterr().err
+
+
+def test_without_jupyterhub_the_log_says_where_it_belongs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: False)
+    assert command.main(["hub", str(tmp_path / "lessons")]) == 1
+    assert f"{sys.executable} -m pip install jupyterhub" in capsys.readouterr().err
 
 
 def test_the_command_alone_says_what_it_can_do(capsys):

@@ -71,6 +71,12 @@ def _wait_until_up(server, address: str, log: Path):
     raise AssertionError(f"JupyterHub did not start:\n{log.read_text()[-3000:]}")
 
 
+def a_forgotten_cell_is_named(notebook: Notebook, number: str) -> bool:
+    """Whether the course's kernel is there: it explains errors before any cell has run."""
+    outputs = notebook.run_cell(f"check-{number}")["outputs"]
+    return "comes from a cell that has not run yet" in str(outputs)
+
+
 def do_a_lesson(address: str, name: str, lesson: str, picture: Path) -> str:
     """Logs in, runs a lesson to its first stub, answers, and gives what the check says."""
     (source,) = select([lesson])
@@ -85,6 +91,7 @@ def do_a_lesson(address: str, name: str, lesson: str, picture: Path) -> str:
         notebook = Notebook.at(
             page, f"{address}/user/{name}/lab/tree/lessons/{source.name}.ipynb?reset"
         )
+        assert a_forgotten_cell_is_named(notebook, number)
         assert not notebook.run_all()
         # without our marks, or it would not count as the learner's
         answer = re.sub(r"\n *(//|#) (BEGIN|END) SOLUTION.*", "", stub.solution())
@@ -92,6 +99,7 @@ def do_a_lesson(address: str, name: str, lesson: str, picture: Path) -> str:
         notebook.run_cell(f"exercise-{number}")
         outputs = notebook.run_cell(f"check-{number}")["outputs"]
         page.screenshot(path=picture)
+        assert not page.get_by_text("official Jupyter news").count()  # our settings are there
     return "".join(str(output.get("data", output)) for output in outputs)
 
 
