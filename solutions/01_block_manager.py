@@ -26,9 +26,9 @@ from lessons_lib import build_cpp, check, hint, open_lesson, solution
 draw = open_lesson("01")
 
 # %% [markdown]
-# This is where you will get to: a pool of eight blocks, drawn after three events. The number
-# in a block is its id. The one below it says how many sequences use the block. White blocks
-# are free.
+# The picture above shows where you will get to: a pool of eight blocks, drawn after three
+# events. The number in a block is its id. The one below it says how many sequences use the
+# block. White blocks are free.
 #
 # ## The pool
 #

@@ -485,7 +485,7 @@ draw.preemption(history)
 # %%
 two = torch.tensor([encode(first + "a17..q42......z93c21......k45.?") for first in "KV"])
 with torch.inference_mode():
-    cache = reference(two, use_cache=True).past_key_values
+    cache = reference(two, use_cache=True)[1]  # after the logits; its name has changed
 for layer in range(config.num_hidden_layers):
     # (2, num_kv_heads, 16, head_size): the second block
     keys = cache.layers[layer].keys[:, :, 16:32]

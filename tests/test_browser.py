@@ -71,12 +71,13 @@ def picture_folder() -> Path:
 
 
 QUICK = ("00_start_here",)
+SLOW = pytest.mark.slow, pytest.mark.sampled
 
 
 @pytest.mark.parametrize(
     "lesson",
     [
-        pytest.param(lesson, marks=[] if lesson.name in QUICK else pytest.mark.slow)
+        pytest.param(lesson, marks=[] if lesson.name in QUICK else SLOW)
         for lesson in select([])
     ],
     ids=lambda lesson: lesson.name,
@@ -175,6 +176,7 @@ def test_lesson_06_names_a_race_with_its_line(lab):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "lesson",
     [lesson for lesson in select([])[1:] if lesson.name != "glossary"],
