@@ -23,8 +23,9 @@ FILES = [
     "test_hidden.py",
     "test_mistakes.py",
 ]
+BUILT = ["-n", "auto", "--every", "24"]
 # A second process imports and collects for longer than the tests of one in Python take.
-WORKERS = {"python": ["--every", "1"], "c++": ["-n", "auto"], "cuda": ["-n", "auto"]}
+WORKERS = {"python": ["--every", "1"], "c++": BUILT, "cuda": BUILT}
 BUILT_MUTANTS = "6"  # of an answer in C++ or CUDA; of one in Python all are tried
 
 
