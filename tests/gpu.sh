@@ -13,7 +13,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 nvcc --version | grep release
 "$python" -c 'import torch; print("PyTorch", torch.__version__, "GPUs", torch.cuda.device_count())'
 
-step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" tests/test_paged_kernel.py tests/test_gpu.py \
+step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/test_paged_kernel.py tests/test_gpu.py \
     tests/test_kernel_barriers.py tests/test_cuda_bank.py tests/test_bug_hunt.py tests/test_ladder.py tests/test_splits.py \
     tests/test_advance.py tests/test_self_planned.py tests/test_device_plan.py tests/test_check_table.py tests/test_prepared.py \
     tests/test_prefill_kernels.py tests/test_fast_engine.py tests/test_fast_engine_fp8.py tests/test_fast_parts.py \

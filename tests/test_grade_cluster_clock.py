@@ -1,5 +1,7 @@
 """Clocks that are off by years: on workers, on the scheduler, on the command's machine."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,22 @@ def clock_that_is_off(file: Path, days: float) -> dict[str, str]:
     """The environment of processes with this clock. Their path is CLOCKS."""
     file.write_text(str(days * DAY))
     return {"CLOCK": str(file)}
+
+
+@pytest.mark.parametrize("days", [-4_000, 4_000])
+def test_a_process_has_the_clock_that_it_is_given(tmp_path, days):
+    """Otherwise the tests below would try nothing."""
+    clock = clock_that_is_off(tmp_path / "clock", days)
+    said = subprocess.run(
+        [sys.executable, "-c", "import time; print(time.time())"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(CLOCKS)} | clock,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    # a file's date is the machine's, and tells what the right time is to the day
+    right = (tmp_path / "clock").stat().st_mtime
+    assert abs(float(said) - right - days * DAY) < DAY
 
 
 def test_workers_whose_clocks_are_years_off_grade_as_ever(dask, students, tmp_path):

@@ -136,6 +136,9 @@ class _Watch:
         self.order, self.limits, self.coverage = order, limits, coverage
         self.failed, self.seconds = [], {}
 
+    def pytest_configure(self, config):
+        config.option.every = 1  # none is left out: any of those alike may notice the fault
+
     def pytest_collection_modifyitems(self, items):
         if self.order is not None:
             items[:] = [
