@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
+ALONE   = $(shell grep -l "mark\.alone" tests/test_*.py)
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
@@ -22,11 +23,11 @@ lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mi
 test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader and not hub" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
-	$(PY) -m pytest -m "alone and not slow" tests
+	$(PY) -m pytest -m "alone and not slow" $(ALONE)
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(ARGS)
-	$(PY) -m pytest -m "slow and alone" $(ARGS)
+	$(PY) -m pytest -m "slow and alone" $(or $(ARGS),$(ALONE))
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'

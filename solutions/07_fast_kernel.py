@@ -1033,7 +1033,7 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
 # ### Which block combines the parts?
 #
 # As before, a row that is cut has two or more parts. Rung 6 starts a second kernel for them,
-# and that takes time. On the earlier batch, rung 6 took 7 microseconds longer than rung 5, and
+# and that takes time. On the earlier batch, rung 6 took 4 microseconds longer than rung 5, and
 # a whole step of the smallest batch takes 13. Here the blocks do it themselves, without
 # waiting for each other. For each cut row there is a counter in memory. A block that has
 # stored its part adds 1. The block that finds that all others have done so is the last, and it

@@ -6,7 +6,6 @@ import ast
 import functools
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -139,21 +138,6 @@ def test_no_check_imports_what_takes_long():
         ).stdout
         == "[]\n"
     )
-
-
-@pytest.mark.alone
-@by_id("exercise", EXERCISES)
-def test_a_check_answers_at_once_when_it_is_built(exercise):
-    """The best of three. Most take a tenth of a second, and 7.3 half a second."""
-    answer = our_answer(exercise)
-    times = []
-    limit = 3.0
-    checks.run(exercise.id, answer)
-    while len(times) < 3 and min(times, default=9) > limit:
-        started = time.monotonic()
-        checks.run(exercise.id, answer)
-        times.append(time.monotonic() - started)
-    assert min(times) < limit
 
 
 @by_id("exercise", PYTHON_EXERCISES)

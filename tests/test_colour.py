@@ -388,6 +388,7 @@ def test_nothing_went_wrong_in_the_browser(page, cells):
     assert page.console_errors == []
 
 
+@pytest.mark.slow
 def test_without_it_a_string_is_a_string(page, plain_cells):
     notebook = plain_cells
     notebook.show(STACK, PYTHON, "print(stack, end='')")

@@ -283,6 +283,7 @@ def _nvcc(path):
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_nvcc_compiles_the_bank(tmp_path):
     """All files as one, which takes far less time than one after the other."""
     together = tmp_path / "bank.cu"

@@ -246,6 +246,7 @@ def assert_as_alone(requests) -> None:
         assert request.output[:num_clear] == expected[:num_clear]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @settings(max_examples=30, deadline=None)
 @given(
@@ -295,6 +296,7 @@ def serve(engine, trace, request_of) -> list:
     return accepted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
     [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)],

@@ -146,6 +146,7 @@ def check(number, batch, target, **how):
         assert not decode.workspace["arrived"].any()
 
 
+@pytest.mark.sampled(4)
 @on_rungs(4)
 def test_every_rung_is_dense_attention(number, batch):
     check(number, batch, "fast")
@@ -157,6 +158,7 @@ def test_every_rung_is_dense_attention_on_the_gpu(number, batch):
     check(number, batch, "gpu")
 
 
+@pytest.mark.sampled(4)
 @on_rungs(6, BATCHES[::5])
 def test_every_rung_is_clean_in_checked_mode(number, batch):
     check(number, batch, "checked")
@@ -222,6 +224,7 @@ def shape_of(number, batch):
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
 
 
+@pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
@@ -245,6 +248,7 @@ def test_the_context_in_splits(target, num_splits):
     check(6, ONE_SHAPE, target, num_splits=num_splits)
 
 
+@pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("heads_at_once", [1, 2, 4, 8])
 @pytest.mark.parametrize("num_blocks", [None, 1, 5, 1000])

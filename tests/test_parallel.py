@@ -111,9 +111,8 @@ def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone)
     assert run.cache_bytes == Engine(whole, num_blocks=64).manager.kv_cache.nbytes // 2
 
 
-@pytest.mark.parametrize(
-    "parts", [FastParts(), pytest.param(None, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
 def test_a_small_pool_and_shared_prefixes(parts):
     """Requests are preempted and share blocks, on each rank alike."""
     prompts = [encode("K" + "." * 40 + f"a{n}>") for n in range(6)]
@@ -126,9 +125,8 @@ def test_a_small_pool_and_shared_prefixes(parts):
     assert run.answers == expected
 
 
-@pytest.mark.parametrize(
-    "parts", [FastParts(), pytest.param(None, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
 def test_biases_and_a_head_that_is_cut(parts):
     one, two = (
         serve_parallel(
@@ -145,6 +143,7 @@ def test_biases_and_a_head_that_is_cut(parts):
     assert one.answers == two.answers and two.weight_bytes < 0.7 * one.weight_bytes
 
 
+@pytest.mark.slow
 def test_each_rank_keeps_what_pytorch_would_give_it(alone):
     run = serve_parallel(
         PROMPTS, PARAMS, 2, "gloo", load_whose_parts_are_pytorchs, num_blocks=64
