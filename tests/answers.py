@@ -4,8 +4,10 @@ differently.
 
 import ast
 import functools
+from pathlib import Path
 
 from lessons_build.source import Cell, read_lesson
+from lessons_exercises import edits
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
@@ -20,6 +22,17 @@ def every_exercise() -> list[Exercise]:
 def own_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
     """Without those that all exercises have in common."""
     return exercise.mistakes.own
+
+
+def own_slugs(exercise: Exercise) -> list[str]:
+    """Their names, without making their texts, which takes long."""
+    file = Path(exercise.mistakes.file).with_suffix(".mistakes")
+    sections = edits.sections(file, is_python=not is_built(exercise))
+    return [section.slug for section in sections if section.slug != "spellings"]
+
+
+def own_mistake(exercise: Exercise, slug: str) -> Mistake:
+    return next(mistake for mistake in own_mistakes(exercise) if mistake.slug == slug)
 
 
 def forms_of(exercise: Exercise) -> list[tuple[str, checks.Form]]:

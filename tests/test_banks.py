@@ -9,7 +9,14 @@ import sys
 
 import pytest
 
-from answers import every_exercise, our_answer, own_mistakes, wrong_answer
+from answers import (
+    every_exercise,
+    our_answer,
+    own_mistake,
+    own_mistakes,
+    own_slugs,
+    wrong_answer,
+)
 from lessons_exercises import tensors
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
@@ -18,9 +25,7 @@ from verdicts import verdicts
 
 EXERCISES = every_exercise()
 PYTHON_EXERCISES = [exercise for exercise in EXERCISES if exercise.language == "python"]
-MISTAKES = [
-    (exercise, mistake) for exercise in EXERCISES for mistake in own_mistakes(exercise)
-]
+MISTAKES = [(exercise, slug) for exercise in EXERCISES for slug in own_slugs(exercise)]
 
 
 def marks(exercise) -> list:
@@ -51,7 +56,7 @@ by_id = functools.partial(
 @functools.cache
 def python_verdicts(exercise_id):
     """{(slug, number): verdict} on each known mistake of an exercise in Python, number 0, and
-    on other spellings, numbered from -1 downwards.
+    on other spellings, numbered from -1 downwards; and on right answers, by their number.
     """
     exercise = checks.find(exercise_id)
     answers = {(mistake.slug, 0): mistake.wrong.load() for mistake in own_mistakes(exercise)}
@@ -59,6 +64,9 @@ def python_verdicts(exercise_id):
         (slug, ~number): answer
         for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
         for number, answer in enumerate(spelt)
+    }
+    answers |= {
+        ("right", number): answer for number, answer in enumerate(RIGHT_ANSWERS[exercise.id])
     }
     return dict(zip(answers, verdicts(exercise.id, list(answers.values())), strict=True))
 
@@ -69,7 +77,7 @@ def verdict_on(exercise, slug, number, answer):
     If that is not what is expected, a separate process decides.
     """
     verdict = python_verdicts(exercise.id)[slug, number]
-    if (verdict.passed, verdict.mistake) != (False, slug):
+    if verdict.mistake != (None if slug == "right" else slug):
         verdict = checks.run(exercise.id, answer)
     return verdict
 
@@ -85,10 +93,11 @@ def why(result, slug) -> str:
 
 
 @by_id(
-    "exercise, mistake",
-    [pytest.param(exercise, mistake, marks=marks(exercise)) for exercise, mistake in MISTAKES],
+    "exercise, slug",
+    [pytest.param(exercise, slug, marks=marks(exercise)) for exercise, slug in MISTAKES],
 )
-def test_a_known_mistake_is_caught_and_named(exercise, mistake):
+def test_a_known_mistake_is_caught_and_named(exercise, slug):
+    mistake = own_mistake(exercise, slug)
     if exercise.language == "python":
         result = verdict_on(exercise, mistake.slug, 0, mistake.wrong.load())
     else:
@@ -119,7 +128,11 @@ def test_our_answer_passes(exercise):
 
 @by_id("exercise, number", RIGHT)
 def test_a_different_right_answer_passes(exercise, number):
-    result = checks.run(exercise.id, RIGHT_ANSWERS[exercise.id][number])
+    answer = RIGHT_ANSWERS[exercise.id][number]
+    if exercise.language == "python" and number:
+        result = verdict_on(exercise, "right", number, answer)
+    else:
+        result = checks.run(exercise.id, answer)
     assert result.passed, result.message
 
 
@@ -165,7 +178,7 @@ def test_there_are_three_different_right_answers(exercise):
 
 @by_id("exercise", EXERCISES)
 def test_an_exercise_is_complete(exercise):
-    slugs = [mistake.slug for mistake in own_mistakes(exercise)]
+    slugs = own_slugs(exercise)
     assert len(set(slugs)) == len(slugs), "two mistakes have the same slug"
     assert len(slugs) >= 3, f"{exercise.id} has {len(slugs)} mistakes; it needs three"
     assert len(exercise.hints) >= 2, f"{exercise.id} needs two hints"
@@ -180,12 +193,13 @@ def test_no_mistake_of_another_exercise_passes(exercise):
     """
     cases = list(exercise.cases())
     expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
-    for other, mistake in MISTAKES:
+    for other, slug in MISTAKES:
         if other.language == "python" and other.id != exercise.id:
+            wrong = own_mistake(other, slug).wrong
             assert any(
-                not exercise.same(result, checks._attempt(exercise, mistake.wrong, case))
+                not exercise.same(result, checks._attempt(exercise, wrong, case))
                 for case, result in zip(cases, expected, strict=True)
-            ), (other.id, mistake.slug)
+            ), (other.id, slug)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +234,6 @@ def test_there_are_enough_and_the_source_texts_mistakes_are_among_them(
     lessons, exercises, mistakes, slugs
 ):
     chosen = [exercise for exercise in EXERCISES if exercise.id[0] in lessons]
-    found = [mistake.slug for exercise in chosen for mistake in own_mistakes(exercise)]
+    found = [slug for exercise in chosen for slug in own_slugs(exercise)]
     assert len(chosen) >= exercises and len(found) >= mistakes
     assert set(slugs.split()) <= set(found)

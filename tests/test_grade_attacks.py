@@ -214,6 +214,7 @@ TIME = {
 }
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("cell", a_few(TIME, "stopped"))
 def test_no_cell_outlives_its_time(tmp_path, cell):
@@ -228,6 +229,7 @@ def test_no_cell_outlives_its_time(tmp_path, cell):
     ), result.events
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_the_notebooks_time_is_that_of_all_its_processes(tmp_path):
     """Each of the cells takes less than a cell may."""

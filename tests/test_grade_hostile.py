@@ -284,6 +284,7 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_the_limits_hold_and_the_grade_says_so(tmp_path):
     result = grade(
         hand_in(tmp_path, WRONG, "while True: pass", "import os\nos._exit(3)", RIGHT),

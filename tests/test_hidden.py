@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from answers import every_exercise, is_built, our_answer, own_mistakes
+from answers import every_exercise, is_built, our_answer, own_mistake, own_slugs
 from lessons_lib import checks
 from lessons_processes import isolation
 from right_answers import RIGHT_ANSWERS
@@ -84,7 +84,7 @@ def test_they_catch_the_known_mistakes_alone(exercise):
     that right answers agree on chosen numbers only; the visible cases, which a grade uses as
     well, have all of these.
     """
-    slugs = [mistake.slug for mistake in own_mistakes(exercise)]
+    slugs = own_slugs(exercise)
     uncaught = [
         {slug for slug in slugs if not catches(exercise, slug, seed)} for seed in SEEDS
     ]
@@ -106,8 +106,7 @@ def catches(exercise, slug: str, seed: int) -> bool:
 
 def catches_here(exercise_id: str, slug: str, seed: int) -> bool:
     exercise = checks.find(exercise_id)
-    wrong = next(each.wrong for each in own_mistakes(exercise) if each.slug == slug)
-    return caught(exercise, wrong, *drawn_cases(exercise_id, seed))
+    return caught(exercise, own_mistake(exercise, slug).wrong, *drawn_cases(exercise_id, seed))
 
 
 @functools.cache

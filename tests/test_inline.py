@@ -270,6 +270,7 @@ def test_a_missing_compiler_says_what_to_install(empty_build_folder, monkeypatch
         build_library(ANSWER)
 
 
+@pytest.mark.slow
 def test_a_class_can_be_built_again_after_a_change():
     binding = (KERNELS / "free_list_binding.cpp").read_text()
     first = build_cpp(inline.read_kernel("free_list.h"), binding).FreeList

@@ -180,6 +180,7 @@ def name_of(batch):
 on_shapes = pytest.mark.parametrize("batch", SHAPES, ids=name_of)
 
 
+@pytest.mark.sampled(4)
 @on_each_target
 @on_rungs
 def test_a_mixed_batch(number, target):

@@ -105,6 +105,7 @@ SHAPES = (
 )
 
 
+@pytest.mark.sampled(3)
 @on_each_target
 @pytest.mark.parametrize("batch", SHAPES, ids=name_of)
 def test_all_shapes_agree_with_pytorch(target, batch):

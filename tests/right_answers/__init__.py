@@ -23,7 +23,9 @@ import __future__
 
 import ast
 import linecache
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -102,15 +104,32 @@ def _edited(base: str, form: edits.Form) -> str:
     return base
 
 
+class Loaded(Sequence):
+    """What `load` gives for each of some answers. None is loaded before it is needed."""
+
+    def __init__(self, exercise: Exercise, shared: str):
+        self.exercise, self.shared, self.answers = exercise, shared, []
+
+    def __len__(self):
+        return len(self.answers)
+
+    def __getitem__(self, index):
+        return self._loaded[index]
+
+    @cached_property
+    def _loaded(self) -> list:
+        return [answer.load(self.exercise, self.shared) for answer in self.answers]
+
+
 RIGHT_TEXTS: dict[str, list[str]] = {}  # by exercise
-RIGHT_ANSWERS: dict[str, list] = {}
-WRONG_ANSWERS: dict[str, dict[str, list]] = {}  # by exercise and slug
+RIGHT_ANSWERS: dict[str, Loaded] = {}
+WRONG_ANSWERS: dict[str, dict[str, Loaded]] = {}  # by exercise and slug
 for _exercise in every_exercise():
     _file = answers_file(_exercise)
     _shared, _answers = read(_file, _exercise) if _file.exists() else ("", [])
-    _by_slug: dict[str, list] = {"right": []}
+    _by_slug = {"right": Loaded(_exercise, _shared)}
     for _answer in _answers:
-        _by_slug.setdefault(_answer.slug, []).append(_answer.load(_exercise, _shared))
+        _by_slug.setdefault(_answer.slug, Loaded(_exercise, _shared)).answers.append(_answer)
     RIGHT_TEXTS[_exercise.id] = [each.text for each in _answers if each.slug == "right"]
     RIGHT_ANSWERS[_exercise.id] = _by_slug.pop("right")
     WRONG_ANSWERS[_exercise.id] = _by_slug
