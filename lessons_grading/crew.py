@@ -104,7 +104,7 @@ class Crew:
             self.refuse(worker, reason)
 
     def refuse(self, worker: Worker, reason: str):
-        worker.refused = " ".join(text_of(reason).split())[:500]
+        worker.refused = text_of(" ".join(reason.split()))[:500]
         self.say(f"Worker {worker} gets nothing to grade: {worker.refused}")
 
     def has_failed(self, worker: Worker, submission: Submission, reason: str):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons_grading.crew import MOST_FAILURES, Crew
+from lessons_grading import crew as crew_module
+from lessons_grading.crew import COMES_BACK, MOST_FAILURES, Crew, NoWorkers
 from lessons_grading.submissions import Submission
 
 ADA, BOB = (Submission(name, Path(f"{name}.ipynb")) for name in ("ada", "bob"))
@@ -45,3 +46,97 @@ def test_alone_means_a_worker_without_work(crew):
     assert crew.free_worker(True, ADA) is two
     two.running.add("b")
     assert crew.free_worker(True, ADA) is None and crew.free_worker(False, ADA) is not None
+
+
+GOOD = {"course": "course", "mistakes": "", "limited_by": "the kernel"}
+LOOKED_AT = {  # what it answers, and why it gets nothing to grade
+    "good": ({"instance": "1", "about": GOOD}, ""),
+    "failed": ({"instance": "1", "failed": "no\n  course"}, "no course"),
+    "a problem": ({"instance": "1", "about": GOOD | {"problem": "too old"}}, "too old"),
+    "another course": (
+        {"instance": "1", "about": GOOD | {"course": "other"}},
+        "another version",
+    ),
+    "other mistakes": (
+        {"instance": "1", "about": GOOD | {"mistakes": "mine"}},
+        "other mistakes",
+    ),
+    "no sandbox": ({"instance": "1", "about": GOOD | {"sandbox": "no bwrap"}}, "no bwrap"),
+}
+
+
+@pytest.mark.parametrize("reply, reason", LOOKED_AT.values(), ids=LOOKED_AT)
+def test_a_worker_is_looked_at_before_it_grades(reply, reason):
+    said = []
+    crew = Crew("course", "", sandboxed=True, say=said.append)
+    gone, (worker,) = crew.update({"workers": {"tcp://one": {"name": "one", "nthreads": 3}}})
+    assert gone == [] and worker.threads == 3 and worker.instance == ""
+    assert not worker.may_grade
+    crew.was_looked_at(worker, reply)
+    assert worker.may_grade == (not reason) and reason in worker.refused
+    assert worker.limited_by == ("" if "failed" in reply else "the kernel")
+    assert said == (
+        [f"Worker one (tcp://one) gets nothing to grade: {worker.refused}"] if reason else []
+    )
+
+
+def test_without_a_sandbox_none_is_needed(crew):
+    worker = next(iter(crew.workers.values()))
+    crew.was_looked_at(worker, {"instance": "2", "about": GOOD | {"sandbox": "no bwrap"}})
+    assert worker.may_grade and worker.instance == "2"
+
+
+def test_a_worker_that_does_not_answer_is_new_when_it_is_seen_again(crew):
+    one, two = crew.workers.values()
+    crew.was_looked_at(one, {})
+    assert [*crew.workers.values()] == [two]
+    there = {"workers": {"one": {"nthreads": 1}}}
+    assert crew.update(there)[0] == [two]
+    (again,) = crew.workers.values()
+    assert again is not one and str(again) == "one" and not again.may_grade
+    crew.forget(one)  # the old one, which had the same address
+    assert [*crew.workers.values()] == [again]
+
+
+class Clock:
+    """Seconds that pass when a test says that they do."""
+
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+def test_workers_may_be_away_for_a_time(monkeypatch):
+    said = []
+    clock = Clock()
+    monkeypatch.setattr(crew_module, "time", clock)
+    crew = Crew("course", "", sandboxed=False, say=said.append)
+    crew.update({"workers": {"one": {"nthreads": 1}}})
+    (one,) = crew.workers.values()
+    crew.was_looked_at(one, {"instance": "1", "about": GOOD})
+    clock.now += 10 * COMES_BACK
+    crew.expect_some(busy=False)
+    assert said == []
+    crew.forget_all()
+    clock.now += COMES_BACK
+    crew.expect_some(busy=False), crew.expect_some(busy=False)
+    assert said == ["The scheduler has no workers: waiting for one."]
+    clock.now += 1
+    crew.expect_some(busy=True)  # an answer is still to come
+    clock.now += COMES_BACK
+    crew.expect_some(busy=False)
+    clock.now += 1
+    with pytest.raises(NoWorkers, match="had no workers for too long"):
+        crew.expect_some(busy=False)
+    crew.forget_all()
+    crew.expect_some(busy=False)
+
+
+def test_where_all_are_refused_nobody_waits(crew):
+    one, two = crew.workers.values()
+    crew.refuse(one, "no bwrap")
+    crew.expect_some(busy=False)
+    crew.refuse(two, "too old")
+    with pytest.raises(NoWorkers, match="one: no bwrap; two: too old"):
+        crew.expect_some(busy=False)

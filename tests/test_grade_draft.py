@@ -82,6 +82,16 @@ NEAR = {
     ),
     "a line less": ("2.5", "    self.blocks_for(sequence.length + 1)", "    "),
     "C++": ("1.1", "    block_ids_.pop_back();\n", ""),
+    "a line before the first": (
+        "1.1",
+        "#include <stdexcept>",
+        "#include <map>\n#include <stdexcept>",
+    ),
+    "a line after the last": (
+        "2.5",
+        "self.block_size + offset\n",
+        "self.block_size + offset\n    return None\n",
+    ),
 }
 
 

@@ -12,9 +12,13 @@ from lessons_grading import command, judge, trials
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import Cell, Notebook, read_notebook
-from lessons_grading.repeats import code_of
+from lessons_grading.repeats import code_of, grade_once
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import FILE, GradeStore
+from lessons_grading.submissions import Submission
 from lessons_grading.work import Work
+from lessons_lib import checks
+from lessons_lib.checks import CheckResult
 from test_grade_classroom import ALL_RIGHT
 
 NO_SANDBOX = Limits(sandboxed=False, cell_seconds=20.0)
@@ -195,3 +199,61 @@ def test_only_so_many_are_remembered(tmp_path, remembering, monkeypatch):
     graded(tmp_path, RIGHT)
     graded(tmp_path, RIGHT.replace("-(-", "- (-"), "x = 1")
     assert len(trials._known) == 1
+
+
+def test_each_notebook_is_passed_on_once_with_its_grade(students, tmp_path):
+    folder = students(s0=("x",), s1=("x",), s2=("die in a way of its own",))
+    submissions = [Submission(path.stem, path) for path in sorted(folder.iterdir())]
+
+    def grade(some):
+        return ((each, fake_grader(each.path, each.student)) for each in some)
+
+    with GradeStore(tmp_path / FILE, "", folder) as store:
+        passed_on = [*grade_once(submissions, grade, store, look_back=True)]
+    assert sorted((each.student, result.student) for each, result in passed_on) == [
+        (name, name) for name in ("s0", "s1", "s2")
+    ]
+
+
+def verdict(message: str) -> CheckResult:
+    return CheckResult("0.1", False, "wrong", message)
+
+
+@pytest.fixture
+def examine(remembering, monkeypatch):
+    """Examines an answer whose verdict has this message. Returns the message, and how often an
+    answer has been tried until now.
+    """
+    tried = []
+
+    def attempt(work, exercise, answer):
+        tried.append(answer)
+        return verdict(answer["text"])
+
+    monkeypatch.setattr(trials, "_try", attempt)
+    exercise = checks.find("0.1")
+    work = Work(Notebook("", "00", (), ""), (exercise,), SEED, NO_SANDBOX)
+
+    def examine(message: str) -> tuple[str, int]:
+        return trials.examine(work, exercise, {"text": message}).message, len(tried)
+
+    return examine
+
+
+def test_a_verdict_with_a_long_message_is_not_remembered(examine, monkeypatch):
+    monkeypatch.setattr(trials, "LARGEST_KNOWN", 4)
+    assert examine("four") == ("four", 1) and examine("four") == ("four", 1)
+    assert examine("five+") == ("five+", 2) and examine("five+") == ("five+", 3)
+
+
+def test_the_answers_that_were_needed_last_are_remembered(examine, monkeypatch):
+    monkeypatch.setattr(trials, "MOST_KNOWN", 2)
+    examine("a"), examine("b")
+    assert examine("a") == ("a", 2)  # so b is the one that was not needed for longest
+    assert examine("c") == ("c", 3) and examine("a") == ("a", 3)
+    assert examine("b") == ("b", 4)
+
+
+def test_each_answer_that_is_tried_counts(tmp_path):
+    one_that_fails = "def blocks_needed(num_tokens, block_size):\n    return 3"
+    assert counts(graded(tmp_path, RIGHT, one_that_fails)) == (2, 0)

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import tracemalloc
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -194,6 +195,25 @@ def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
     assert "1 of 9 2.2 slots position-for-offset You add all." in held_up
     assert "not right" not in held_up and "here" not in held_up
     assert held_up.index("s2") < held_up.index("s4") < held_up.index("position-for-offset")
+
+
+def test_answers_that_fail_alike_come_before_those_that_do_not(written):
+    held_up = rows_of_class(
+        written, wrong(7), wrong(8), entry("2.1", "wrong", "got: 1"), wrong(5), wrong(5)
+    )
+    places = [
+        held_up.index(words)
+        for words in ("fail in the same way", "no other answer", "fail, each in a way")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_class_page_counts_what_was_not_tried_again(written):
+    one = replace(submission("ada", entry("2.2")), tried=3, repeated=1)
+    other = replace(submission("bob", entry("2.2")), tried=2, repeated=4)
+    text = Page(written(one, other) / "class.html").text
+    assert "5 of 10 answers in the other notebooks were known already" in text
+    assert "tried" not in Page(written(submission("ada", entry("2.2"))) / "class.html").text
 
 
 def test_a_group_names_a_few_and_leads_to_what_happened(written):

@@ -133,3 +133,21 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(hand_in, monkeypatch
     before = len(called(folder))
     assert run(folder) == 0
     assert len(called(folder)) == before + len(names) - kept
+
+
+def test_a_grade_is_found_by_its_code_for_any_student(opened, hand_in):
+    store = opened("seed 1")
+    store.save(Submission("ada", hand_in("ada.ipynb", "one")), graded(), "the code")
+    assert store.find_code("the code") == graded()
+    assert store.find_code("other code") is None and store.find_code("") is None
+    assert opened("seed 2").find_code("the code") is None
+    store.save(
+        Submission("alan", hand_in("alan.ipynb", "two")), graded(is_final=False), "open"
+    )
+    assert store.find_code("open") is None
+
+
+def test_the_folder_of_a_store_is_made(tmp_path):
+    file = tmp_path / "autumn" / "results" / FILE
+    with GradeStore(file, "", tmp_path):
+        assert file.exists()
