@@ -23,8 +23,8 @@ class Row:
 
     name: str
     page: str
-    scores: dict[str, dict[str, int]] = field(default_factory=dict)  # by lesson
-    total: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, dict[str, int]]  # by lesson
+    total: dict[str, int]
 
 
 @dataclass

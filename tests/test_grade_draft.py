@@ -200,6 +200,31 @@ def test_no_draft_is_a_sentence(graded, tmp_path, capsys, change, sentence):
     assert refusal.value.code == 2 and sentence in capsys.readouterr().err
 
 
+def test_its_help_names_what_it_takes(capsys):
+    with pytest.raises(SystemExit):
+        draft.main(["--help"])
+    assert "RESULTS GROUP FOLDER" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_damaged_note_of_the_classs_folder_is_a_sentence(graded, tmp_path, capsys):
+    results = graded(ada=("got: 4", HEAD + "    return 4"))
+    (results / "submissions").write_bytes(b"../cl\xffass\n")
+    with pytest.raises(SystemExit):
+        draft.main([str(results), group_of("got: 4"), str(tmp_path / "mine")])
+    assert "no notebook of this group" in capsys.readouterr().err
+
+
+def test_of_many_answers_only_the_first_are_looked_at(graded, tmp_path, monkeypatch):
+    results = graded(
+        ada=("got: 4", HEAD + "    four = 2 + 2\n    return four"),
+        bob=("got: 4", HEAD + "    return 4"),
+    )
+    monkeypatch.setattr(draft, "MOST_LOOKED_AT", 1)
+    assert draft.main([str(results), group_of("got: 4"), str(tmp_path / "mine")]) == 0
+    (file,) = (tmp_path / "mine").iterdir()
+    assert "The text is ada's" in file.read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
 def test_the_next_run_names_what_was_drafted(tmp_path):

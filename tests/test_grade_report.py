@@ -199,13 +199,21 @@ def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
 
 def test_answers_that_fail_alike_come_before_those_that_do_not(written):
     held_up = rows_of_class(
-        written, wrong(7), wrong(8), entry("2.1", "wrong", "got: 1"), wrong(5), wrong(5)
+        written, entry("2.3", "wrong", "got: 1"), wrong(7), wrong(8), wrong(5), wrong(5)
     )
     places = [
         held_up.index(words)
-        for words in ("fail in the same way", "no other answer", "fail, each in a way")
+        for words in ("fail in the same way", "fail, each in a way", "no other answer")
     ]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "é" * 125])
+def test_a_page_has_the_whole_name_where_files_may(name):
+    assert Student(name, ()).page == f"{name}.html"
+    longer = Student(f"{name}b", ()).page
+    assert longer.startswith(name[:100]) and len(longer.encode()) < 255
+    assert longer != Student(f"{name}c", ()).page
 
 
 def test_the_class_page_counts_what_was_not_tried_again(written):
