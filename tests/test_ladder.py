@@ -224,7 +224,6 @@ def shape_of(number, batch):
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
 
 
-@pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
