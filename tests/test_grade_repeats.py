@@ -1,8 +1,10 @@
 """Work that repeats is done once: whole notebooks with the same code, and single answers."""
 
+import base64
 import json
 import os
 import signal
+from collections import deque
 
 import pytest
 
@@ -19,6 +21,7 @@ from lessons_grading.submissions import Submission
 from lessons_grading.work import Work
 from lessons_lib import checks
 from lessons_lib.checks import CheckResult
+from lessons_processes import isolation
 from test_grade_classroom import ALL_RIGHT
 
 NO_SANDBOX = Limits(sandboxed=False, cell_seconds=20.0)
@@ -257,3 +260,60 @@ def test_the_answers_that_were_needed_last_are_remembered(examine, monkeypatch):
 def test_each_answer_that_is_tried_counts(tmp_path):
     one_that_fails = "def blocks_needed(num_tokens, block_size):\n    return 3"
     assert counts(graded(tmp_path, RIGHT, one_that_fails)) == (2, 0)
+
+
+class Built:
+    """In place of the sandbox: what the build and each run of a C++ answer give."""
+
+    def __init__(self, monkeypatch, build: str, *compared, refused=None):
+        self.orders, self.ended, self.compared = [], [], deque(compared)
+        monkeypatch.setattr(trials, "refusal", lambda exercise, said: refused)
+        monkeypatch.setattr(trials, "how_it_ended", lambda run: isolation.Outcome(build))
+        monkeypatch.setattr(trials, "compare", self.compare)
+        self.tried = 0
+
+    def run(self, order: str, packed: str, *_, **__):
+        assert base64.b64decode(packed)
+        self.orders.append(order)
+        return self
+
+    seed, effort = SEED, None
+
+    def next(self):
+        return None
+
+    def stop(self, run):
+        assert run is self
+
+    def compare(self, exam, run, ended, effort):
+        self.ended.append(dict(ended))
+        return self.compared.popleft()
+
+    def verdict(self) -> CheckResult:
+        return trials._try(self, checks.find("1.1"), {"text": ""})
+
+
+@pytest.mark.parametrize("build", ["returned", "timed out", "crashed"])
+def test_cpp_that_is_refused_is_not_run(monkeypatch, build):
+    work = Built(monkeypatch, build, refused=verdict("does not compile"))
+    assert work.verdict() == verdict("does not compile") and work.orders == ["build"]
+
+
+def test_cpp_whose_build_does_not_end_is_not_run(monkeypatch):
+    work = Built(monkeypatch, "timed out")
+    assert work.verdict().mistake == "timed-out" and work.orders == ["build"]
+
+
+def test_cpp_that_is_built_is_run_once(monkeypatch):
+    work = Built(monkeypatch, "returned", (verdict("of its cases"), None))
+    assert work.verdict() == verdict("of its cases")
+    assert work.orders == ["build", "observe"] and work.ended == [{}] and work.tried == 1
+
+
+def test_after_a_crash_the_cases_after_it_are_tried(monkeypatch):
+    crash = isolation.Outcome("crashed", last_report=(7, "what it said"))
+    passed = CheckResult("1.1", True, None, "")
+    work = Built(monkeypatch, "returned", (passed, crash), (verdict("a later case"), None))
+    assert "a later case" in work.verdict().message
+    assert work.orders == ["build", "observe", "observe"]
+    assert work.ended == [{}, {7: checks.CRASH}]
