@@ -120,6 +120,14 @@ def test_an_answer_that_is_far_from_ours_or_is_ours_has_no_edits():
     assert as_edits(ours, checks.find("2.5")) is None
 
 
+def test_an_answer_with_more_than_three_edits_is_another_one():
+    ours = our_answers()["2.5"]
+    changes = {"+ 1)": "+ 2)", "offset == 0": "not offset", "+= 1": "+= 2", "[copy_id]": "[0]"}
+    for number, (old, new) in enumerate(changes.items(), 1):
+        ours = ours.replace(old, new)
+        assert bool(as_edits(text_in("2.5", ours), checks.find("2.5"))) == (number <= 3)
+
+
 def entry(message: str, mistake="wrong") -> ExerciseGrade:
     return ExerciseGrade("0.1", "blocks needed", 1, 0, False, mistake, message, 0.1)
 
