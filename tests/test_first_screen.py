@@ -21,7 +21,7 @@ except ImportError:  # playwright is missing
     find_chromium = lambda: None  # noqa: E731
 
 LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
-QUICK = ("05_batched_metadata", "summary")  # 05 has the tallest picture
+QUICK = ("00_start_here", "05_batched_metadata", "summary")  # 05 has the tallest picture
 SCREEN = {"width": 1366, "height": 768}
 # Of the first picture: where it is on the screen, and whether it has loaded.
 FIRST_PICTURE = """() => {

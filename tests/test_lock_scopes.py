@@ -68,7 +68,6 @@ def uses(**methods):
     return "" if said == ALL_COVERED else str(said)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "method, body, use",
     [
@@ -135,7 +134,6 @@ def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
     assert uses(**{method: body}) == f"{method}() {use}"
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "methods",
     [
