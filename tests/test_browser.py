@@ -108,6 +108,7 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson)
     assert page.console_errors == []
 
 
+@pytest.mark.slow
 def test_lesson_01_a_failed_check_then_a_right_answer(lab):
     """The picture that the README shows is taken at the failed check."""
     page, port, token = lab

@@ -293,6 +293,7 @@ def test_memory_that_grows_for_ever_ends_before_the_machines_memory():
     assert "bad_alloc" in result.message and "Smallest case" in result.message
 
 
+@pytest.mark.slow
 def test_an_answer_that_leaves_no_memory_can_still_be_judged():
     def used_up():
         taken = []
@@ -311,6 +312,7 @@ def test_an_answer_that_leaves_no_memory_can_still_be_judged():
     assert outcome.value > one_call.MEMORY_RESERVE // 2
 
 
+@pytest.mark.slow
 def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
     def answer(num_tokens, block_size):
         while num_tokens:

@@ -343,6 +343,7 @@ extern "C" int add(const float* a, const float* b, float* out, int n, cudaStream
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, exercise, name",
     [(WRONG_CPP, "1.1", "free_list"), (WRONG_CUDA, "6.1", "vector_add")],

@@ -92,6 +92,7 @@ HARM = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "harm, event",
     a_few(HARM, "loop", "exit", "memory"),

@@ -139,6 +139,7 @@ def test_what_a_run_leaves_in_a_session_of_its_own_ends_with_it(tmp_path, leave,
     wait_until_ended(int(mark.read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them"
 )

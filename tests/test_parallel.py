@@ -151,6 +151,7 @@ def test_each_rank_keeps_what_pytorch_would_give_it(alone):
     assert run.answers == alone
 
 
+@pytest.mark.slow
 def test_the_ranks_sums_are_in_recorded_steps(alone):
     """Without one, the engine would go on and give the same tokens."""
     run = run_sharded(

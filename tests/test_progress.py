@@ -139,6 +139,7 @@ def execute(path):
     ).execute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marks, passed", [("    # BEGIN SOLUTION\n", False), ("", True)])
 def test_a_script_of_our_solution_writes_nothing_either(tmp_path, marks, passed):
     script = (

@@ -302,7 +302,9 @@ def test_the_end_of_the_server_ends_its_streams():
     server.stop()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_the_command_serves_until_it_is_told_to_end(number):
     command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
