@@ -7,8 +7,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
+NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg
 ALONE   = $(shell grep -l "mark\.alone" tests/test_*.py)
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
+
+# Otherwise each of the tests' many processes would compile the course anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
@@ -20,13 +24,12 @@ help:  ## list these commands
 lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mistakes)
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_command.jupyterlab notebooks/00_start_here.ipynb $(ARGS)
 
-test: $(READY)  ## run the tests, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader and not hub" --durations 5 \
-		--nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
+test: $(READY)  ## run the tests, and compare the outputs of lessons 00 to 07
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" $(ALONE)
 
-test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(ARGS)
+test-slow: $(READY)  ## run what takes longer: lessons 08 to 11, every spelling, every seed, whole classes, lessons twice over
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(or $(ARGS),$(ALONE))
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)

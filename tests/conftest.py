@@ -11,6 +11,9 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
+# They run models and kernels for minutes: only `make test-slow` compares their outputs.
+LONG_LESSONS = ("08", "09", "10", "11")
+
 # How fast the machine is decides nothing: neither one example's time nor that of making them.
 settings.register_profile(
     "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -30,12 +33,17 @@ def pytest_addoption(parser):
     )
 
 
-@pytest.hookimpl(trylast=True)  # of those that -k and -m have left
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Leaves out most of the tests that are one of many alike, the same on all workers.
+    """Marks the cells of long lessons as slow. Then leaves out most of the tests that are one
+    of many alike, the same on all workers.
 
     Of those marked `sampled(4)`, one in four runs at least.
     """
+    for item in items:
+        if item.path.suffix == ".ipynb" and item.path.name[:2] in LONG_LESSONS:
+            item.add_marker("slow")
+    result = yield  # -k and -m leave some
     alike = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("sampled"):
@@ -49,6 +57,7 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    return result
 
 
 def pytest_unconfigure(config):
@@ -71,7 +80,7 @@ def pytest_xdist_make_scheduler(config, log):
         """
 
         def _split_scope(self, nodeid: str) -> str:
-            exercise = re.search(r"test_(banks|hidden)\.py::.*\[(\d\.\d)", nodeid)
+            exercise = re.search(r"test_(banks|hidden)\.py::.*\[(\d+\.\d+)", nodeid)
             return f"{exercise[1]} {exercise[2]}" if exercise else super()._split_scope(nodeid)
 
     return ByExercise(config, log) if config.getvalue("dist") == "loadscope" else None

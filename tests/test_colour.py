@@ -180,6 +180,7 @@ def messages_count(source: str) -> list[str]:
     return rows
 
 
+@pytest.mark.slow
 def test_all_cpp_of_the_lessons_is_found_and_numbered_as_in_messages(cells):
     sources = [
         source

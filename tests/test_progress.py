@@ -106,7 +106,8 @@ def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
     assert solution_cells.define(name) == ours
 
 
-@pytest.mark.parametrize("lesson", ["00", pytest.param("02", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", ["00", "02"])
 def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
     tmp_path, folder, lesson
 ):
