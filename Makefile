@@ -25,11 +25,11 @@ lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mi
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_command.jupyterlab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run the tests, and compare the outputs of lessons 00 to 07
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not heavy and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" $(ALONE)
 
 test-slow: $(READY)  ## run what takes longer: lessons 08 to 11, every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(NBVAL) $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or heavy or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(or $(ARGS),$(ALONE))
 
 test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)

@@ -176,7 +176,7 @@ def test_bad_options_are_named(capsys, words, part):
     assert part in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_the_command_starts_a_server_measures_and_writes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("lessons_bench.load_runs.MEASURED", tmp_path)
     words = ["--rates", "20", "--seconds", "0.2", "--at-once", "3", "--record"]

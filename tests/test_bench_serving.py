@@ -163,7 +163,7 @@ def test_all_servers_give_the_same_tokens():
         server.close()
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_the_large_benchmark_runs_on_a_small_model(monkeypatch):
     def sized(model, trace, name="generate_batch", **options):
         return GenerateBatchServer(

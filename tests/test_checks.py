@@ -311,7 +311,7 @@ def test_an_answer_that_leaves_no_memory_can_still_be_judged():
     assert outcome.value > one_call.MEMORY_RESERVE // 2
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
     def answer(num_tokens, block_size):
         while num_tokens:

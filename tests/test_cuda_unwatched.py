@@ -220,6 +220,7 @@ def test_a_refused_answer_is_refused_again_and_leaves_no_build(tmp_path, monkeyp
     ]
 
 
+@pytest.mark.heavy
 def test_without_the_tool_that_lists_symbols_the_text_is_still_looked_at(
     monkeypatch, tmp_path
 ):

@@ -232,7 +232,7 @@ def alone(prompt: tuple[int, ...], params: SamplingParams) -> tuple[list[int], i
     return output, [*clear, False].index(False)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_most_tokens_do_not_depend_on_how_a_step_rounds():
     given = [(tuple(prompt), params_of(n)) for prompt in all_prompts() for n in range(12)]
     num_clear = sum(alone(*each)[1] for each in given)

@@ -55,7 +55,7 @@ def test_a_mistake_whose_message_is_shown(tried):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_mistake_that_the_course_names_first_and_one_that_no_case_sees(tried):
     code, (first, second, third, last) = tried(ALREADY + "\n" + NOTHING)
     assert code == 1

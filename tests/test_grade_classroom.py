@@ -375,6 +375,7 @@ def test_ctrl_c_ends_it_with_a_sentence_and_the_next_run_goes_on(hand_in):
     assert_resumes(folder)
 
 
+@pytest.mark.heavy
 def test_a_killed_command_leaves_no_process_and_the_next_run_goes_on(hand_in):
     folder = hand_in("a.ipynb").parent
     process = start(folder)

@@ -184,6 +184,7 @@ class BlockManager {
 """
 
 
+@pytest.mark.heavy
 @needs_sandbox
 def test_no_answer_in_cpp_includes_or_calls_the_courses_own(tmp_path):
     for number, file in enumerate(FREE_LIST):

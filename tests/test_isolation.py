@@ -139,7 +139,7 @@ def test_what_a_run_leaves_in_a_session_of_its_own_ends_with_it(tmp_path, leave,
     wait_until_ended(int(mark.read_text()))
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them"
 )
@@ -280,6 +280,7 @@ def test_by_the_clock_too_there_is_a_limit(monkeypatch):
     assert (outcome.ending, outcome.detail) == ("timed out", "0.1 s")
 
 
+@pytest.mark.heavy
 def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
     mark = tmp_path / "pid"
 

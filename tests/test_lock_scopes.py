@@ -134,6 +134,7 @@ def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
     assert uses(**{method: body}) == f"{method}() {use}"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "methods",
     [

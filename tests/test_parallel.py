@@ -151,7 +151,7 @@ def test_each_rank_keeps_what_pytorch_would_give_it(alone):
     assert run.answers == alone
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_the_ranks_sums_are_in_recorded_steps(alone):
     """Without one, the engine would go on and give the same tokens."""
     run = run_sharded(
@@ -166,6 +166,7 @@ def test_the_ranks_sums_are_in_recorded_steps(alone):
     assert run.answers == alone
 
 
+@pytest.mark.heavy
 def test_a_rank_that_dies_ends_all_and_is_named():
     with pytest.raises(ShardError, match="rank 1 ended without an answer"):
         serve_parallel(PROMPTS, PARAMS, 2, "gloo", load_and_die, num_blocks=64)

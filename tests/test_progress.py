@@ -106,7 +106,7 @@ def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
     assert solution_cells.define(name) == ours
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize("lesson", ["00", "02"])
 def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
     tmp_path, folder, lesson
@@ -117,6 +117,7 @@ def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
     assert progress.load() == {} and not (folder / "parts").exists()
 
 
+@pytest.mark.heavy
 def test_a_learners_notebook_writes_what_it_passed(tmp_path, folder):
     (source,) = NOTEBOOKS.glob("00_*.ipynb")
     notebook = nbformat.read(source, as_version=4)
@@ -140,7 +141,7 @@ def execute(path):
     ).execute()
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 @pytest.mark.parametrize("marks, passed", [("    # BEGIN SOLUTION\n", False), ("", True)])
 def test_a_script_of_our_solution_writes_nothing_either(tmp_path, marks, passed):
     script = (

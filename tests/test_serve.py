@@ -303,7 +303,7 @@ def test_the_end_of_the_server_ends_its_streams():
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.heavy)]
 )
 def test_the_command_serves_until_it_is_told_to_end(number):
     command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
@@ -317,6 +317,7 @@ def test_the_command_serves_until_it_is_told_to_end(number):
         assert process.wait(60) == 0
 
 
+@pytest.mark.heavy
 def test_a_port_that_is_taken_is_a_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
