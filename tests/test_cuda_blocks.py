@@ -70,6 +70,20 @@ extern "C" int left_over(float* found, int dynamic, int blocks, cudaStream_t str
   return cudaGetLastError();
 }
 
+// Who comes when, in each round.
+__global__ void turns_kernel(int* next, int* out, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    int at = blockIdx.x * rounds + round;
+    out[at * blockDim.x + atomicAdd(next + at, 1)] = threadIdx.x;
+    __syncthreads();
+  }
+}
+extern "C" int turns(int* next, int* out, int blocks, int threads, int rounds,
+                     cudaStream_t stream) {
+  turns_kernel<<<blocks, threads, 0, stream>>>(next, out, rounds);
+  return cudaGetLastError();
+}
+
 template <typename T>
 __global__ void touch_kernel(T* x, int64_t at, int write) {
   if (write) x[at] = T(1);  // writes
@@ -163,6 +177,24 @@ def test_a_barrier_counts_the_threads_of_its_block(
     yes = predicates != 0
     expected = torch.stack([yes.sum(2), yes.any(2).int(), yes.all(2).int()], 2).int()
     assert torch.equal(out, expected[:, :, None].expand_as(out))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target):
+    def turns(seed):
+        library(target).options(seed=seed)
+        out = torch.full((2, 20, 40), -1, dtype=torch.int32)
+        library(target).turns(torch.zeros(2, 20, dtype=torch.int32), out, 2, 40, 20)
+        library(target).options()
+        return out
+
+    assert torch.equal(turns(0), torch.arange(40, dtype=torch.int32).expand(2, 20, 40))
+    orders = torch.cat([turns(1), turns(2)]).flatten(0, 1)
+    assert torch.equal(orders.sort()[0], torch.arange(40).expand(80, 40))
+    assert len(orders.unique(dim=0)) == 80  # no block and no seed repeats another's
+    for place in range(40):  # and anyone may come at any time
+        assert len(orders[:, place].unique()) > 20
+    assert torch.equal(turns(1), orders[:40].view(2, 20, 40))
 
 
 BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]

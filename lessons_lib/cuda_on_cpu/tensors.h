@@ -33,7 +33,7 @@ class Tensors {
   // accesses depend on that.
   void* add(const char* name, void* data, size_t bytes, size_t element, Kind kind,
             bool integers) {
-    if (!space_) reserve();
+    if (!space_ && !reserve()) return nullptr;
     if (regions_.empty()) epoch_of_call = ++epoch.now;
     if (regions_.size() == slots) return nullptr;
     char* middle = space_ + regions_.size() * slot_bytes() + slot_bytes() / 2;
@@ -117,15 +117,15 @@ class Tensors {
   // As much space around each tensor as the system gives, 32 GiB on both sides if possible.
   // If a negative index is computed without a sign, it is 16 GiB too large for a float. (An
   // emulator keeps a table of pages and needs less.)
-  void reserve() {
-    for (slot_bits_ = CUDA_ON_CPU_SLOT_BITS;; slot_bits_ -= 2) {
+  bool reserve() {
+    for (slot_bits_ = CUDA_ON_CPU_SLOT_BITS; slot_bits_ >= 26; slot_bits_ -= 2) {
       try {
         space_ = map_memory(slots * slot_bytes(), PROT_NONE);
-        return;
+        return true;
       } catch (const std::bad_alloc&) {
-        if (slot_bits_ <= 26) throw;
       }
     }
+    return false;
   }
 
   static bool is_among(const std::string& names, const std::string& name) {
