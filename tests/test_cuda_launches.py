@@ -33,6 +33,15 @@ int twice(float* out, int n, int bytes, cudaStream_t stream) {
   fill<int><<<1, n, bytes, other>>>(out, n, 2);
   return cudaGetLastError();
 }
+int by_function(float* out, int n, int bytes, cudaStream_t stream) {
+  int none = 0;
+  float value = 1.0f;
+  void* arguments[] = {&out, &none, &value};
+  if (cudaError_t error = cudaLaunchKernel((void*)fill<float>, dim3(1, 2), n, arguments))
+    return error;
+  overloaded<<<1, n, 0, stream>>>(out, 5);  // an output has to be written
+  return cudaLaunchKernel((void*)fill<float>, 1, n, arguments, bytes, stream);
+}
 int swallows(float* out, int n, cudaStream_t stream) {
   fill<float><<<1, n, 4 * n, stream>>>(out, n, 1.0f);
   return 0;
@@ -122,6 +131,16 @@ def test_each_launch_is_written_down(library):
     )
     filled(library.swallows)
     assert len(launches) == 3
+
+
+def test_a_launch_by_function_has_no_bytes_and_the_usual_stream_unless_it_says_so(library):
+    with library.launches(stream=77) as launches:
+        filled(library.by_function, 12)
+    assert [(one.kernel, one.grid, one.shared_bytes, one.stream) for one in launches] == [
+        ("fill<float>", (1, 2, 1), 0, 0),
+        ("overloaded", (1, 1, 1), 0, 77),
+        ("fill<float>", (1, 1, 1), 12, 77),
+    ]
 
 
 def test_another_stream_than_the_one_given_is_seen(library):
