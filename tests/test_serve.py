@@ -1,7 +1,9 @@
 """The engine asked over HTTP: OpenAI's own client, curl, and clients that mean no good."""
 
+import errno
 import json
 import math
+import os
 import shutil
 import signal
 import socket
@@ -317,13 +319,14 @@ def test_the_command_serves_until_it_is_told_to_end(number):
         assert process.wait(60) == 0
 
 
-@pytest.mark.heavy
-def test_a_port_that_is_taken_is_a_sentence():
+def test_a_port_that_is_taken_is_a_sentence_before_a_model_is_looked_for():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", port]
+        command += ["--model", "no such folder"]
         shown = subprocess.run(command, capture_output=True, text=True)
     assert shown.returncode == 2 and shown.stderr.startswith("Cannot serve: ")
+    assert os.strerror(errno.EADDRINUSE) in shown.stderr
 
 
 @pytest.mark.slow

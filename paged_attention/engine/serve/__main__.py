@@ -71,13 +71,14 @@ def room_for(connections: int) -> int:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
+    # first, so that nobody waits for a model to hear that the port is taken
+    sockets = bind_sockets(arguments.port, arguments.host, backlog=1024)
     engine = make_engine(arguments)
     limits = Limits(
         connections=room_for(arguments.connections),
         requests=arguments.requests,
         body_seconds=arguments.body_seconds,
     )
-    sockets = bind_sockets(arguments.port, arguments.host, backlog=1024)
     host, port = sockets[0].getsockname()[:2]
     serving = start(
         engine,
