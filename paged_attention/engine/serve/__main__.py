@@ -71,7 +71,7 @@ def room_for(connections: int) -> int:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    # first, so that nobody waits for a model to hear that the port is taken
+    # Before the model, which takes long to load: the port may be taken.
     sockets = bind_sockets(arguments.port, arguments.host, backlog=1024)
     engine = make_engine(arguments)
     limits = Limits(
