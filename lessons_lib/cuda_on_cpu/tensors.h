@@ -122,8 +122,7 @@ class Tensors {
       try {
         space_ = map_memory(slots * slot_bytes(), PROT_NONE);
         return true;
-      } catch (const std::bad_alloc&) {
-      }
+      } catch (const std::bad_alloc&) {}
     }
     return false;
   }
