@@ -363,6 +363,7 @@ def assert_resumes(folder: Path):
     assert called(folder) == ["a", "b", "c", "c", "d", "d", "e"]
 
 
+@pytest.mark.heavy
 def test_ctrl_c_ends_it_with_a_sentence_and_the_next_run_goes_on(hand_in):
     folder = hand_in("a.ipynb").parent
     process = start(folder)

@@ -68,6 +68,7 @@ def uses(**methods):
     return "" if said == ALL_COVERED else str(said)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "method, body, use",
     [

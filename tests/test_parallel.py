@@ -94,7 +94,7 @@ def alone():
 @pytest.mark.parametrize(
     "parts",
     [
-        FastParts(),
+        pytest.param(FastParts(), marks=pytest.mark.heavy),
         *(pytest.param(parts, marks=pytest.mark.slow) for parts in (None, NEITHER)),
     ],
     ids=str,

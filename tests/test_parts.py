@@ -261,7 +261,9 @@ def test_a_solution_notebook_writes_nothing(folder, monkeypatch):
         saved_answers.load("8.3")
 
 
-@pytest.mark.parametrize("path", ["paged_torch", "blockwise", "kernel"])
+@pytest.mark.parametrize(
+    "path", [pytest.param("paged_torch", marks=pytest.mark.heavy), "blockwise", "kernel"]
+)
 def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, path):
     of_path = parts.KERNEL if path == "kernel" else parts.PATH_FUNCTIONS[path]
     exercises = [*parts.BLOCK_MANAGER, *parts.PLACES, parts.FORWARD, *of_path]
