@@ -42,7 +42,7 @@ def serve(results, write_output):
     """
     os.setsid()
     process_family.adopt_orphans()
-    if caller := os.fork():
+    if caller := process_family.split():
         results.close()
         write_output.close()
         process_family.see_out(caller)

@@ -7,6 +7,7 @@ import signal
 from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36
+_TO_A_GROUP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 def adopt_orphans():
@@ -18,10 +19,19 @@ def adopt_orphans():
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def split() -> int:
+    """Forks, as `os.fork` does. Here signals to the group are held back until `see_out`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_A_GROUP)
+    if not (caller := os.fork()):
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return caller
+
+
 def see_out(caller: int):
     """Waits for the process `caller`, ends what it has left, and then ends in the same way."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for number in _TO_A_GROUP:
         signal.signal(number, signal.SIG_IGN)  # a signal to the group is meant for the caller
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_A_GROUP)
     _, status = os.waitpid(caller, 0)
     with suppress(ChildProcessError):  # no child is left
         while True:

@@ -1,5 +1,6 @@
 """A run in its own process ends in one of five ways, and none of them reaches the caller."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from lessons_lib import run_isolated
 from lessons_lib.paths import ROOT
-from lessons_processes import isolation, process_family
+from lessons_processes import isolation, one_call, process_family
 
 # as functions of a notebook travel
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -166,6 +167,28 @@ def test_a_signal_to_its_group_is_a_crash_like_any_other(number):
 
     outcome = run_isolated(answer, time_limit=60.0)
     assert (outcome.ending, outcome.detail) == ("crashed", signal.strsignal(number))
+
+
+def test_a_signal_that_comes_before_the_other_process_waits_is_for_the_answer_too(monkeypatch):
+    see_out = process_family.see_out
+
+    def be_late(caller):
+        os.waitid(os.P_PID, caller, os.WEXITED | os.WNOWAIT)
+        see_out(caller)
+
+    def answer():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.killpg(os.getpgrp(), signal.SIGINT)
+        time.sleep(1e6)
+
+    monkeypatch.setattr(process_family, "see_out", be_late)
+    context = multiprocessing.get_context("fork")  # takes what we have patched along
+    results, theirs = context.Pipe()
+    process = context.Process(target=one_call.serve, args=(theirs, context.Pipe()[1]))
+    process.start()
+    results.send(one_call.Call(cloudpickle.dumps((answer, ())), 60.0, False, False))
+    process.join()
+    assert process.exitcode == -signal.SIGINT
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
