@@ -68,7 +68,6 @@ class Block {
     threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
     stacks_.reserve(threads.size() + 1);
     turns_.resize(threads.size());
-    for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
     shared.begin_launch(launch.shared_bytes, launch.shared_allowed);
   }
   void run(uint3 index, size_t number, unsigned long long seed);

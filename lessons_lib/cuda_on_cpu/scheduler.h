@@ -23,6 +23,7 @@ inline void Block::start_threads() {
   for (unsigned i = 0; i < threads.size(); ++i) {
     Thread& thread = threads[i];
     thread = Thread();
+    turns_[i] = i;
     thread.index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     thread.number = i, thread.warp = i / 32, thread.lane = i % 32;
     present[thread.warp] |= bit(thread.lane);
