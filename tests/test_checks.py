@@ -293,6 +293,7 @@ def test_memory_that_grows_for_ever_ends_before_the_machines_memory():
     assert "bad_alloc" in result.message and "Smallest case" in result.message
 
 
+@pytest.mark.heavy
 def test_an_answer_that_leaves_no_memory_can_still_be_judged():
     def used_up():
         taken = []

@@ -197,6 +197,7 @@ def test_all_cpp_of_the_lessons_is_found_and_numbered_as_in_messages(cells):
         assert cells.numbers()[number] == expected
 
 
+@pytest.mark.heavy
 def test_a_rule_says_which_strings_are_cpp(cells):
     cells.show(*OTHERS, *FURTHER)
     cells.wait_for_numbers(len(OTHERS) + len(FURTHER) - 1, 3)

@@ -198,6 +198,7 @@ def test_jupyterlab_is_this_pythons_own():
     assert words[:3] == [sys.executable, "-m", "jupyterlab"]
 
 
+@pytest.mark.heavy
 def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout():
     run = subprocess.run(
         [sys.executable, "-m", "lessons_command", "grade", "--help"],

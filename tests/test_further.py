@@ -45,6 +45,7 @@ def tried(tmp_path):
     return run
 
 
+@pytest.mark.heavy
 def test_a_mistake_whose_message_is_shown(tried):
     assert tried(SHOWN) == (
         0,
