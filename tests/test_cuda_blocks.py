@@ -204,6 +204,16 @@ def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target
         assert torch.equal(turns(1, together, os_threads=2), turns(1, os_threads=1))
 
 
+@pytest.mark.parametrize("num_threads, num_orders", [(2, 2), (3, 6)])
+def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
+    out = torch.full((200, num_threads), -1, dtype=torch.int32)
+    library("fast").options(seed=1)
+    next_ = torch.zeros(200, dtype=torch.int32)
+    library("fast").turns(next_, out, 200, num_threads, 1, None)
+    library("fast").options()
+    assert len(out.unique(dim=0)) == num_orders
+
+
 BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]
 
 

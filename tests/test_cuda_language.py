@@ -66,6 +66,8 @@ WHOLE = [
     "min(a, b)",
     "max(a, b)",
     "(int)min((long long)a, 7LL)",
+    "__byte_perm(a, b, 0x7504)",
+    "__byte_perm(a, b, 0x1623)",
 ]
 SIZES = (1, 2, 4, 8, 16, 32)
 NUMBERS = [
@@ -468,6 +470,7 @@ def test_arithmetic_of_whole_numbers(target):
     )
     for (a, b), found in zip(pairs, out.tolist(), strict=True):
         bits, others = a % 2**32, b % 2**32
+        both = bits.to_bytes(4, "little") + others.to_bytes(4, "little")
         assert found == [
             bits.bit_count(),
             bits.bit_count() + others.bit_count(),
@@ -476,6 +479,8 @@ def test_arithmetic_of_whole_numbers(target):
             min(a, b),
             max(a, b),
             min(a, 7),
+            int.from_bytes(bytes(both[i] for i in (4, 0, 5, 7)), "little", signed=True),
+            int.from_bytes(bytes(both[i] for i in (3, 2, 6, 1)), "little", signed=True),
         ], (a, b)
 
 

@@ -137,6 +137,18 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
     assert_nothing_is_lost(engine)
 
 
+def test_one_computed_token_is_enough_to_have_given_way():
+    engine = engine_with()
+    requests = [engine.add("one", [1], ENDLESS)]
+    engine.step()
+    assert requests[0].num_computed == 1
+    requests.append(engine.add("none", [2, 3], ENDLESS))
+    engine.runner.model.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    assert [request.num_preempted for request in requests] == [1, 0]
+
+
 def test_a_draw_that_fails_takes_back_those_before_it():
     """Their tokens, and an end that one of them had come to. The next draw gives the same."""
 

@@ -157,11 +157,62 @@ def test_a_step_that_cannot_be_recorded_is_said_and_runs_without(monkeypatch):
     assert result.output == alone(tuple(result.prompt), result.params)
 
 
-def test_a_model_that_is_not_fused_says_why_and_runs_without():
+@pytest.mark.parametrize(
+    "other, dtype, why",
+    [
+        ({"hidden_act": "gelu"}, "float32", "has the activation gelu; only silu is fused"),
+        ({}, "float64", "has numbers of torch.float64"),
+        (
+            {"head_dim": 258},
+            "float32",
+            "has heads of 258; only even sizes up to 256 are fused",
+        ),
+        ({"hidden_size": 66}, "float32", "has hidden_size = 66, which is not a multiple of 4"),
+        (
+            {"hidden_size": 68},
+            "bfloat16",
+            "has hidden_size = 68, which is not a multiple of 8",
+        ),
+        ({"intermediate_size": 132}, "float16", "has intermediate_size = 132, .* of 8"),
+    ],
+)
+def test_a_model_that_is_not_fused_says_why(other, dtype, why):
     config = model("cpu").config
-    other = type(config)(**config.to_dict() | {"hidden_act": "gelu"})
-    with pytest.raises(ValueError, match="has the activation gelu; only silu is fused"):
-        check_fused(other, torch.float32)
+    with pytest.raises(ValueError, match=f"the model .*{why}"):
+        check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
+
+
+@pytest.mark.parametrize(
+    "other, dtype",
+    [({"head_dim": 256, "hidden_size": 68}, "float32"), ({"hidden_size": 72}, "bfloat16")],
+)
+def test_sizes_at_the_limits_are_fused(other, dtype):
+    config = model("cpu").config
+    check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_product_that_is_cut_is_summed_over_the_ranks(size):
+    class Ranks:
+        def __init__(self):
+            self.size, self.summed = size, []
+
+        def sum(self, x):
+            self.summed.append(x.clone())
+            x += 100
+
+    whole, ranks = model("cpu"), Ranks()
+    kv_cache = fast_engine(whole, **SMALL).manager.kv_cache
+    assert FusedModel(whole, kv_cache, 8, "fast").ranks is None
+    whole.ranks = ranks
+    try:
+        fused = FusedModel(whole, kv_cache, 8, "fast")
+    finally:
+        del whole.ranks
+    x = torch.tensor([1.0, 2.0])
+    added = fused.sum_over_ranks(x, torch.tensor([0.5, 0.25]))  # each rank has all of the bias
+    assert added.tolist() == ([101.5, 102.25] if size == 2 else [1.5, 2.25])
+    assert [each.tolist() for each in ranks.summed] == [[1.0, 2.0]] * (size - 1)
 
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paged_attention.engine.fast.room import append_tokens
 from paged_attention.engine.fast.sampler import NOT_FINITE, sample_all
-from paged_attention.engine.fast.state import SentTable, StepState
+from paged_attention.engine.fast.state import PADDING, SentTable, StepState
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.sampler import sample
 from paged_attention.kv_cache import PagedAttentionManager
@@ -141,6 +141,12 @@ def test_the_host_fills_a_step_as_the_device_advances_it(data, block_size, size)
         used = -(-length // block_size)
         for state in states:
             assert torch.equal(state.block_table[place, :used], table[rows[place], :used])
+
+
+def test_what_padding_chooses_is_no_sequences_token():
+    state = StepState(torch.zeros(3, 2, dtype=torch.int32), 4, "fast")
+    state.choose(torch.tensor([2, 0, PADDING]), torch.tensor([7, -1, 9]))
+    assert state.last_tokens[:3].tolist() == [0, 0, 7]
 
 
 @pytest.mark.parametrize("device", DEVICES)

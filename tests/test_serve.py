@@ -102,7 +102,8 @@ def test_a_stop_text_ends_the_answer_and_frees_its_blocks(server, client):
 
 def test_models_and_health(server, client):
     assert [model.id for model in client.models.list()] == [MODEL]
-    assert client.models.retrieve(MODEL).id == MODEL
+    model = client.models.retrieve(MODEL)
+    assert (model.id, model.object, model.owned_by) == (MODEL, "model", "this server")
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("another")
     assert server.ask(None, "/health") == (200, {"status": "ok", "requests": 0})
@@ -300,6 +301,7 @@ def test_the_end_of_the_server_ends_its_streams():
         while b"}}" not in shown and (piece := connection.recv(1 << 16)):
             shown += piece
     assert b"[DONE]" in shown or b"server_is_ending" in shown
+    assert not server.serving.engine._thread.is_alive()
     assert server.ask(body())[0] == 503
     server.stop()
 

@@ -1,5 +1,6 @@
 """The text of an answer that grows is the text of all its tokens."""
 
+import re
 import resource
 
 import pytest
@@ -9,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from paged_attention.engine.serve import __main__ as command
-from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords
+from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords, without_end
 
 TEXTS = ["the cat sat on the mat", "naïve café, déjà vu", "世界 你好 😀😃", "a  b\nc"] * 3
 
@@ -60,6 +61,27 @@ def test_a_long_answer_is_not_decoded_again_and_again():
     for _ in range(1000):
         text = decoded.add([7])
     assert text == Characters.decode([7]) * 1000 and max(lengths) == 2
+
+
+def test_only_the_token_that_ended_an_answer_is_left_out():
+    for tokens, left in (
+        ([], []),
+        ([7], [7]),
+        ([9], []),
+        ([9, 7], [9, 7]),
+        ([7, 9, 9], [7, 9]),
+    ):
+        assert without_end(tokens, {8, 9}) == left
+
+
+def test_each_option_of_the_command_says_what_it_is(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        command.main(["--help"])
+    shown = capsys.readouterr().out.partition("options:")[2]
+    options = re.findall(
+        r"^  (?:-h, )?(--[\w-]+)(?: [A-Z]\S*)?(?: \[[^]]*\])?(?:\n? {2,}(\S.*))?", shown, re.M
+    )
+    assert len(options) >= 11 and all(words for _, words in options), options
 
 
 @pytest.mark.parametrize(

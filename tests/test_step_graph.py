@@ -155,6 +155,14 @@ def test_what_a_gpu_does_without_the_host_can_be_recorded(device, step):
     assert torch.equal(graph.replay(), step(x))
 
 
+def test_a_step_may_be_recorded_while_starts_are_counted():
+    x = torch.zeros(2, 3)
+    with StartCounter():
+        graph = capture(lambda: filled(x, x > 2), x.device)
+    x[1] = 4
+    assert torch.equal(graph.replay(), filled(x, x > 2))
+
+
 @devices
 def test_by_a_mask_and_numbers_a_step_cannot_fill(device):
     x, at = torch.zeros(2, 3, device=device), torch.tensor([0], device=device)

@@ -280,7 +280,7 @@ def check_fused(config, dtype: torch.dtype) -> None:
         problem = f"has heads of {head_size}; only even sizes up to {MOST_HEAD_SIZE} are fused"
     else:
         for name in ("hidden_size", "intermediate_size"):
-            if getattr(config, name) % in_chunk:
-                problem = f"has a {name} that is not a multiple of {in_chunk}"
+            if (size := getattr(config, name)) % in_chunk:
+                problem = f"has {name} = {size}, which is not a multiple of {in_chunk}"
     if problem:
         raise UnfusedModelError(f"the model {problem}")
