@@ -97,5 +97,7 @@ def assert_nothing_is_lost(engine: Engine):
         manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks)
         == num_blocks
     )
+    rows = range(len(manager.table.cpu))
+    assert sorted(manager.table.free_rows) == list(rows)  # each of them once
     engine.prefix_cache.clear()
     assert manager.block_manager.get_num_free_blocks() == num_blocks

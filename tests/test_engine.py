@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from echo import (
     END,
@@ -305,6 +306,26 @@ def test_params_for_other_prompts_leave_no_request_behind():
     with pytest.raises(ValueError):
         engine.generate([[1], [2]], [SamplingParams(max_new_tokens=2)])
     assert not engine.requests and not engine.scheduler.has_work()
+
+
+def test_generate_shows_how_many_are_done_if_it_is_asked_to(monkeypatch, capsys):
+    counts = []
+
+    class Bar(tqdm):
+        def update(self, n=1):
+            super().update(n)
+            counts.append(self.n)
+
+    monkeypatch.setattr("paged_attention.engine.engine.tqdm", Bar)
+    given = [SamplingParams(max_new_tokens=most, ignore_end=True) for most in (1, 1, 3, 2)]
+    prompts = [[1], [], [2], [3]]  # the second is refused
+    engine_with().generate(prompts, given)
+    assert not capsys.readouterr().err
+    counts.clear()
+    engine_with().generate(prompts, given, progress=True)
+    assert counts == [2, 3, 4]
+    shown = capsys.readouterr().err
+    assert "4/4" in shown and "request" in shown
 
 
 def test_a_seed_gives_the_same_tokens_whoever_else_runs():

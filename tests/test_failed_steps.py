@@ -147,6 +147,18 @@ def test_one_computed_token_is_enough_to_have_given_way():
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.step()
     assert [request.num_preempted for request in requests] == [1, 0]
+    assert not engine.manager.sequences and not engine.prefix_cache.blocks
+    assert not any(request.num_computed or request.num_inserted for request in requests)
+
+
+def test_generate_passes_on_what_a_step_raises():
+    engine = engine_with()
+    engine.runner.model.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.generate([[1, 2], [3]], ENDLESS)
+    engine.runner.model.fails = False
+    assert engine.generate([[1, 2]], ENDLESS)[0].output == continuation([1, 2], ENDLESS)
+    assert_nothing_is_lost(engine)
 
 
 def test_a_draw_that_fails_takes_back_those_before_it():
