@@ -63,6 +63,8 @@ def test_the_second_block_is_the_next_one_of_the_pool():
         [5, 0, 9],
     ]
     assert table_seen("a block of another sequence", metadata([1], [5], [[4]])) == [[4]]
+    two = metadata([1, 1], [9, 5], [[3, 0], [7, -1]])
+    assert table_seen("a block of another sequence", two) == [[3, 1], [7, -1]]
 
 
 def test_full_blocks_of_single_tokens_are_in_reverse_order():
@@ -92,6 +94,8 @@ def test_only_single_tokens_get_the_next_position():
         [4, 0, 1, 2, 12],
         [0, 3, 4],
     )
+    with pytest.raises(ValueError, match="zip"):
+        engine.runner.flatten_batch(scheduled[:2])
 
 
 @pytest.fixture
