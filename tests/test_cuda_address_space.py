@@ -14,7 +14,7 @@ from lessons_lib.paths import ROOT
 TEXT = """
 const unsigned char* kept;
 __global__ void copy_kernel(const unsigned char* x, unsigned char* out) { *out = *x; }
-extern "C" int keep(const unsigned char* x, int n, unsigned char* out, cudaStream_t stream) {
+extern "C" int keep(unsigned char* out, const unsigned char* x, int n, cudaStream_t stream) {
   kept = x + n - 1;
   copy_kernel<<<1, 1, 0, stream>>>(x, out);
   return cudaGetLastError();
@@ -43,7 +43,7 @@ def test_what_a_call_had_is_out_of_reach_after_it():
     """To its last byte, on a page of its own; and to code that nobody watches."""
     ran = in_a_process(
         "x = torch.full((4096 + 100,), 7, dtype=torch.uint8)",
-        "library().keep(x, len(x), torch.zeros(1, dtype=torch.uint8))",
+        "library().keep(torch.zeros(1, dtype=torch.uint8), x, len(x))",
         "print('looks', flush=True)",
         "library().look(x[:1])",
     )
@@ -51,7 +51,7 @@ def test_what_a_call_had_is_out_of_reach_after_it():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
-@pytest.mark.parametrize("gibibytes, said", [(5, "7"), (3, "x: there is no room to watch 9 ")])
+@pytest.mark.parametrize("gibibytes, said", [(5, "7"), (3, "out: there is no room to watch 1 ")])
 def test_where_there_is_little_space_tensors_lie_closer_or_it_is_said(gibibytes, said):
     """64 places of 64 MiB fit into 5 GiB. Closer ones would not show what was missed."""
     ran = in_a_process(
@@ -62,9 +62,9 @@ def test_where_there_is_little_space_tensors_lie_closer_or_it_is_said(gibibytes,
         "keep = library().keep",
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
         "try:",
-        "    keep(x, 9, out[:1].zero_())",
+        "    keep(out[:1].zero_(), x, 9)",
         "    print(out[0].item())",
         "except RuntimeError as error:",
-        "    print(str(error)[:31])",
+        "    print(str(error)[:33])",
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == (f"{said}\n", "", 0)

@@ -126,6 +126,30 @@ extern "C" int many(int* out, int more, cudaStream_t stream) {
   else many_kernel<63><<<1, 1, 0, stream>>>(out);
   return cudaGetLastError();
 }
+// Both members are read, but only one may be written.
+struct Padded { char small; int large; };
+__global__ void member_kernel(int* out, int written) {
+  __shared__ Padded one;
+  if (written == 0) one.small = 5;
+  if (written == 1) one.large = 6;
+  if (written == 2) one.small = 5, one.large = 6;
+  out[0] = one.small;  // the small one
+  out[1] = one.large;  // the large one
+  Padded copy = one;
+  out[0] += copy.small;
+}
+extern "C" int members(int* out, int written, cudaStream_t stream) {
+  member_kernel<<<1, 1, 0, stream>>>(out, written);
+  return cudaGetLastError();
+}
+__global__ void long_kernel(volatile int* out, int steps) {
+  out[0] = 0;
+  for (int step = 0; step < steps; ++step) out[0] += step & 1;
+}
+extern "C" int work(int* out, int steps, cudaStream_t stream) {
+  long_kernel<<<1, 1, 0, stream>>>(out, steps);
+  return cudaGetLastError();
+}
 // An index that is far out of `one` or `two`.
 __global__ void far_kernel(int* out, int which, int index) {
   __shared__ int one[8];
@@ -151,6 +175,29 @@ def library(target: str):
 def line(words: str) -> int:
     (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if words in text]
     return found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_padding_alone_need_not_be_written(target):
+    out = torch.zeros(2, dtype=torch.int32)
+    library(target).members(out, 2)
+    assert out.tolist() == [10, 6]
+
+
+@pytest.mark.parametrize("written, words", [(0, "// the large one"), (1, "// the small one")])
+def test_a_member_beside_padding_must_be_written(written, words):
+    with pytest.raises(KernelError) as caught:
+        library("checked").members(torch.zeros(2, dtype=torch.int32), written)
+    assert (caught.value.kind, caught.value.line) == ("shared-uninitialised", line(words))
+
+
+def test_a_loop_that_goes_on_is_not_endless_however_long_it_takes():
+    """The watch looks after 0.3 s of a processor, which these steps take on any machine."""
+    out, steps = torch.zeros(1, dtype=torch.int32), 60_000_000
+    library("checked").options(step_limit=2**40)
+    library("checked").work(out, steps)
+    library("checked").options()
+    assert out.item() == steps // 2
 
 
 THREADS = "more than 1024 threads in a block"

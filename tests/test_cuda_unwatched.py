@@ -4,11 +4,14 @@ its line.
 
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from lessons_lib import CompileError, build_cuda
+from lessons_lib.cuda_on_cpu import unwatched
 
 ATTRIBUTE = (
     "{} __global__ void hidden_kernel(const float* x, "
@@ -230,3 +233,17 @@ def test_without_the_tool_that_lists_symbols_the_text_is_still_looked_at(
         f'// first\nextern "C" void __tsan_read4(void*) {{}}\n{PLAIN}', "__tsan_read4"
     )
     assert shutil.which("nm") is None or build(f"// {tmp_path}\n{PLAIN}").target == "checked"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS adds an underscore to each name")
+@pytest.mark.skipif(shutil.which("nm") is None, reason="nm is not installed")
+def test_the_names_in_a_library_are_those_of_its_text(tmp_path):
+    library, text = tmp_path / "library.so", tmp_path / "text.cpp"
+    text.write_text('extern "C" { int _one, __two = 2; int three() { return 3; } }')
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, text], check=True)
+    found = unwatched._symbols(library)
+    assert {name: found[name][0] for name in ("_one", "__two", "three")} == {
+        "_one": "B",
+        "__two": "D",
+        "three": "T",
+    }

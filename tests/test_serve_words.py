@@ -2,6 +2,7 @@
 
 import re
 import resource
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,28 @@ def test_each_option_of_the_command_says_what_it_is(capsys):
         r"^  (?:-h, )?(--[\w-]+)(?: [A-Z]\S*)?(?: \[[^]]*\])?(?:\n? {2,}(\S.*))?", shown, re.M
     )
     assert len(options) >= 11 and all(words for _, words in options), options
+
+
+def test_options_are_read_as_what_they_are():
+    options = {
+        "port": 0,
+        "requests": 7,
+        "connections": 9,
+        "num_blocks": 11,
+        "max_num_seqs": 13,
+    }
+    words = [
+        word
+        for name, value in (options | {"body_seconds": 2.5}).items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    read = vars(command._arguments([*words, "--model", "here", "--allowed-host", "a", "b"]))
+    assert all(read[name] == value for name, value in options.items())
+    assert (read["body_seconds"], read["model"], read["allowed_host"]) == (
+        2.5,
+        Path("here"),
+        ["a", "b"],
+    )
 
 
 @pytest.mark.parametrize(
