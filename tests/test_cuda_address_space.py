@@ -51,7 +51,9 @@ def test_what_a_call_had_is_out_of_reach_after_it():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
-@pytest.mark.parametrize("gibibytes, said", [(5, "7"), (3, "out: there is no room to watch 1 ")])
+@pytest.mark.parametrize(
+    "gibibytes, said", [(5, "7"), (3, "out: there is no room to watch 1 ")]
+)
 def test_where_there_is_little_space_tensors_lie_closer_or_it_is_said(gibibytes, said):
     """64 places of 64 MiB fit into 5 GiB. Closer ones would not show what was missed."""
     ran = in_a_process(
