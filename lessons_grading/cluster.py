@@ -215,4 +215,4 @@ class Cluster:
         self.say("The scheduler is back.")
         self._looked = float("-inf")
         self.crew.forget_all()
-        return given_up
+        return given_up + self._look_for_workers()  # nobody is missed before they are known
