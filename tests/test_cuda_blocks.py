@@ -88,6 +88,20 @@ extern "C" int turns(int* next, int* out, int blocks, int threads, int rounds,
   return cudaGetLastError();
 }
 
+// Each thread has three bytes of its own.
+__global__ void threes_kernel(const unsigned char* x, unsigned char* out) {
+  __shared__ uchar3 mine[32];
+  int t = threadIdx.x;
+  mine[t] = make_uchar3(x[3 * t], x[3 * t + 1], x[3 * t + 2]);
+  __syncthreads();
+  uchar3 other = mine[31 - t];
+  out[3 * t] = other.x, out[3 * t + 1] = other.y, out[3 * t + 2] = other.z;
+}
+extern "C" int threes(const unsigned char* x, unsigned char* out, cudaStream_t stream) {
+  threes_kernel<<<1, 32, 0, stream>>>(x, out);
+  return cudaGetLastError();
+}
+
 template <typename T>
 __global__ void touch_kernel(T* x, int64_t at, int write) {
   if (write) x[at] = T(1);  // writes
@@ -212,6 +226,16 @@ def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
     library("fast").turns(next_, out, 200, num_threads, 1, None)
     library("fast").options()
     assert len(out.unique(dim=0)) == num_orders
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_three_bytes_beside_others_are_not_the_others(target):
+    x = torch.randint(0, 256, (32, 3), dtype=torch.uint8)
+    out = torch.zeros_like(x)
+    library(target).options(seed=3)
+    library(target).threes(x.flatten(), out)
+    library(target).options()
+    assert torch.equal(out, x.flip(0))
 
 
 BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]
