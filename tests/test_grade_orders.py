@@ -1,5 +1,6 @@
 """Orders to the workers of a scheduler, and what becomes of each. Dask is a stand-in here."""
 
+import importlib
 import itertools
 import json
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 
 import graded
 from dask_cluster import ALL_RIGHT
-from lessons_grading import cluster, crew, dask_link
+from lessons_grading import cluster, crew, dask_link, judge
 from lessons_grading.cluster import Cluster
 from lessons_grading.crew import NoWorkers
 from lessons_grading.grades import SubmissionGrade
@@ -162,6 +163,14 @@ def test_each_submission_goes_to_one_worker_with_all_that_it_needs(over, submiss
     for each in asked:
         assert each["allow_other_workers"] is False and each["pure"] is False
     assert dask.closed == 1 and not dask.ran  # nothing was at work
+
+
+def test_the_course_itself_grades_if_nothing_else_is_asked_for(over, submissions):
+    dask = Dask("one")
+    with over(dask) as workers:
+        outcomes(workers, submissions[:1])
+    module, function = dask.orders[0][1]["work"]["grader"].split(":")
+    assert getattr(importlib.import_module(module), function) is judge.grade_read
 
 
 def test_a_notebook_that_cannot_be_read_now_is_sent_to_nobody(over, submissions):
@@ -433,7 +442,8 @@ def test_what_is_at_work_is_stopped_at_the_end(over, submissions):
     assert function is eval and words == f"{dask_link._REMOTE}.stop({command!r})"
     at_work = {name for name, _ in dask.orders[1:]}
     assert asked == {"workers": [f"tcp://{name}" for name in at_work], "on_error": "ignore"}
-    assert dask.closed == 1 and dask.cancelled[-1][1] is True
+    at_work = [each for each in dask.futures if each.reply is NEVER]
+    assert dask.closed == 1 and dask.cancelled[-1] == (at_work, True)
 
 
 def test_a_scheduler_that_is_gone_at_the_end_is_no_matter(over):
