@@ -1,0 +1,206 @@
+"""The words that start a sandbox, and the filter of system calls that it gets."""
+
+import errno
+import os
+import shutil
+import struct
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from lessons_grading import confinement
+from lessons_grading.confinement import REFUSED
+from lessons_lib.paths import ROOT
+
+COMPILERS = ("x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc")
+ALLOW, KILL, NO_SUCH_CALL = "allow", "kill", "no such call"
+
+
+@pytest.mark.parametrize("place, compiler", list(enumerate(COMPILERS)), ids=COMPILERS)
+def test_the_numbers_of_calls_are_those_of_the_systems_headers(place, compiler):
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    text = "#include <sys/syscall.h>\n" + "\n".join(f"{name} SYS_{name}" for name in REFUSED)
+    made = subprocess.run(
+        [compiler, "-E", "-P", "-"], input=text, capture_output=True, text=True, check=True
+    ).stdout
+    found = dict(line.split() for line in made.splitlines() if line.count(" ") == 1)
+    # a header that is older than a call does not know it
+    known = {name: int(number) for name, number in found.items() if number.isdigit()}
+    assert len(known) > 12
+    assert known == {name: REFUSED[name][place] for name in known}
+
+
+def decision(program: bytes, architecture: int, number: int) -> str:
+    """What the kernel does with a call, by its rules (linux/filter.h, seccomp.h)."""
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    data = {0: number, 4: architecture}  # struct seccomp_data: nr, arch
+    loaded = at = 0
+    while True:
+        code, if_so, if_not, value = instructions[at]
+        at += 1
+        if code == 0x20:  # ld, absolute, a word
+            loaded = data[value]
+        elif code == 0x15:  # jump if equal
+            at += if_so if loaded == value else if_not
+        elif code == 0x35:  # jump if greater or equal
+            at += if_so if loaded >= value else if_not
+        else:
+            assert code == 0x06  # return
+            refused = 0x00050000 | errno.ENOSYS
+            return {0x7FFF0000: ALLOW, 0x80000000: KILL, refused: NO_SUCH_CALL}[value]
+
+
+# AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h)
+@pytest.mark.parametrize(
+    "place, machine, architecture",
+    [(0, "x86_64", 0xC000003E), (1, "aarch64", 0xC00000B7)],
+)
+def test_the_filter_refuses_these_calls_and_no_others(
+    monkeypatch, place, machine, architecture
+):
+    monkeypatch.setattr(confinement.platform, "machine", lambda: machine)
+    program = confinement.system_call_filter()
+    refused = {numbers[place] for numbers in REFUSED.values()}
+    for number in range(600):
+        expected = NO_SUCH_CALL if number in refused else ALLOW
+        assert decision(program, architecture, number) == expected
+    # x32's calls have other numbers, and another processor's mean something else
+    for number in (0x40000000, 0x40000000 + 16, 0x40000000 + min(refused)):
+        assert decision(program, architecture, number) == NO_SUCH_CALL
+    assert decision(program, architecture, 0x3FFFFFFF) == ALLOW
+    for other in (0x40000003, architecture ^ 1):
+        assert decision(program, other, 1) == KILL
+
+
+def test_of_another_processor_no_calls_are_known(monkeypatch):
+    monkeypatch.setattr(confinement.platform, "machine", lambda: "riscv64")
+    assert confinement.system_call_filter() == b""
+
+
+@pytest.fixture
+def bubblewrap(monkeypatch):
+    """A bubblewrap with these words in its help."""
+
+    def has(*known: str):
+        monkeypatch.setattr(confinement, "bubblewrap", lambda: "/opt/bwrap")
+        monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: list(known))
+
+    return has
+
+
+@pytest.mark.parametrize("known", [(), ("--disable-userns",)])
+def test_a_sandbox_shares_nothing_and_makes_none(bubblewrap, known):
+    bubblewrap(*known)
+    assert confinement._namespaces() == [
+        "/opt/bwrap",
+        *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
+        *("--cap-drop", "ALL", "--as-pid-1", "--uid", "1000", "--gid", "1000", *known),
+    ]
+
+
+def pairs(words: list[str], option: str) -> list[tuple[str, str]]:
+    """The two words after each such option."""
+    return [(words[at + 1], words[at + 2]) for at, word in enumerate(words) if word == option]
+
+
+@pytest.mark.parametrize("known", [(), ("--size",)])
+def test_what_can_be_written_has_a_size_where_it_can_have_one(bubblewrap, known):
+    bubblewrap(*known)
+    words = confinement._mounts(123 << 20, ())
+    places = [words[at + 1] for at, word in enumerate(words) if word == "--tmpfs"]
+    assert {"/dev/shm", "/tmp", confinement.SCRATCH} <= set(places)
+    assert {f"{ROOT}/{name}" for name in confinement.WRITTEN} <= set(places)
+    sizes = {
+        words[at + 1]: words[at - 1]
+        for at, word in enumerate(words)
+        if word == "--tmpfs" and words[at - 2] == "--size"
+    }
+    assert sorted(sizes) == (sorted(places) if known else [])
+    if known:
+        assert sizes.pop(confinement.SCRATCH) == str(123 << 20)
+        assert set(sizes.values()) == {str(confinement.SMALL)}
+    assert words[-4:] == ["--remount-ro", "/", "--chdir", confinement.SCRATCH]
+    assert not {"--bind", "--bind-try", "--dev-bind"} & set(words)  # nothing of ours
+
+
+def test_runtimes_that_are_built_are_seen_and_no_others(bubblewrap, monkeypatch, tmp_path):
+    bubblewrap()
+    monkeypatch.setattr(confinement, "build_folder", lambda: tmp_path)
+    for name in ("cuda_on_cpu_a", "cuda_on_cpu_b", "answer_c"):
+        (tmp_path / name).mkdir()
+        if name != "cuda_on_cpu_b":
+            (tmp_path / name / "finished").touch()
+    words = confinement._mounts(1 << 20, ())
+    own = [pair for pair in pairs(words, "--ro-bind") if pair[0].startswith(str(tmp_path))]
+    assert own == [(f"{tmp_path}/cuda_on_cpu_a", f"{confinement.SCRATCH}/build/cuda_on_cpu_a")]
+
+
+def test_what_is_not_to_be_seen_is_empty(bubblewrap, tmp_path):
+    bubblewrap("--size")
+    seen, elsewhere = ROOT / confinement.COURSE[0], tmp_path
+    unseen = (str(seen), str(elsewhere), str(ROOT / "not there"))
+    words = confinement._mounts(1 << 20, unseen)
+    assert words[-8:-4] == ["--size", "4096", "--tmpfs", str(seen)]
+    assert str(elsewhere) not in words and str(ROOT / "not there") not in words
+
+
+@pytest.fixture
+def systemd(monkeypatch):
+    """A systemd-run whose probe ends so. `asked` has the words of the probes."""
+
+    def runs(code: int | None, user: int = 0):
+        asked = []
+
+        def run(words, **named):
+            asked.append(words)
+            return SimpleNamespace(returncode=code)
+
+        found = None if code is None else "/opt/systemd-run"
+        monkeypatch.setattr(confinement.shutil, "which", lambda name: found)
+        monkeypatch.setattr(confinement.subprocess, "run", run)
+        monkeypatch.setattr(confinement.os, "getuid", lambda: user)
+        confinement.systemd_scope.cache_clear()
+        return asked
+
+    yield runs
+    confinement.systemd_scope.cache_clear()
+
+
+@pytest.mark.parametrize("code", [None, 1])
+def test_without_a_scope_that_works_there_is_none(systemd, code):
+    asked = systemd(code)
+    assert confinement.systemd_scope() is None and confinement.in_scope(1 << 20, 5) == []
+    assert len(asked) == (code is not None)
+
+
+@pytest.mark.parametrize("user, manager", [(0, []), (1000, ["--user"])])
+def test_a_scope_has_these_limits(systemd, monkeypatch, user, manager):
+    asked = systemd(0, user)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+
+    def scope(memory, tasks):
+        return [
+            *("env", "XDG_RUNTIME_DIR=/run/user/7", "/opt/systemd-run", *manager),
+            *("--scope", "--quiet", "--collect", f"--property=MemoryMax={memory}"),
+            *("--property=MemorySwapMax=0", f"--property=TasksMax={tasks}", "--"),
+            *("sh", "-c", confinement.IN_ITS_CGROUP, "sh"),
+        ]
+
+    assert confinement.in_scope(3 << 20, 17) == scope(3 << 20, 17)
+    assert confinement.in_scope(3 << 20, 17) and len(asked) == 1  # it is asked once
+    assert asked == [[*scope(1 << 30, 64), "true"]]
+
+
+def test_bubblewrap_is_found_wherever_one_is(monkeypatch):
+    for found, expected in (
+        (None, None),
+        ("/opt/bwrap", "/opt/bwrap"),
+        ("bin/bwrap", os.path.abspath("bin/bwrap")),
+    ):
+        monkeypatch.setattr(confinement.shutil, "which", lambda name, found=found: found)
+        confinement.bubblewrap.cache_clear()
+        assert confinement.bubblewrap() == expected
+    confinement.bubblewrap.cache_clear()
