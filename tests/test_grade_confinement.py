@@ -40,6 +40,8 @@ def decision(program: bytes, architecture: int, number: int) -> str:
     while True:
         code, if_so, if_not, value = instructions[at]
         at += 1
+        if code in (0x20, 0x06):
+            assert if_so == if_not == 0  # only jumps have them
         if code == 0x20:  # ld, absolute, a word
             loaded = data[value]
         elif code == 0x15:  # jump if equal
@@ -120,7 +122,7 @@ def test_what_can_be_written_has_a_size_where_it_can_have_one(bubblewrap, known)
     assert sorted(sizes) == (sorted(places) if known else [])
     if known:
         assert sizes.pop(confinement.SCRATCH) == str(123 << 20)
-        assert set(sizes.values()) == {str(confinement.SMALL)}
+        assert set(sizes.values()) == {str(64 << 20)}
     assert words[-4:] == ["--remount-ro", "/", "--chdir", confinement.SCRATCH]
     assert not {"--bind", "--bind-try", "--dev-bind"} & set(words)  # nothing of ours
 
@@ -192,6 +194,63 @@ def test_a_scope_has_these_limits(systemd, monkeypatch, user, manager):
     assert confinement.in_scope(3 << 20, 17) == scope(3 << 20, 17)
     assert confinement.in_scope(3 << 20, 17) and len(asked) == 1  # it is asked once
     assert asked == [[*scope(1 << 30, 64), "true"]]
+
+
+SCRIPT = """#!/bin/sh
+if [ "$1" = --help ]; then echo "--seccomp FD"; echo "--size BYTES"; exit; fi
+printf '%%s\\n' "$@" > %s
+echo %s >&2
+exit %d
+"""
+
+
+@pytest.mark.parametrize("code, words", [(0, "a warning"), (1, "no namespaces")])
+def test_a_bubblewrap_is_tried_before_it_is_used(monkeypatch, tmp_path, code, words):
+    program, seen = tmp_path / "bwrap", tmp_path / "seen"
+    program.write_text(SCRIPT % (seen, words, code))
+    program.chmod(0o755)
+    monkeypatch.setattr(confinement, "bubblewrap", lambda: str(program))
+    for cached in (confinement.words_of_bubblewrap, confinement.missing):
+        cached.cache_clear()
+    try:
+        assert confinement.words_of_bubblewrap() == ["--seccomp", "FD", "--size", "BYTES"]
+        missing = confinement.missing()
+        with confinement.command_line(64 << 20) as (expected, _):
+            at = expected.index("--seccomp")
+            assert seen.read_text().splitlines()[:at] == expected[1 : at + 1]
+    finally:
+        for cached in (confinement.words_of_bubblewrap, confinement.missing):
+            cached.cache_clear()
+    assert seen.read_text().splitlines()[-1] == "true"
+    if code:
+        assert missing == (
+            f"bubblewrap is here and does not work (no namespaces). {confinement.INSTALL}"
+        )
+    else:
+        assert missing is None
+
+
+def test_without_bubblewrap_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setattr(confinement, "bubblewrap", lambda: None)
+    confinement.missing.cache_clear()
+    assert "sudo apt-get install bubblewrap" in confinement.missing()
+    confinement.missing.cache_clear()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "riscv64"])
+def test_the_filter_is_read_from_a_descriptor_that_is_closed_again(monkeypatch, machine):
+    monkeypatch.setattr(confinement, "_namespaces", lambda: ["bwrap"])
+    monkeypatch.setattr(confinement, "_mounts", lambda disk, unseen: [str(disk), *unseen])
+    monkeypatch.setattr(confinement.platform, "machine", lambda: machine)
+    program, open_before = confinement.system_call_filter(), os.listdir("/proc/self/fd")
+    with confinement.command_line(7, ("folder",)) as (words, descriptors):
+        if program:
+            (end,) = descriptors
+            assert words == ["bwrap", "7", "folder", "--seccomp", str(end)]
+            assert os.read(end, 1 << 16) == program and os.read(end, 1) == b""
+        else:
+            assert (words, descriptors) == (["bwrap", "7", "folder"], ())
+    assert os.listdir("/proc/self/fd") == open_before
 
 
 def test_bubblewrap_is_found_wherever_one_is(monkeypatch):
