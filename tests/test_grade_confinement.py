@@ -1,10 +1,13 @@
 """The words that start a sandbox, and the filter of system calls that it gets."""
 
 import errno
+import json
 import os
 import shutil
 import struct
 import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -135,6 +138,7 @@ def test_runtimes_that_are_built_are_seen_and_no_others(bubblewrap, monkeypatch,
         if name != "cuda_on_cpu_b":
             (tmp_path / name / "finished").touch()
     words = confinement._mounts(1 << 20, ())
+    assert words[:2] == ["--proc", "/proc"]
     own = [pair for pair in pairs(words, "--ro-bind") if pair[0].startswith(str(tmp_path))]
     assert own == [(f"{tmp_path}/cuda_on_cpu_a", f"{confinement.SCRATCH}/build/cuda_on_cpu_a")]
 
@@ -144,6 +148,7 @@ def test_what_is_not_to_be_seen_is_empty(bubblewrap, tmp_path):
     seen, elsewhere = ROOT / confinement.COURSE[0], tmp_path
     unseen = (str(seen), str(elsewhere), str(ROOT / "not there"))
     words = confinement._mounts(1 << 20, unseen)
+    assert words[:2] == ["--proc", "/proc"]
     assert words[-8:-4] == ["--size", "4096", "--tmpfs", str(seen)]
     assert str(elsewhere) not in words and str(ROOT / "not there") not in words
 
@@ -156,6 +161,7 @@ def systemd(monkeypatch):
         asked = []
 
         def run(words, **named):
+            assert named == {"capture_output": True, "stdin": subprocess.DEVNULL}
             asked.append(words)
             return SimpleNamespace(returncode=code)
 
@@ -251,6 +257,21 @@ def test_the_filter_is_read_from_a_descriptor_that_is_closed_again(monkeypatch, 
         else:
             assert (words, descriptors) == (["bwrap", "7", "folder"], ())
     assert os.listdir("/proc/self/fd") == open_before
+
+
+@pytest.mark.parametrize("compiler", [None, "clang++-17"])
+def test_of_our_environment_a_submission_gets_the_compiler_alone(monkeypatch, compiler):
+    monkeypatch.setenv("SECRET", "42")
+    monkeypatch.delenv("CXX", raising=False)
+    if compiler:
+        monkeypatch.setenv("CXX", compiler)
+    found = confinement.environment("/scratch", {"RLIMIT_NPROC": 5})
+    assert found.get("CXX") == compiler and "SECRET" not in found
+    assert found["PATH"] == f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    assert found["PYTHONPATH"] == str(ROOT) and found["LESSONS_GRADE_FOLDER"] == "/scratch"
+    assert found["LESSONS_BUILD_DIR"] == "/scratch/build"
+    assert found["LESSONS_PROGRESS_DIR"] == "/scratch/progress"
+    assert json.loads(found["LESSONS_GRADE_LIMITS"]) == {"RLIMIT_NPROC": 5}
 
 
 def test_bubblewrap_is_found_wherever_one_is(monkeypatch):
