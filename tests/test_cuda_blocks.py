@@ -88,6 +88,29 @@ extern "C" int turns(int* next, int* out, int blocks, int threads, int rounds,
   return cudaGetLastError();
 }
 
+__global__ void store_kernel(int* out, int value) {
+  out[threadIdx.x + blockDim.x * blockIdx.x] = value;
+}
+// A block of the table, and then two lengths, each of them twice.
+__global__ void table_kernel(const float* cache, const int* table, const int* lengths, int seq,
+                             float* out) {
+  int block = table[seq], length = 0;
+  for (int i = 0; i < 4; ++i) length += lengths[i / 2];
+  out[0] = cache[block * 4] + length;  // through the table
+}
+extern "C" int through(const float* cache, const int* table, const int* lengths, int seq,
+                       float* out, cudaStream_t stream) {
+  table_kernel<<<1, 1, 0, stream>>>(cache, table, lengths, seq, out);
+  return cudaGetLastError();
+}
+// The launcher reads four bytes of its own that begin anywhere.
+extern "C" int anywhere(int at, int* out, cudaStream_t stream) {
+  alignas(8) volatile char own[] = {1, 0, 0, 0, 2, 0, 0, 0};
+  int found = *reinterpret_cast<volatile int*>(own + at);
+  store_kernel<<<1, 1, 0, stream>>>(out, found);
+  return cudaGetLastError();
+}
+
 // Each thread has three bytes of its own.
 __global__ void threes_kernel(const unsigned char* x, unsigned char* out) {
   __shared__ uchar3 mine[32];
@@ -131,9 +154,6 @@ extern "C" int swap(float* sum, const float* x, float* out_seen, int look, int t
   return cudaGetLastError();
 }
 
-__global__ void store_kernel(int* out, int value) {
-  out[threadIdx.x + blockDim.x * blockIdx.x] = value;
-}
 extern "C" int choose(int* out, int a, int b, cudaStream_t stream) {
   if (a < 0)
     store_kernel<<<2, 16, 0, stream>>>(out, -1);
@@ -236,6 +256,28 @@ def test_three_bytes_beside_others_are_not_the_others(target):
     library(target).threes(x.flatten(), out)
     library(target).options()
     assert torch.equal(out, x.flip(0))
+
+
+def test_a_block_of_the_table_is_remembered_however_often_a_number_is_read():
+    cache, out = torch.zeros(3, 4), torch.zeros(1)
+    lengths = torch.tensor([2, 3], dtype=torch.int32)
+    table = lengths[:, None].clone()  # (num_seqs, max_blocks_per_seq)
+    library("checked").through(cache, table, lengths, 0, out)
+    assert out == 10
+    with pytest.raises(KernelError) as caught:
+        library("checked").through(cache, table, lengths, 1, out)
+    assert (caught.value.kind, caught.value.line) == (
+        "block-table",
+        line("// through the table"),
+    )
+    assert "table[1, 0]" in str(caught.value)
+
+
+@pytest.mark.parametrize("at, found", [(0, 1), (1, 2 << 24), (4, 2)])
+def test_what_a_launcher_reads_of_its_own_may_begin_anywhere(at, found):
+    out = torch.zeros(1, dtype=torch.int32)
+    library("checked").anywhere(at, out)
+    assert out == found
 
 
 BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]

@@ -21,6 +21,9 @@ from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 
 
+pytestmark = pytest.mark.heavy  # many a process that imports PyTorch
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nobody_stays():
     yield
