@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from graded import QUICK, RIGHT, WRONG, a_few, grade, hand_in
+from graded import QUICK, RIGHT, WRONG, a_few, grade, hand_in, passed
 from lessons_grading import confinement, exam, sandbox
 from lessons_grading.cells import SETUP_LIMIT
 from lessons_grading.sandbox import Limits, Reported, Sandbox
@@ -212,6 +212,27 @@ TIME = {
         "os.posix_spawn('/bin/sleep', ['sleep', '1000000'], {})\nos.wait()"
     ),
 }
+
+
+ALONE = """
+def blocks_needed(num_tokens, block_size):
+    import glob
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            words = open(path, "rb").read()
+        except OSError:  # it has ended, or is none of ours
+            continue
+        if b"sleep" in words:
+            raise ValueError("somebody is left")
+    return -(-num_tokens // block_size)
+"""
+
+
+@needs_sandbox
+def test_nobody_of_a_cell_is_left_when_its_answers_are_tried(tmp_path):
+    spawn = "import os\nos.posix_spawn('/bin/sleep', ['sleep', '1000000'], {}, setsid=True)"
+    result = grade(hand_in(tmp_path, spawn, ALONE))
+    assert passed(result) == {"0.1": True}, result
 
 
 @pytest.mark.slow

@@ -326,6 +326,19 @@ def test_a_worker_that_goes_while_it_is_looked_at_is_forgotten(over, submissions
     assert dask.tried() == [("two", "ada")]
 
 
+def test_a_look_at_a_worker_that_is_gone_is_not_waited_for(over, submissions, monkeypatch):
+    dask = Dask("one")
+    monkeypatch.setattr(crew, "COMES_BACK", -1.0)
+
+    def submit(*_, **asked):
+        dask.workers = []
+        return Future(NEVER)
+
+    dask.submit = submit
+    with pytest.raises(NoWorkers, match="no workers for too long"), over(dask) as workers:
+        outcomes(workers, submissions[:1])
+
+
 def test_a_scheduler_that_was_started_again_gets_all_orders_anew(over, submissions):
     dask = Dask("one")
     dask.reply = lambda worker, order: NEVER if dask.id == "first" else graded_by(order)
