@@ -1,5 +1,6 @@
 """What a sandbox may take and what comes out of it, on stand-ins for its processes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -358,3 +359,111 @@ def test_to_stop_it_takes_all_that_still_comes(clock):
     assert box.sent[1:] == [([0.0, 0.0],)] * 2
     run.stop()  # once more does nothing
     assert len(box.sent) == 3
+
+
+READY = "printf '\\0\\0\\0\\5ready'; exec cat > /dev/null"
+
+
+@pytest.fixture
+def python(monkeypatch, tmp_path):
+    """Runs a shell's commands in place of the controller. They have `$seen`, a folder."""
+
+    def does(commands: str):
+        script = tmp_path / "python"
+        script.write_text(f"#!/bin/sh\nseen={tmp_path}\n{commands}\n")
+        script.chmod(0o755)
+        monkeypatch.setattr(sandbox.sys, "executable", str(script))
+
+    return does
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_it_starts_in_a_folder_of_its_own_and_leaves_nothing(python, tmp_path):
+    python(f'pwd > $seen/pwd; echo "$@" > $seen/words; env > $seen/env; {READY}')
+    before = descriptors()
+    box = Sandbox(Limits(memory=8 * GB, disk=3 * GB, sandboxed=False), Reported())
+    assert box.alive and not box.reason and box.deadline == float("inf")
+    folder = (tmp_path / "pwd").read_text().strip()
+    assert os.path.basename(folder).startswith("grade-") and os.path.isdir(folder)
+    assert os.getsid(box._process.pid) == box._process.pid
+    assert (tmp_path / "words").read_text().split()[:2] == ["-P", "-c"]
+    seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert json.loads(seen["LESSONS_GRADE_LIMITS"]) == {
+        "RLIMIT_DATA": 6 * GB,
+        "RLIMIT_FSIZE": 3 * GB,
+        "RLIMIT_NOFILE": 1024,
+        "RLIMIT_CORE": 0,
+    }
+    assert seen["HOME"] == folder
+    box.close()
+    assert box.reason == "it was closed" and not os.path.exists(folder)
+    assert descriptors() == before and box._process.poll() is not None
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_in_a_sandbox_it_is_put_into_a_scope_and_then_into_bubblewrap(
+    python, monkeypatch, tmp_path, counts
+):
+    python(f"env > $seen/env; {READY}")
+    asked = {}
+
+    @contextlib.contextmanager
+    def command_line(disk, unseen):
+        asked["mounts"] = disk, unseen
+        yield ["env", "INNER=$OUTER"], ()
+
+    def in_scope(memory, tasks):
+        asked["scope"] = memory, tasks
+        return ["env", "OUTER=1"]
+
+    monkeypatch.setattr(confinement, "command_line", command_line)
+    monkeypatch.setattr(confinement, "in_scope", in_scope)
+    monkeypatch.setattr(sandbox, "_counts_tasks_by_user_namespace", lambda: counts)
+    box = Sandbox(
+        Limits(4 * GB, disk=GB, memory=2 * GB, processes=7, unseen=("x",)), Reported()
+    )
+    box.close()
+    assert asked == {"mounts": (GB, ("x",)), "scope": (3 * GB, 7)}
+    seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert (seen["OUTER"], seen["INNER"], seen["HOME"]) == ("1", "$OUTER", confinement.SCRATCH)
+    limits = json.loads(seen["LESSONS_GRADE_LIMITS"])
+    assert limits.get("RLIMIT_NPROC") == (28 if counts else None)
+
+
+def test_what_it_said_when_it_could_not_be_started_is_told(python):
+    before = descriptors()
+    python("echo first; printf 'x%.0s' $(seq 600) >&2; printf '\\377 no room \\n' >&2; exit 3")
+    with pytest.raises(RuntimeError) as caught:
+        Sandbox(Limits(sandboxed=False), Reported())
+    words = "The sandbox could not be started: " + "x" * 490 + "\ufffd no room"
+    assert str(caught.value) in (words, words.replace("x" * 490, "x" * 491))
+    assert descriptors() == before
+
+
+def test_one_that_says_something_else_is_none(python):
+    python("printf '\\0\\0\\0\\5reedy'; exec cat > /dev/null")
+    with pytest.raises(RuntimeError, match="The sandbox could not be started: $"):
+        Sandbox(Limits(sandboxed=False), Reported())
+
+
+def test_the_watcher_ends_it(python, monkeypatch):
+    python(f"sleep 1000000 & {READY}")
+    box = Sandbox(Limits(sandboxed=False), Reported())
+    family = usage.tree(box._process.pid)
+    assert [process.name() for process in family] == ["sleep"]
+    monkeypatch.setattr(box, "_too_much", lambda: "enough")
+    assert box.receive() is None and box.reason == "enough" and not box.alive
+    for process in family:
+        process.wait()
+    box.close()
+    assert box.reason == "enough"
+
+
+def test_what_a_notebook_may_take_if_nothing_else_is_said():
+    usual = Limits()
+    assert (usual.cell_seconds, usual.notebook_seconds) == (60.0, 600.0)
+    assert (usual.memory, usual.disk, usual.output) == (4 * GB, GB, 10 << 20)
+    assert (usual.processes, usual.sandboxed, usual.unseen) == (64, True, ())
