@@ -453,7 +453,7 @@ def test_the_watcher_ends_it(python, monkeypatch):
     python(f"sleep 1000000 & {READY}")
     box = Sandbox(Limits(sandboxed=False), Reported())
     family = usage.tree(box._process.pid)
-    assert [process.name() for process in family] == ["sleep"]
+    assert len(family) == 1  # what it has started
     monkeypatch.setattr(box, "_too_much", lambda: "enough")
     assert box.receive() is None and box.reason == "enough" and not box.alive
     for process in family:
