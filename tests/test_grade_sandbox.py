@@ -435,7 +435,7 @@ def test_in_a_sandbox_it_is_put_into_a_scope_and_then_into_bubblewrap(
 
 def test_what_it_said_when_it_could_not_be_started_is_told(python):
     before = descriptors()
-    python("echo first; printf 'x%.0s' $(seq 600) >&2; printf '\\377 no room \\n' >&2; exit 3")
+    python("printf 'x%.0s' $(seq 600) >&2; printf '\\377 no room \\n' >&2; exit 3")
     with pytest.raises(RuntimeError) as caught:
         Sandbox(Limits(sandboxed=False), Reported())
     words = "The sandbox could not be started: " + "x" * 490 + "\ufffd no room"
