@@ -3,13 +3,14 @@
 import importlib
 import itertools
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 import graded
 from dask_cluster import ALL_RIGHT
-from lessons_grading import cluster, crew, dask_link, judge
+from lessons_grading import cluster, crew, dask_link, judge, remote
 from lessons_grading.cluster import Cluster
 from lessons_grading.crew import NoWorkers
 from lessons_grading.grades import SubmissionGrade
@@ -251,8 +252,8 @@ def test_a_grade_between_them_makes_the_others_be_forgotten(over, submissions):
     )
     with over(dask) as workers:
         outcomes(workers, submissions)
-        outcomes(workers, submissions[:2])
-    assert not over.said and len(dask.orders) == 5
+        outcomes(workers, submissions[2:])
+    assert not over.said and len(dask.orders) == 4
 
 
 def test_what_another_worker_should_get_comes_again(over, submissions):
@@ -468,3 +469,30 @@ def test_a_scheduler_that_is_gone_at_the_end_is_no_matter(over):
     dask.cancel = dask.close = fail
     with over(dask):
         pass
+
+
+def test_it_connects_as_one_client_of_several_and_says_who_does_not_answer(monkeypatch):
+    asked = []
+
+    def client(address, **named):
+        asked.append((address, named))
+        if address == "tcp://nobody:1":
+            raise TimeoutError("timed out")
+        return "a client"
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=client))
+    assert dask_link.missing() is None
+    assert dask_link.connect("tcp://here:1", 3.0) == "a client"
+    assert asked == [("tcp://here:1", {"timeout": 3.0, "set_as_default": False})]
+    words = r"no Dask scheduler answers at tcp://nobody:1 \(timed out\)"
+    with pytest.raises(ConnectionError, match=words):
+        dask_link.connect("tcp://nobody:1", 3.0)
+
+
+def test_without_dask_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "pip install -e '.[cluster]'" in dask_link.missing()
+
+
+def test_what_a_worker_evaluates_is_the_course_of_that_machine():
+    assert eval(f"{dask_link._REMOTE}.look") is remote.look
