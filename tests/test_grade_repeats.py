@@ -77,6 +77,12 @@ def test_notebooks_with_the_same_code_are_graded_once(students, capsys):
     grades = run(folder)
     assert called(folder) == ["s0", "s3"]
     assert [grades[name]["is_repeat"] for name in sorted(grades)] == [False, True, True, False]
+    assert [grades[name]["seconds"] > 0 for name in sorted(grades)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     for name, grade in grades.items():
         assert grade["notebook"] == f"{name}.ipynb" and grade["exercises"][0]["passed"]
         assert grade["digest"] == read_notebook(folder / f"{name}.ipynb").digest
@@ -255,6 +261,21 @@ def test_the_answers_that_were_needed_last_are_remembered(examine, monkeypatch):
     assert examine("a") == ("a", 2)  # so b is the one that was not needed for longest
     assert examine("c") == ("c", 3) and examine("a") == ("a", 3)
     assert examine("b") == ("b", 4)
+
+
+def test_what_an_answer_costs_is_its_own(remembering, monkeypatch):
+    def attempt(work, exercise, answer):
+        work.reported.bytes += 100
+        work.effort.add(2.0)
+        return verdict(answer["text"])
+
+    monkeypatch.setattr(trials, "_try", attempt)
+    exercise = checks.find("0.1")
+    work = Work(Notebook("", "00", (), ""), (exercise,), SEED, NO_SANDBOX)
+    for text in ("a", "b"):
+        trials.examine(work, exercise, {"text": text})
+    costs = [(known.bytes, known.effort) for known in trials._known.values()]
+    assert costs == [(100, 2.0), (100, 2.0)]
 
 
 def test_each_answer_that_is_tried_counts(tmp_path):
