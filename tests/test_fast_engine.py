@@ -5,6 +5,7 @@ import functools
 import gc
 import itertools
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes
+from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes, layers, mixed
 from paged_attention.engine.fast.layers import FusedModel, check_fused
 from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.rungs import Shape
 from paged_attention.tiny_qwen3.tasks import encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 from test_failed_steps import CtrlC
@@ -189,6 +191,55 @@ def test_a_model_that_is_not_fused_says_why(other, dtype, why):
 def test_sizes_at_the_limits_are_fused(other, dtype):
     config = model("cpu").config
     check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
+
+
+def weights(*shapes):
+    return [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+
+
+def test_weights_that_are_merged_share_their_memory_and_are_merged_once():
+    parts = weights((2, 3), (5, 3), (1, 3))
+    expected = torch.cat([part.detach().clone() for part in parts])
+    whole = layers._merge(parts)
+    assert torch.equal(whole, expected) and whole.is_contiguous()
+    parts[1].data += 1
+    assert torch.equal(whole[2:7], expected[2:7] + 1)
+    again = layers._merge(parts)
+    assert again.data_ptr() == whole.data_ptr() and torch.equal(again, whole)
+    assert again.shape == (8, 3)
+
+
+def test_weights_that_only_look_merged_are_merged_anew():
+    first, second = weights((2, 3), (5, 3))
+    layers._merge([first, second])
+    for parts in (
+        [second, first],  # the other order
+        [first, torch.nn.Parameter(second.detach()[1:])],  # a gap
+        [
+            torch.nn.Parameter(first.detach().t()),
+            *weights((3, 2)),
+        ],  # not one row after another
+        weights((2, 3), (2, 3)),  # of two pieces of memory
+    ):
+        expected = torch.cat([part.detach().clone() for part in parts])
+        assert not layers._are_adjacent(parts)
+        assert torch.equal(layers._merge(parts), expected)
+
+
+def test_a_rung_for_chunks_is_chosen_by_what_the_card_has(monkeypatch):
+    seen = []
+    monkeypatch.setattr(mixed, "shared_bytes", lambda device: 12345)
+    monkeypatch.setattr(
+        mixed, "best_prefill_rung", lambda shape, target: seen.append((shape, target)) or 3
+    )
+    runner = SimpleNamespace(
+        manager=SimpleNamespace(kv_cache=torch.zeros(1, 2, 4, 16, 2, 64)),
+        model=SimpleNamespace(config=SimpleNamespace(num_attention_heads=6)),
+        device=torch.device("cpu"),
+        dtype=torch.float16,
+    )
+    shape = Shape(torch.float16, 64, 3, 16, shared_bytes=12345)
+    assert mixed.chunk_kernel(runner) == (3, shape) and repr(seen) == repr([(shape, "fast")])
 
 
 @pytest.mark.parametrize("size", [1, 2])
