@@ -13,6 +13,7 @@ from lessons_bench.servers import random_model
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
+from paged_attention.engine.parallel import engine as parallel
 from paged_attention.engine.parallel.cuts import collectives, kept_by_rank
 from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
 from paged_attention.engine.parallel.model import (
@@ -20,6 +21,7 @@ from paged_attention.engine.parallel.model import (
     load_parallel_model,
     parallel_model,
 )
+from paged_attention.engine.parallel.ranks import Ranks
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
@@ -47,6 +49,32 @@ LLAMA = LlamaConfig(
     bos_token_id=None,
     eos_token_id=None,
 )
+
+
+def test_columns_are_collected_where_they_are(monkeypatch):
+    def all_gather(parts, part):
+        for rank, each in enumerate(parts):
+            each.copy_(part + 10 * rank)
+
+    monkeypatch.setattr(dist, "all_gather", all_gather)
+    ranks, out = Ranks.__new__(Ranks), torch.zeros(2, 4)
+    ranks.size = 2
+    with torch.device("meta"):  # what is made without a device cannot be read
+        ranks.join(torch.tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu"), out)
+    assert out.tolist() == [[1, 2, 11, 12], [3, 4, 13, 14]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_only_on_one_rank_may_the_layers_be_pytorchs_own(monkeypatch, size):
+    engine = SimpleNamespace(runner=SimpleNamespace(fused=None, reasons={"layers": "why"}))
+    monkeypatch.setattr(parallel, "fast_engine", lambda model, parts: engine)
+    model = SimpleNamespace(ranks=SimpleNamespace(size=size))
+    for parts, words in ((FastParts(), "why"), (FastParts(layers=False), "needs the part")):
+        if size == 1:
+            assert parallel_engine(model, parts) is engine
+        else:
+            with pytest.raises(UnsupportedModelError, match=words):
+                parallel_engine(model, parts)
 
 
 def load_llama(device):
