@@ -5,6 +5,7 @@ With CLOCK in its environment it has the clock of clocks/sitecustomize.py.
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,5 +27,7 @@ def begin(folder: Path, address: str, *words: str, path=None, **environment):
 
 
 if __name__ == "__main__":
+    # A shell that runs the tests in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command.Cluster = functools.partial(Cluster, grader=GRADER)
     sys.exit(command.main())
