@@ -265,6 +265,7 @@ def test_a_step_that_fails_ends_its_requests_and_not_the_server(server, monkeypa
     monkeypatch.setattr(server.engine.runner, "run", failing)
     status, answer = server.ask(body())
     assert status == 500 and "the card is hot" in answer["error"]["message"]
+    assert not server.engine.requests and len(server.serving.engine) == 0
     assert server.ask(body())[1]["choices"][0]["text"] == "q7b"
 
 

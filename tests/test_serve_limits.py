@@ -119,3 +119,13 @@ def test_the_last_news_may_come_with_the_end_of_the_connection(server, caplog):
         rule.target = completions
     assert not caplog.records
     wait_until(server.is_free)
+
+
+@pytest.mark.parametrize("size, is_answered", [(10_000, True), (40_000, False)])
+def test_headers_have_a_limit(server, size, is_answered):
+    with server.connect() as client:
+        words = f"GET /health HTTP/1.1\r\nHost: localhost\r\nX-More: {'x' * size}\r\n\r\n"
+        client.sendall(words.encode())
+        answer = client.recv(100)
+    assert answer.startswith(b"HTTP/1.1 200 ") == is_answered
+    assert server.ask(None, "/health")[0] == 200

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from paged_attention.engine.checkpoint import SMALL_MODEL
 from paged_attention.engine.serve import __main__ as command
 from paged_attention.engine.serve import asked
 from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.settings import Limits
 from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords, without_end
 
 TEXTS = ["the cat sat on the mat", "naïve café, déjà vu", "世界 你好 😀😃", "a  b\nc"] * 3
@@ -99,6 +101,32 @@ def test_what_is_not_asked_for_is_as_openai_has_it():
     for wrong in ({"seed": 2**62 + 1}, {"seed": -(2**62) - 1}, {"top_p": 0}, {"top_p": 1.1}):
         with pytest.raises(ApiError, match=next(iter(wrong))):
             asked._params(wrong)
+
+
+def test_the_server_that_nothing_is_said_about():
+    assert vars(command._arguments([])) == {
+        "model": SMALL_MODEL,
+        "name": None,
+        "host": "127.0.0.1",
+        "port": 8000,
+        "allowed_host": [],
+        "requests": 512,
+        "connections": 1000,
+        "body_seconds": 20.0,
+        "num_blocks": 1024,
+        "max_num_seqs": 64,
+    }
+    limits = Limits()
+    assert (limits.body, limits.body_seconds, limits.send_seconds) == (1 << 20, 20.0, 30.0)
+    assert (limits.idle_seconds, limits.connections, limits.requests) == (60.0, 1000, 512)
+
+
+@pytest.mark.parametrize("name", ["requests", "connections", "num-blocks", "body-seconds"])
+def test_nothing_can_be_none_of_it(name, capsys):
+    for value in ("0", "-1"):
+        with pytest.raises(SystemExit, match="2"):
+            command._arguments([f"--{name}", value])
+        assert f"--{name} must be more than 0" in capsys.readouterr().err
 
 
 def test_options_are_read_as_what_they_are():
