@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 from torch.utils import cpp_extension
 
-from lessons_lib import CompileError, build_cpp, build_library, inline, run_isolated
+from lessons_lib import (
+    CompileError,
+    build_cpp,
+    build_library,
+    compiler_errors,
+    inline,
+    run_isolated,
+)
 from lessons_lib.compiler_errors import explain
 from lessons_lib.paths import KERNELS, ROOT
 from lessons_processes.own_time import observe_session
@@ -286,3 +293,8 @@ def test_cpp_may_print_numbers():
     )
     outcome = run_isolated(lambda: build_library(source).say(), time_limit=60)
     assert (outcome.ending, outcome.value) == ("returned", 7) and "5\n" in outcome.printed
+
+
+@pytest.mark.parametrize("number, line", [(0, None), (1, "first"), (2, " second"), (3, None)])
+def test_a_line_is_quoted_if_it_is_there(number, line):
+    assert compiler_errors._line("first\n\tsecond", number) == line
