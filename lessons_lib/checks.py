@@ -425,13 +425,9 @@ def _examine(
     subject = exercise.prepare(answer)
 
     def attempt(number, case):
-        one_call.use_reserve(False)
-        try:
-            return ended.get(number) or _attempt(exercise, subject, case)
-        except MemoryError as error:  # too little was left to describe it
-            return raised(error)
-        finally:
-            one_call.use_reserve(True)
+        return ended.get(number) or one_call.keeping_reserve(
+            _attempt, exercise, subject, case, otherwise=raised
+        )
 
     def report_printed(about: tuple[int, Failure | None]):
         one_call.keep_printed(about[1] is None)
@@ -445,7 +441,12 @@ def _examine(
         builds=True,
     )
     is_unnamed = verdict.mistake == "wrong" and not ended
-    return _beside(exercise, subject, verdict) if is_unnamed else verdict
+    if not is_unnamed:
+        return verdict
+    # It calls the answer again.
+    return one_call.keeping_reserve(
+        _beside, exercise, subject, verdict, otherwise=lambda error: verdict
+    )
 
 
 def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:

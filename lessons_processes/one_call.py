@@ -97,16 +97,36 @@ def _limit_memory():
     with suppress(OSError, ValueError):
         data_pages = int(open("/proc/self/statm").read().split()[5])
         limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit + MEMORY_RESERVE))
+        most = limit + MEMORY_RESERVE
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+        _limits[:] = (limit, most), (most, most)
+
+
+_limits: list[tuple[int, int]] = []  # without and with the reserve; none if there is no limit
 
 
 def use_reserve(used: bool):
-    """Whether the process may use its reserve of memory from now on."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard != resource.RLIM_INFINITY:
-        resource.setrlimit(
-            resource.RLIMIT_DATA, (hard if used else hard - MEMORY_RESERVE, hard)
-        )
+    """Whether the process may use its reserve of memory from now on.
+
+    It makes no objects, because there may be no memory for them.
+    """
+    if _limits:
+        resource.setrlimit(resource.RLIMIT_DATA, _limits[used])
+
+
+def keeping_reserve(function, *arguments, otherwise):
+    """Calls what may take all memory but the reserve, which is there for what comes after it.
+
+    Returns `otherwise(error)` if the function found too little memory.
+    """
+    use_reserve(False)
+    try:
+        return function(*arguments)
+    except MemoryError as error:
+        use_reserve(True)
+        return otherwise(error)
+    finally:
+        use_reserve(True)
 
 
 def _flush():

@@ -313,6 +313,21 @@ def test_an_answer_that_leaves_no_memory_can_still_be_judged():
 
 
 @pytest.mark.heavy
+def test_an_answer_that_keeps_all_memory_gets_its_verdict():
+    def answer(num_tokens, block_size, kept=[]):  # noqa: B006
+        import numpy as np
+
+        for size in (1 << 26, 1 << 20, 1 << 14, 1 << 8):
+            with contextlib.suppress(MemoryError):
+                while True:
+                    kept.append(np.empty(size, np.uint8))  # reserved, not written
+        return 3
+
+    result = checks.run("0.1", answer)
+    assert result.mistake == "wrong" and "Smallest case that shows it" in result.message
+
+
+@pytest.mark.heavy
 def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
     def answer(num_tokens, block_size):
         while num_tokens:
