@@ -91,7 +91,7 @@ class Cluster:
                 submission = waiting.popleft()
                 if unreadable := self._begin(worker, submission):
                     yield submission, unreadable
-            if waiting:
+            if waiting and self._looked > float("-inf"):  # else the list is still to come
                 self.crew.expect_some(busy=bool(self._orders or self._looks))
             for submission, outcome in self._next_outcomes():
                 if outcome is None:
@@ -215,4 +215,4 @@ class Cluster:
         self.say("The scheduler is back.")
         self._looked = float("-inf")
         self.crew.forget_all()
-        return given_up + self._look_for_workers()  # nobody is missed before they are known
+        return given_up

@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TO_A_GROUP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+_GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 def adopt_orphans():
@@ -20,8 +20,8 @@ def adopt_orphans():
 
 
 def split() -> int:
-    """Forks, as `os.fork` does. Here signals to the group are held back until `see_out`."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_A_GROUP)
+    """Forks, as `os.fork` does. The parent gets no signals to the group until `see_out`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
     if not (caller := os.fork()):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return caller
@@ -29,9 +29,9 @@ def split() -> int:
 
 def see_out(caller: int):
     """Waits for the process `caller`, ends what it has left, and then ends in the same way."""
-    for number in _TO_A_GROUP:
+    for number in _GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # a signal to the group is meant for the caller
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TO_A_GROUP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _GROUP_SIGNALS)
     _, status = os.waitpid(caller, 0)
     with suppress(ChildProcessError):  # no child is left
         while True:

@@ -3,6 +3,8 @@ they run under.
 """
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,15 @@ def passed(grade) -> dict[str, bool]:
 
 def mistakes(grade) -> dict[str, str | None]:
     return {each.exercise: each.mistake for each in grade.exercises}
+
+
+def open_files() -> set[str]:
+    """What this process has open. Each pipe has a name of its own, which none gets again."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the folder itself
+            found.add(os.readlink(f"/proc/self/fd/{name}"))
+    return found
 
 
 def solution_of(exercise_id: str) -> str:

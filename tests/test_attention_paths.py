@@ -42,23 +42,19 @@ def planted(name: str):
     return path
 
 
-def alone(q, k_cache, v_cache, given):
-    return each_alone(q, k_cache, v_cache, given)
-
-
 @pytest.mark.parametrize(
     "path, given",
     [
         (paths.gather, MIXED),
         (paths.blockwise, MIXED),
         (paths.batched, metadata([1] * 16, [9] * 16, [[0, 1]] * 16)),
-        (lambda given: lambda *tensors: alone(*tensors, given), MIXED),
+        (lambda given: lambda *tensors: each_alone(*tensors, given), MIXED),
         (planted("KV head = h % num_kv_heads"), MIXED),
     ],
     ids=["gather", "blockwise", "batched", "each alone", "wrong heads"],
 )
 def test_tensors_are_made_where_those_of_the_batch_are(monkeypatch, path, given):
-    monkeypatch.setattr(faults, "attn_paged_torch", alone)
+    monkeypatch.setattr(faults, "attn_paged_torch", each_alone)
     tensors = inputs()
     expected = path(given)(*tensors)
     with torch.device("meta"):  # what is made without a device cannot be read
@@ -113,7 +109,7 @@ def test_a_part_is_where_the_batch_is():
 
 
 class Planned:
-    """In place of PagedDecode and PagedPrefill: how they are asked for."""
+    """A stand-in for PagedDecode and PagedPrefill. It keeps what it was asked for."""
 
     def __init__(self, *numbers, **sizes):
         self.numbers, self.sizes = numbers, sizes

@@ -192,7 +192,7 @@ def test_a_member_beside_padding_must_be_written(written, words):
 
 
 def test_a_loop_that_goes_on_is_not_endless_however_long_it_takes():
-    """The watch looks after 0.3 s of a processor, which these steps take on any machine."""
+    """The watch looks each 0.3 s of a processor; these steps have taken 1.2 s of one."""
     out, steps = torch.zeros(1, dtype=torch.int32), 60_000_000
     library("checked").options(step_limit=2**40)
     library("checked").work(out, steps)

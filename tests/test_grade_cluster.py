@@ -1,7 +1,6 @@
 """Grades on Dask workers: `make test-cluster` installs Dask and runs this.
 
-In most tests a grader stands in for the one that runs notebooks; it does what the first cell
-says.
+In most tests the grader runs no notebooks. It does what their first cell says.
 """
 
 import json

@@ -20,7 +20,7 @@ from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
 
 LIMITS = Limits(sandboxed=False)
-NEVER = object()  # in place of a reply
+NEVER = object()  # a reply that does not come
 
 
 class Future:

@@ -1,6 +1,6 @@
 """What a Dask worker runs, without Dask: one process after another, and what becomes of it.
 
-A grader stands in for the one that runs notebooks; it does what the first cell says.
+The grader here runs no notebooks. It does what their first cell says.
 """
 
 import json
