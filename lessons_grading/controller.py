@@ -33,6 +33,7 @@ from lessons_lib.paths import ROOT
 from lessons_processes.own_time import Stopwatch
 
 LARGEST_MESSAGE = 16 << 20  # bytes
+AT_ONCE = 1 << 16  # bytes that are read before the next look at the limits
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
 PRELOADED = (
@@ -58,8 +59,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 def serve():
     """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
-    orders = Connection(os.dup(0), writable=False)
-    replies = Connection(os.dup(1), readable=False)
+    orders, replies = Connection(os.dup(0)), Connection(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -111,7 +111,7 @@ def _place(orders: Connection):
                 _clear(ROOT / folder)
                 for path in filter(lambda path: path.startswith(f"{folder}/"), files):
                     (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-                    (ROOT / path).write_text(files[path], encoding="utf-8")
+                    (ROOT / path).write_bytes(files[path].encode())
             os._exit(0)
         finally:
             os._exit(1)
@@ -133,10 +133,8 @@ def _clear(folder: Path | str):
         else:
             try:
                 shutil.rmtree(entry)
-            except RecursionError:  # a thousand folders, one inside the other
-                subprocess.run(["rm", "-rf", "--", entry.path], check=True)
-            except OSError:  # not ours to read
-                shutil.rmtree(entry, ignore_errors=True)
+            except (RecursionError, OSError):  # a thousand folders deep, or not ours to read
+                subprocess.run(["rm", "-rf", "--", entry.path])
 
 
 def _mounts() -> list[str]:
@@ -259,16 +257,14 @@ class _Run:
 
     def _read(self, seconds: float) -> bool:
         """Reads what arrives within `seconds`. Returns whether there was anything."""
-        if len(self.waiting) >= LENGTH.size and self._is_complete():
+        if self._is_complete():
             seconds = 0.0
         ready, _, _ = select.select(self.sources, [], [], seconds)
-        if not self.sources and seconds:
-            time.sleep(LOOK_EVERY)
-        came = False
+        came = []
         for source in ready:
             try:
-                data = os.read(source, 1 << 20 if source == self.reports else 1 << 16)
-            except BlockingIOError:
+                came.append(data := os.read(source, AT_ONCE))
+            except BlockingIOError:  # the run reads from this pipe too
                 continue
             if not data:
                 self.sources.remove(source)
@@ -276,17 +272,21 @@ class _Run:
                 self.waiting += data
             else:
                 self.num_printed += len(data)
-                self.printed += data[: max(0, PRINTED_LIMIT - len(self.printed))]
-            came = came or bool(data)
-        return came
+                self.printed = (self.printed + data)[:PRINTED_LIMIT]
+        return any(came)
 
     def _is_complete(self) -> bool:
-        return len(self.waiting) >= LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
+        """Whether a message is here as a whole."""
+        return len(self.waiting) >= LENGTH.size and len(self.waiting) >= self._end()
+
+    def _end(self) -> int:
+        """Where the message that has begun will end."""
+        return LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
 
     def _next_message(self) -> bytes | None:
-        if len(self.waiting) < LENGTH.size or not self._is_complete():
+        if not self._is_complete():
             return None
-        end = LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
+        end = self._end()
         message = bytes(self.waiting[LENGTH.size : end])
         del self.waiting[:end]
         return message
