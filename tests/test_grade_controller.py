@@ -182,6 +182,14 @@ def test_a_report_may_come_in_parts(system):
     assert system.now == pytest.approx(START + 0.5)
 
 
+def test_an_empty_report_is_one_too(system):
+    run, judge = start(system, b"null")
+    system.run.report(b"")
+    system.run.end()
+    run.follow()
+    assert judge.got == [REPORT + SECONDS.pack(0.5)]
+
+
 def test_a_report_without_its_end_goes_nowhere(system):
     run, judge = start(system)
     os.write(system.run.reports, LENGTH.pack(10) + b"012345678")
