@@ -116,14 +116,14 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),
     ]
     sent = (bare, tuple(map(exercise.arrange, cases)))
-    known = None
     names: frozenset[str] = frozenset()
-    while known != names:  # each round reaches what the names of the last round led to
-        known, file = names, io.BytesIO()
+    while True:  # each round reaches what the names of the last round led to
+        file = io.BytesIO()
         pickler = _Pickler(file, names, forms)
         pickler.dump(sent)
+        if pickler.found == names:
+            return file.getvalue()
         names = frozenset(pickler.found)
-    return file.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):

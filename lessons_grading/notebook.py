@@ -89,7 +89,7 @@ def read_file(path: Path) -> bytes:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             before = os.fstat(file.fileno())
             _expect_file(before)
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(LARGEST_FILE)
             after = os.fstat(file.fileno())
     except OSError as error:
         raise Unreadable(f"this file cannot be read: {error.strerror}") from None
@@ -168,8 +168,10 @@ def _source(cell: dict) -> str:
 
 def _most_named(of_cells) -> str | None:
     lessons = checks.lessons()
-    known = Counter(lesson for found in of_cells for lesson in found if lesson in lessons)
-    return known.most_common(1)[0][0] if known else None
+    known = Counter(
+        lesson for found in of_cells for lesson in sorted(found) if lesson in lessons
+    )
+    return max(known, key=known.__getitem__, default=None)  # of equals the first
 
 
 def _lessons_marked(cell: dict) -> set[str]:

@@ -138,13 +138,13 @@ class GradeStore:
 
     def _key(self, submission: Submission, digest: str) -> str:
         parts = submission.student, self._place(submission), digest, self.terms
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def _place(self, submission: Submission) -> str:
         return text_of(os.path.relpath(submission.path, self.root))
 
     def _under_terms(self, code: str) -> str:
-        return hashlib.sha256(f"{code} {self.terms}".encode()).hexdigest()[:40]
+        return hashlib.sha256(f"{code} {self.terms}".encode()).hexdigest()
 
     def _in_a_sentence(self):
         return _in_a_sentence(self.file)

@@ -56,7 +56,7 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
     """
     notebooks = []
     problems = []
-    links = 0
+    links = []
     room = MOST_ENTRIES
     level = [student]
     for _ in range(DEEPEST):
@@ -74,7 +74,7 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(folder / entry.name)
                 elif _leads_to_folder(entry):
-                    links += 1
+                    links.append(folder / entry.name)
                 elif _is_notebook(entry):
                     notebooks.append(folder / entry.name)
             if room < 0:

@@ -374,31 +374,3 @@ def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
     }
     path.write_text(json.dumps(content))
     assert read_notebook(path).lesson is None
-
-
-def test_of_eight_answers_the_last_five_are_tried():
-    from lessons_grading.cells import run_cells
-    from lessons_grading.sandbox import Limits
-    from lessons_grading.work import Work
-    from lessons_lib import checks
-    from lessons_processes.isolation import Outcome
-
-    class Reports:
-        seconds, starved = 0.0, False
-
-        def __init__(self):
-            self.left = [
-                ["cell", 1],
-                *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9)),
-            ]
-            self.outcome = None
-
-        def next(self, seconds=None, clock=None):
-            self.outcome = None if self.left else Outcome("returned")
-            return self.left.pop(0) if self.left else None
-
-    read = notebook.Notebook("", "00", (notebook.Cell(1, ""),))
-    work = Work(read, checks.exercises_of("00"), 1, Limits())
-    work.run = lambda *arguments, **limits: Reports()
-    run_cells(work)
-    assert work.answers["0.1"] == [{"text": str(number)} for number in range(4, 9)]
