@@ -1,0 +1,302 @@
+"""A submitted file as it is read: its cells, its lesson, or why it cannot be graded."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from graded import RIGHT, hand_in
+from lessons_grading import notebook
+from lessons_grading.notebook import Cell, Notebook, Unreadable, read_file, read_notebook
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a notebook of these cells, whatever they are, and reads it."""
+
+    def written(*cells, name: str = "a.ipynb") -> Notebook:
+        (tmp_path / name).write_text(json.dumps({"cells": cells}))
+        return read_notebook(tmp_path / name)
+
+    return written
+
+
+def code(source, **more) -> dict:
+    return {"cell_type": "code", "source": source} | more
+
+
+def test_the_cells_of_code_keep_their_places_among_all_cells(written):
+    read = written(
+        {"cell_type": "markdown", "source": "# Lesson"},
+        code("x = 1"),
+        "no cell",
+        code(["y = 2\n", "z = ", 3]),
+        code(5),
+        {"cell_type": "code"},
+        {"source": "of no type"},
+    )
+    assert read.cells == (Cell(2, "x = 1"), Cell(4, "y = 2\nz = 3"), Cell(5, ""), Cell(6, ""))
+
+
+def test_what_can_be_graded_has_no_problem_and_the_digest_of_its_bytes(tmp_path):
+    path = hand_in(tmp_path, RIGHT)
+    assert read_notebook(path) == Notebook(
+        notebook.digest_of(path.read_bytes()), "00", (Cell(1, RIGHT),), ""
+    )
+    assert Notebook("", None, ()).problem == ""
+
+
+@pytest.mark.parametrize(
+    "data, problem",
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"print(1)", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (b'"\xff"', "it is not JSON ('utf-8' codec can't decode byte 0xff"),
+        (b"[" * 100_000, "it is not JSON ("),
+        (b"[]", "it has no list of cells"),
+        (b"{}", "it has no list of cells"),
+        (b'{"cells": {"a": 1}}', "it has no list of cells"),
+    ],
+)
+def test_what_is_no_notebook_keeps_its_digest_and_the_lesson_of_its_name(
+    tmp_path, data, problem
+):
+    path = tmp_path / "02_block_tables.ipynb"
+    path.write_bytes(data)
+    read = read_notebook(path)
+    assert read.problem.startswith(f"this is not a notebook: {problem}")
+    assert (read.digest, read.lesson, read.cells) == (notebook.digest_of(data), "02", ())
+
+
+@pytest.mark.parametrize(
+    "make, problem",
+    [
+        (lambda path: path.symlink_to("/dev/zero"), "a link, and links are not followed"),
+        (lambda path: path.symlink_to("nowhere"), "a link, and links are not followed"),
+        (os.mkfifo, "not a file"),
+        (os.mkdir, "not a file"),
+    ],
+)
+def test_what_is_no_plain_file_is_never_opened(tmp_path, monkeypatch, make, problem):
+    path = tmp_path / "02.ipynb"
+    make(path)
+    monkeypatch.setattr(os, "open", None)
+    assert read_notebook(path) == Notebook("", "02", (), f"this is {problem}")
+
+
+def test_a_file_that_is_not_there_cannot_be_read(tmp_path):
+    read = read_notebook(tmp_path / "02.ipynb")
+    problem = "this file cannot be read: No such file or directory"
+    assert read == Notebook("", "02", (), problem)
+
+
+def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkeypatch):
+    path, other, opened = tmp_path / "ada.ipynb", tmp_path / "other", os.open
+    other.write_text("another's")
+    # the pipe last, because to open one may take for ever
+    traps = {
+        "this file cannot be read: Too many levels": lambda path: path.symlink_to(other),
+        "this is not a file": os.mkfifo,
+    }
+    for problem, make in traps.items():
+
+        def swap(name, *rest, make=make, **named):
+            if name == path:
+                path.unlink()
+                make(path)
+            return opened(name, *rest, **named)
+
+        path.unlink(missing_ok=True)
+        path.write_text("good")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", swap)
+            with pytest.raises(Unreadable, match=problem):
+                read_file(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_text("longer than before"),
+        lambda path: path.write_text("g"),
+        lambda path: os.utime(path, ns=(1, 1)),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read_is_read_another_time(
+    tmp_path, monkeypatch, change
+):
+    path = tmp_path / "00.ipynb"
+    seen = []
+    fstat = os.fstat
+    path.write_text("good")
+
+    def look(descriptor):
+        seen.append(descriptor)
+        if seen.count(descriptor) == 2:
+            change(path)
+        return fstat(descriptor)
+
+    monkeypatch.setattr(notebook.os, "fstat", lambda descriptor: look(descriptor))
+    with pytest.raises(Unreadable, match="this file changed while it was read"):
+        # Only `_expect_file` and the two looks around the reading come here.
+        read_file(path)
+
+
+def test_a_file_that_has_other_bytes_than_its_size_says_is_not_read():
+    with pytest.raises(Unreadable, match="this file changed while it was read"):
+        read_file(Path("/proc/self/status"))  # the system says that it is empty
+
+
+@pytest.mark.parametrize("size, is_read", [(100 * MB, True), (100 * MB + 1, False)])
+def test_a_file_may_have_100_megabytes(tmp_path, size, is_read):
+    path = tmp_path / "00.ipynb"
+    path.touch()
+    os.truncate(path, size)  # it takes no room on the disk
+    if is_read:
+        assert len(read_file(path)) == size
+    else:
+        with pytest.raises(Unreadable, match="100 MB, and a notebook may have 100$"):
+            read_file(path)
+
+
+@pytest.mark.parametrize("size, is_read", [(10 * MB, True), (10 * MB + 1, False)])
+def test_code_and_text_may_have_10_megabytes(tmp_path, size, is_read):
+    path = tmp_path / "00.ipynb"
+    path.write_bytes(b'{"cells": []}'.ljust(size))
+    problem = "this notebook has 10 MB without its outputs, and may have 10"
+    assert read_notebook(path).problem == ("" if is_read else problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": '
+            '"]"}], "id": "\\\\"}]}'
+        ),
+        '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}',
+        '{"a": "outputs", "b": [1], "attachments" : {}}',
+        '{"outputs": null, "widgets": "["}',
+    ],
+)
+def test_only_outputs_and_the_like_are_left_out(text):
+    def without(value):
+        if isinstance(value, dict):
+            return {
+                name: (
+                    None
+                    if name in ("outputs", "attachments", "widgets")
+                    and isinstance(part, list | dict)
+                    else without(part)
+                )
+                for name, part in value.items()
+            }
+        return [without(part) for part in value] if isinstance(value, list) else value
+
+    assert json.loads(notebook._without_bulk(text.encode())) == without(json.loads(text))
+
+
+@pytest.mark.parametrize("data", [b'{"outputs": [', b'{"outputs": ["', b'{"outputs": ["\\'])
+def test_outputs_without_an_end_are_no_notebook(data):
+    assert notebook._without_bulk(data) == b'{"outputs": null'
+
+
+def test_a_notebook_of_much_code_is_refused_for_good(tmp_path):
+    path = hand_in(tmp_path, "#" * (11 << 20))
+    read = read_notebook(path)
+    assert (
+        read.problem == "this notebook has 11 MB without its outputs, and may have 10"
+        and read.digest
+    )
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_CODE", "LARGEST_FILE"])
+def test_what_is_just_small_enough_is_read(tmp_path, monkeypatch, limit):
+    path = hand_in(tmp_path, RIGHT)
+    size = (
+        len(notebook._without_bulk(path.read_bytes()))
+        if limit == "LARGEST_CODE"
+        else path.stat().st_size
+    )
+    for largest, is_read in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(notebook, limit, largest)
+        assert (read_notebook(path).problem == "") == is_read
+
+
+@pytest.mark.parametrize(
+    "name, lesson",
+    [("20240112.ipynb", None), ("20240112_07.ipynb", "07"), ("0", None), ("071", None)],
+)
+def test_a_date_is_no_lesson(tmp_path, name, lesson):
+    assert read_notebook(hand_in(tmp_path, "x = 1", name=name)).lesson == lesson
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "100", "002"])
+def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
+    path = hand_in(tmp_path, f'check("{number}.1", x)', name="a.ipynb")
+    content = json.loads(path.read_text())
+    content["cells"][0] |= {
+        "metadata": {"exercise": f"{number}.1", "nbgrader": {"grade_id": f"check-{number}-1"}},
+        "id": f"exercise-{number}-1",
+    }
+    path.write_text(json.dumps(content))
+    assert read_notebook(path).lesson is None
+
+
+MARKS = {
+    "the check of its exercise": code("check('2.1', x)"),
+    "a check with room in it": code('import x\nif x: check( "02.3" , x)'),
+    "the exercise of a cell": code("", metadata={"exercise": "2.1"}),
+    "the check of a cell": code("", metadata={"check": "2.13"}),
+    "nbgrader's exercise": code("", metadata={"nbgrader": {"grade_id": "exercise-02-1"}}),
+    "nbgrader's check": code("", metadata={"nbgrader": {"grade_id": "check-2-1"}}),
+    "its id": code("", id="check-02-1"),
+    "an answer": code("def slot_mapping(tables):\n    pass"),
+    "an answer as a value": code("x = 1\nslot_mapping = x"),
+    "an answer among many": code("import x\n\ndef slot_mapping (tables): pass"),
+    "text beside its exercise": {"cell_type": "markdown", "metadata": {"exercise": "2.1"}},
+}
+
+
+@pytest.mark.parametrize("cell", MARKS.values(), ids=MARKS)
+def test_a_cell_shows_the_lesson_whatever_the_file_is_called(written, cell):
+    for name in ("a.ipynb", "07_later.ipynb"):
+        assert written(cell, name=name).lesson == "02"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        code("x = 1", metadata=["exercise", "2.1"], id=2),
+        code("recheck('2.1', x)\ncheck(exercise)"),
+        code("", metadata={"exercise": "2.1b", "check": [2.1], "nbgrader": ["check-2-1"]}),
+        code("", metadata={"exercise": "99.1"}, id="an-exercise-02-1"),
+        code("    slot_mapping(tables)\nprint(slot_mapping)"),
+    ],
+)
+def test_other_cells_show_no_lesson(written, cell):
+    read = written(cell)
+    assert read.lesson is None
+    assert read.problem == "nothing in this notebook says which lesson it is"
+    assert written(cell, name="07.ipynb").lesson == "07"
+
+
+def test_what_is_marked_comes_before_what_is_only_called_alike(written):
+    answers = [code("slot_mapping = 1"), code("def blocks_needed(n): pass")]
+    assert written(*answers, answers[0]).lesson == "02"
+    assert written(*answers, answers[0], code("check('3.1', x)")).lesson == "03"
+
+
+def test_the_lesson_that_most_cells_name_counts_and_of_equals_the_first(written):
+    def checks(*lessons):
+        return code("".join(f"check('{lesson}.1', x)\n" for lesson in lessons))
+
+    assert written(checks(3), checks(2), checks(2)).lesson == "02"
+    assert written(checks(2, 2, 2), checks(3), checks(3)).lesson == "03"
+    assert written(checks(3), checks(2)).lesson == "03"
+    for first in range(11):
+        assert written(checks(first + 1, first)).lesson == f"{first:02d}"
