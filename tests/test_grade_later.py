@@ -7,7 +7,7 @@ import cloudpickle
 import pytest
 
 from graded import QUICK, SEED, grade, hand_in
-from lessons_grading import course, judge, sandbox
+from lessons_grading import judge, sandbox
 from lessons_grading.notebook import Notebook
 from lessons_grading.work import Work
 from lessons_lib import checks
@@ -106,21 +106,3 @@ def test_a_right_answer_gets_its_points_whatever_else_it_calls(lesson):
     finally:
         work.close()
     assert borrowed == (["4.4"] if lesson == "04" else [])
-
-
-def test_the_methods_of_a_class_are_there_for_each_other_and_nothing_else_is():
-    called = {
-        exercise.id: course.called_by(exercise)
-        for lesson in checks.lessons()
-        for exercise in checks.exercises_of(lesson)
-    }
-    assert {id: those for id, those in called.items() if those} == {
-        "2.4": {"2.5", "2.6", "2.7", "5.2"},
-        "2.5": {"2.4", "2.6", "2.7", "5.2"},
-        "2.6": {"2.4", "2.5", "2.7", "5.2"},
-        "2.7": {"2.4", "2.5", "2.6", "5.2"},
-        "5.2": {"2.4", "2.5", "2.6", "2.7"},
-        "8.3": {"8.4", "8.5", "8.6"},
-        "8.4": {"8.3", "8.5", "8.6"},
-        "8.6": {"8.3", "8.4"},
-    }
