@@ -181,6 +181,10 @@ def test_code_and_text_may_have_10_megabytes(tmp_path, size, is_read):
         '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}',
         '{"a": "outputs", "b": [1], "attachments" : {}}',
         '{"outputs": null, "widgets": "["}',
+        (
+            '{"cells": [{"outputs": [1], "id": "a"}, {"outputs": [[2]], "id": "b"}], '
+            '"metadata": {"widgets": {}}}'
+        ),
     ],
 )
 def test_only_outputs_and_the_like_are_left_out(text):
