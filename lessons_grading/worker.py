@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import sys
-import types
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
@@ -133,7 +132,7 @@ def _shell():
             pass
 
     HistoryManager.enabled = False  # type: ignore[assignment]  # hides the trait, for all
-    return Shell.instance(user_module=types.ModuleType("__main__"))
+    return Shell.instance()
 
 
 def _silence_verbs(answers: "_Answers"):
