@@ -18,6 +18,9 @@ from lessons_grading.controller import LENGTH
 from lessons_lib.checks import Exercise, Mistake
 
 
+BUFFER = ctypes.create_string_buffer(4096)  # stays, since C keeps using it
+
+
 class Exited(BaseException):
     """In place of the end of the process."""
 
@@ -120,7 +123,13 @@ def test_a_line_comes_out_at_once_and_half_a_line_at_the_end(run, capfd):
 
 
 def test_what_c_has_printed_comes_out_at_the_end(run, capfd):
-    run(lambda report: ctypes.CDLL(None).printf(b"from C"))
+    c, until_full = (
+        ctypes.CDLL(None),
+        0,
+    )  # as C does by itself, but not if Python is told not to
+    stdout = ctypes.c_void_p.in_dll(c, "stdout")
+    assert c.setvbuf(stdout, BUFFER, until_full, len(BUFFER)) == 0
+    run(lambda report: c.printf(b"from C"))
     assert capfd.readouterr().out == "from C"
 
 
