@@ -48,10 +48,8 @@ def exam_of(exercise_id: str, seed: int) -> Exam:
         return exercise.chancy(case) or any(case is each for each in hidden)
 
     same = functools.partial(_same, exercise.same)
-    # keeps the order
-    exam = replace(
-        exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy
-    )
+    # their order stays: chancy cases come last
+    exam = replace(exercise, cases=lambda: cases, same=same, chancy=chancy)
     by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
     return Exam(
         exam,

@@ -1,0 +1,319 @@
+"""The hidden exam: what it asks, and the verdict on what comes out of a sandbox."""
+
+import base64
+import pickle
+from collections import deque
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from lessons_grading import exam
+from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, Effort
+from lessons_lib import checks, results
+from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake
+from lessons_processes.isolation import Outcome
+
+SEED = 7
+
+
+def double(case):
+    return 2 * case
+
+
+def observe(subject, case):
+    return subject(case)
+
+
+def compares_numbers(expected, actual):
+    if isinstance(actual, str):
+        raise ValueError("not a number")
+    return expected == actual
+
+
+EXERCISE = Exercise(
+    id="7.7",
+    title="Double",
+    answer_name="double",
+    reference=double,
+    cases=lambda: [500, 5, 1, 3],
+    observe=observe,
+    size=lambda case: case,
+    mistakes=[
+        Mistake("adds-one", "It adds one.", lambda case: case + 1),
+        Mistake("adds-three", "It adds three.", lambda case: case + 3),
+    ],
+    hints=(),
+    describe=lambda case: f"double({case})",
+    same=compares_numbers,
+    chancy=lambda case: case >= 500,
+    hidden=lambda seed: [600, seed + 20, seed + 10],
+)
+CASES = [1, 3, 5, 500, 17, 27, 600]  # by size, chancy ones last; then the hidden ones
+RIGHT = [2, 6, 10, 1000, 34, 54, 1200]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The exam of EXERCISE, with these fields instead of its own."""
+
+    def asked(**fields) -> exam.Exam:
+        monkeypatch.setattr(checks, "find", {"7.7": replace(EXERCISE, **fields)}.get)
+        return exam.exam_of("7.7", SEED)
+
+    exam.exam_of.cache_clear()
+    yield asked
+    exam.exam_of.cache_clear()
+
+
+def test_the_hidden_cases_follow_the_visible_ones_and_both_are_in_order(asked):
+    made = asked()
+    assert made.exercise.in_order(made.exercise.cases()) == CASES
+    assert made.num_visible == 4 and made.expected == tuple(RIGHT)
+    assert made.by_chance == {3, 6}
+
+
+def test_the_sandbox_gets_the_cases_and_no_answer(asked):
+    bare, cases = pickle.loads(base64.b64decode(asked().packed))
+    assert [*cases] == CASES and bare.observe(double, 4) == 8
+    assert bare.reference is None and [each.wrong for each in bare.mistakes] == [None, None]
+
+
+def test_hidden_cases_and_those_by_chance_name_no_mistake(asked):
+    made = asked()
+    chancy = made.exercise.chancy
+    assert [chancy(case) for case in made.exercise.cases()] == [False] * 3 + [True] * 4
+
+
+class Ran:
+    """In place of a run: its reports, and how it ended."""
+
+    def __init__(self, reports: list, ending="returned", **about):
+        self.reports, self._outcome = deque(reports), Outcome(ending, **about)
+        self.outcome = None
+
+    def next(self):
+        if not self.reports:
+            self.outcome = self._outcome
+        return self.reports.popleft() if self.reports else None
+
+
+def told(values) -> list:
+    """The reports of these results."""
+    return [["case", number, value] for number, value in enumerate(values)]
+
+
+def changed(**values) -> list:
+    """The right results, but for these cases."""
+    return [values.get(f"of_{case}", right) for case, right in zip(CASES, RIGHT, strict=True)]
+
+
+def compare(made: exam.Exam, run: Ran, ended=None, effort=None):
+    return exam.compare(made, run, ended or {}, effort or Effort())
+
+
+def verdict(made: exam.Exam, reports: list, *ending, **about) -> CheckResult:
+    found, crash = compare(made, Ran(reports, *ending, **about))
+    assert crash is None
+    return found
+
+
+def test_right_results_pass(asked):
+    assert verdict(asked(), told(RIGHT)) == CheckResult("7.7", True, None, "")
+
+
+def test_a_wrong_result_fails_and_the_message_shows_the_smallest_visible_case(asked):
+    found = verdict(asked(), told(changed(of_3=7, of_5=8, of_17=0)))
+    assert (found.passed, found.mistake) == (False, "wrong")
+    assert found.message == (
+        "The result is not right.\n"
+        "Smallest case that shows it: double(3)\n  expected: 6\n  got:      7"
+    )
+
+
+def test_a_mistake_is_named_as_in_the_notebook(asked):
+    found = verdict(asked(), told([case + 1 for case in CASES]))
+    assert found.mistake == "adds-one" and found.message.startswith("It adds one.\nSmallest")
+
+
+def test_hidden_cases_do_not_unname_a_mistake(asked):
+    only_in_the_visible_cases = [4, 6, 8, 503, 0, 0, 0]
+    assert verdict(asked(), told(only_in_the_visible_cases)).mistake == "adds-three"
+
+
+@pytest.mark.parametrize(
+    "wrong, shown",
+    [
+        ({"of_17": 0}, "Smallest case that shows it: double(17)"),
+        ({"of_27": 0}, "Smallest case that shows it: double(27)"),
+        ({"of_600": 0}, "First case that shows it: double(600)"),
+    ],
+)
+def test_a_message_says_that_only_a_hidden_case_fails(asked, wrong, shown):
+    found = verdict(asked(), told(changed(**wrong)))
+    assert found.message.startswith(f"{NEW_CASE}\nThe result is not right.\n{shown}\n")
+    assert (found.passed, found.mistake) == (False, "wrong")
+    assert NEW_CASE.startswith("It passes the check of the notebook, and not all")
+
+
+def test_of_a_visible_case_by_chance_the_message_says_first(asked):
+    found = verdict(asked(), told(changed(of_500=0)))
+    assert found.message.startswith(
+        "The result is not right.\nFirst case that shows it: double"
+    )
+
+
+def test_only_the_messages_own_words_are_changed(asked):
+    words = "First case that shows it: "
+    found = verdict(asked(describe=lambda case: words), told(changed(of_17=0)))
+    assert found.message.count(words) == 1
+
+
+def test_a_result_that_cannot_be_compared_or_read_is_wrong(asked):
+    for value in ("two", ["tensor", "torch.float32", [3], "?"]):
+        assert verdict(asked(), told(changed(of_1=value))).mistake == "wrong"
+
+
+def test_a_result_is_looked_at_only_for_its_own_case(asked):
+    reports = told(RIGHT)
+    forged = [["case", 3, 0], "what is this", ["case", "0", 0], ["cases", 0, 0], *reports]
+    assert verdict(asked(), forged).passed
+    assert not verdict(asked(), [["case", 1, 2], *reports[1:]]).passed
+
+
+def test_results_that_do_not_come_are_no_right_ones(asked):
+    found = verdict(asked(), told(RIGHT)[:2])
+    assert not found.passed and found.mistake == "exited"
+    assert "ended its process (without a result)" in found.message
+    assert "Smallest case that shows it: double(5)" in found.message
+
+
+def test_what_the_sandbox_refuses_first_counts_and_its_results_do_not(asked):
+    refused = [["refused", "adds-one", "It adds."], ["refused", "adds-three", "It adds more."]]
+    assert verdict(asked(), refused) == CheckResult("7.7", False, "adds-one", "It adds.")
+
+
+def test_cases_that_have_a_result_already_are_not_waited_for(asked):
+    reports = told(RIGHT)
+    found, crash = compare(asked(), Ran([*reports[:1], *reports[2:]]), ended={1: CRASH})
+    assert crash is None and not found.passed
+    assert "double(3)\n  expected: 6\n  got:      the process crashed" in found.message
+
+
+def test_a_crash_before_any_difference_is_told_with_its_case(asked):
+    found, crash = compare(asked(), Ran(told(RIGHT)[:2], "crashed", detail="fault"))
+    assert crash == Outcome("crashed", detail="fault", last_report=(2, None))
+    assert found.mistake == "crashed" and "double(5)" in found.message
+    assert "crashed its process (fault)" in found.message and NEW_CASE not in found.message
+
+
+def test_a_crash_after_a_difference_or_another_end_is_none(asked):
+    wrong_before = told([2, 9])
+    for reports, ending in ((wrong_before, "crashed"), (told(RIGHT)[:2], "timed out")):
+        found, crash = compare(asked(), Ran(reports, ending, detail="so"))
+        assert crash is None and not found.passed
+
+
+def test_a_crash_in_a_hidden_case_is_shown_as_one(asked):
+    found, crash = compare(asked(), Ran(told(RIGHT)[:4], "crashed", detail="fault"))
+    assert crash.last_report == (4, None)
+    assert found.message.startswith(NEW_CASE) and "Smallest case" in found.message
+
+
+def test_a_difference_in_a_visible_case_counts_although_a_hidden_one_ends_the_run(asked):
+    made = asked(chancy=lambda case: False)
+    found, _ = compare(made, Ran(told([4, 6]), "crashed", detail="fault"))
+    assert "double(1)" in found.message and NEW_CASE not in found.message
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The processor seconds of this thread, in a list."""
+    seconds = [100.0]
+    monkeypatch.setattr(exam, "time", SimpleNamespace(thread_time=lambda: seconds[0]))
+    return seconds
+
+
+def test_effort_is_the_time_within_and_what_is_added(clock):
+    effort = Effort()
+    assert effort.seconds == 0.0
+    with effort:
+        clock[0] += 2.0
+        assert effort.seconds == 2.0
+        clock[0] += 1.0
+    clock[0] += 50.0
+    assert effort.seconds == 3.0
+    effort.add(4.0)
+    with effort:
+        clock[0] += 1.0
+    effort.add(1.0)
+    assert effort.seconds == 9.0
+
+
+@pytest.mark.parametrize("seconds, is_too_much", [(60.0, False), (60.5, True)])
+def test_a_minute_for_the_results_of_a_submission_is_enough(seconds, is_too_much):
+    effort = Effort()
+    effort.add(seconds)
+    assert effort.is_too_much() is is_too_much
+    assert TOO_MUCH_EFFORT == "Its results took us more than 60 s to compare."
+
+
+def test_results_that_take_us_too_long_are_not_compared_further(asked, clock):
+    def slow(expected, actual):
+        clock[0] += 25.0
+        return expected == actual
+
+    made, effort, run = asked(same=slow), Effort(), Ran(told(RIGHT))
+    assert compare(made, run, effort=effort) == (
+        CheckResult("7.7", False, "wrong", TOO_MUCH_EFFORT),
+        None,
+    )
+    assert effort.seconds == 75.0 and not run.reports
+
+
+ENDINGS = {
+    "crashed": (Outcome("crashed", detail="fault"), "crashed", "crashed its process (fault)"),
+    "exited": (Outcome("exited", detail="code 3"), "exited", "ended its process (code 3)"),
+    "timed out": (Outcome("timed out", detail="5 s"), "timed-out", "an end within 5 s"),
+    "returned": (Outcome("returned"), "exited", "its process (without a result)"),
+    "flooded": (Outcome("flooded", detail="9"), "exited", "its process (without a result)"),
+    "raised": (Outcome("raised", error=ValueError("no")), "wrong", "loaded: ValueError: no"),
+}
+
+
+@pytest.mark.parametrize("outcome, mistake, words", ENDINGS.values(), ids=ENDINGS)
+def test_a_run_that_gives_no_verdict_fails(outcome, mistake, words):
+    found = exam.broken(EXERCISE, outcome, None)
+    assert (found.passed, found.mistake) == (False, mistake) and words in found.message
+    assert "case that shows it" not in found.message
+
+
+def test_a_run_that_breaks_in_a_case_shows_it(asked):
+    found = exam.broken(asked().exercise, Outcome("timed out", detail="5 s"), (1, None))
+    assert found.mistake == "timed-out" and "double(3)" in found.message
+
+
+def test_what_cannot_be_read_is_nothing_that_a_right_answer_gives():
+    assert exam.decode(["tuple", [1, 2]]) == (1, 2)
+    unreadable = exam.decode(["tuple"])
+    assert isinstance(unreadable, results.Foreign)
+    assert repr(unreadable) == "something that cannot be read"
+
+
+@pytest.mark.parametrize("mistake", ["not-attempted", "not-an-answer", "missing", "adds-one"])
+def test_a_refusal_names_what_the_check_could_name(mistake):
+    refused = exam.refusal(EXERCISE, ["refused", mistake, "words"])
+    assert refused == CheckResult("7.7", False, mistake, "words")
+
+
+def test_another_refusal_is_only_a_wrong_answer():
+    refused = exam.refusal(EXERCISE, ["refused", "full marks", "words"])
+    assert refused == CheckResult("7.7", False, "wrong", "words")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [["refused", 3, "words"], ["refused", "missing"], ["case", 0, 2], "refused", None],
+)
+def test_what_is_no_refusal_refuses_nothing(report):
+    assert exam.refusal(EXERCISE, report) is None
