@@ -1,10 +1,11 @@
-"""Work that repeats is done once: whole notebooks with the same code, and single answers."""
+"""Work that repeats is done once: whole notebooks with the same code, and single answers.
 
-import base64
+The quick tests of single answers are in test_grade_trials.py.
+"""
+
 import json
 import os
 import signal
-from collections import deque
 
 import pytest
 
@@ -19,9 +20,6 @@ from lessons_grading.sandbox import Limits
 from lessons_grading.store import FILE, GradeStore
 from lessons_grading.submissions import Submission
 from lessons_grading.work import Work
-from lessons_lib import checks
-from lessons_lib.checks import CheckResult
-from lessons_processes import isolation
 from test_grade_classroom import ALL_RIGHT
 
 NO_SANDBOX = Limits(sandboxed=False, cell_seconds=20.0)
@@ -189,27 +187,6 @@ def test_a_known_answer_costs_what_it_has_cost(tmp_path, remembering, monkeypatc
     assert works[0].effort.seconds == known.effort > 0
 
 
-@pytest.mark.slow
-def test_what_only_the_machine_decided_is_not_remembered(tmp_path, remembering, monkeypatch):
-    attempt = trials._try
-
-    def starved(work, exercise, answer):
-        work.starved = True
-        return attempt(work, exercise, answer)
-
-    monkeypatch.setattr(trials, "_try", starved)
-    graded(tmp_path, RIGHT)
-    assert not trials._known
-
-
-@pytest.mark.slow
-def test_only_so_many_are_remembered(tmp_path, remembering, monkeypatch):
-    monkeypatch.setattr(trials, "MOST_KNOWN", 1)
-    graded(tmp_path, RIGHT)
-    graded(tmp_path, RIGHT.replace("-(-", "- (-"), "x = 1")
-    assert len(trials._known) == 1
-
-
 def test_each_notebook_is_passed_on_once_with_its_grade(students, tmp_path):
     folder = students(s0=("x",), s1=("x",), s2=("die in a way of its own",))
     submissions = [Submission(path.stem, path) for path in sorted(folder.iterdir())]
@@ -224,117 +201,6 @@ def test_each_notebook_is_passed_on_once_with_its_grade(students, tmp_path):
     ]
 
 
-def verdict(message: str) -> CheckResult:
-    return CheckResult("0.1", False, "wrong", message)
-
-
-@pytest.fixture
-def examine(remembering, monkeypatch):
-    """Examines an answer whose verdict has this message. Returns the message, and how often an
-    answer has been tried until now.
-    """
-    tried = []
-
-    def attempt(work, exercise, answer):
-        tried.append(answer)
-        return verdict(answer["text"])
-
-    monkeypatch.setattr(trials, "_try", attempt)
-    exercise = checks.find("0.1")
-    work = Work(Notebook("", "00", (), ""), (exercise,), SEED, NO_SANDBOX)
-
-    def examine(message: str) -> tuple[str, int]:
-        return trials.examine(work, exercise, {"text": message}).message, len(tried)
-
-    return examine
-
-
-def test_a_verdict_with_a_long_message_is_not_remembered(examine, monkeypatch):
-    monkeypatch.setattr(trials, "LARGEST_KNOWN", 4)
-    assert examine("four") == ("four", 1) and examine("four") == ("four", 1)
-    assert examine("five+") == ("five+", 2) and examine("five+") == ("five+", 3)
-
-
-def test_the_answers_that_were_needed_last_are_remembered(examine, monkeypatch):
-    monkeypatch.setattr(trials, "MOST_KNOWN", 2)
-    examine("a"), examine("b")
-    assert examine("a") == ("a", 2)  # so b is the one that was not needed for longest
-    assert examine("c") == ("c", 3) and examine("a") == ("a", 3)
-    assert examine("b") == ("b", 4)
-
-
-def test_what_an_answer_costs_is_its_own(remembering, monkeypatch):
-    def attempt(work, exercise, answer):
-        work.reported.bytes += 100
-        work.effort.add(2.0)
-        return verdict(answer["text"])
-
-    monkeypatch.setattr(trials, "_try", attempt)
-    exercise = checks.find("0.1")
-    work = Work(Notebook("", "00", (), ""), (exercise,), SEED, NO_SANDBOX)
-    for text in ("a", "b"):
-        trials.examine(work, exercise, {"text": text})
-    costs = [(known.bytes, known.effort) for known in trials._known.values()]
-    assert costs == [(100, 2.0), (100, 2.0)]
-
-
 def test_each_answer_that_is_tried_counts(tmp_path):
     one_that_fails = "def blocks_needed(num_tokens, block_size):\n    return 3"
     assert counts(graded(tmp_path, RIGHT, one_that_fails)) == (2, 0)
-
-
-class Built:
-    """In place of the sandbox: what the build and each run of a C++ answer give."""
-
-    def __init__(self, monkeypatch, build: str, *compared, refused=None):
-        self.orders, self.ended, self.compared = [], [], deque(compared)
-        monkeypatch.setattr(trials, "refusal", lambda exercise, said: refused)
-        monkeypatch.setattr(trials, "how_it_ended", lambda run: isolation.Outcome(build))
-        monkeypatch.setattr(trials, "compare", self.compare)
-        self.tried = 0
-
-    def run(self, order: str, packed: str, *_, **__):
-        assert base64.b64decode(packed)
-        self.orders.append(order)
-        return self
-
-    seed, effort = SEED, None
-
-    def next(self):
-        return None
-
-    def stop(self, run):
-        assert run is self
-
-    def compare(self, exam, run, ended, effort):
-        self.ended.append(dict(ended))
-        return self.compared.popleft()
-
-    def verdict(self) -> CheckResult:
-        return trials._try(self, checks.find("1.1"), {"text": ""})
-
-
-@pytest.mark.parametrize("build", ["returned", "timed out", "crashed"])
-def test_cpp_that_is_refused_is_not_run(monkeypatch, build):
-    work = Built(monkeypatch, build, refused=verdict("does not compile"))
-    assert work.verdict() == verdict("does not compile") and work.orders == ["build"]
-
-
-def test_cpp_whose_build_does_not_end_is_not_run(monkeypatch):
-    work = Built(monkeypatch, "timed out")
-    assert work.verdict().mistake == "timed-out" and work.orders == ["build"]
-
-
-def test_cpp_that_is_built_is_run_once(monkeypatch):
-    work = Built(monkeypatch, "returned", (verdict("of its cases"), None))
-    assert work.verdict() == verdict("of its cases")
-    assert work.orders == ["build", "observe"] and work.ended == [{}] and work.tried == 1
-
-
-def test_after_a_crash_the_cases_after_it_are_tried(monkeypatch):
-    crash = isolation.Outcome("crashed", last_report=(7, "what it said"))
-    passed = CheckResult("1.1", True, None, "")
-    work = Built(monkeypatch, "returned", (passed, crash), (verdict("a later case"), None))
-    assert "a later case" in work.verdict().message
-    assert work.orders == ["build", "observe", "observe"]
-    assert work.ended == [{}, {7: checks.CRASH}]
