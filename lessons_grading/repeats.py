@@ -8,6 +8,7 @@ titles, outputs, names and students play no part. trials.py does the same for si
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 
 from lessons_grading.classroom import Judged
 from lessons_grading.grades import SubmissionGrade
@@ -35,14 +36,15 @@ def grade_once(
 
     look_back: whether a grade of an earlier run may be taken over.
     """
-    for is_last in (False, True):
+    # with fewer each time, since one of those with the same code is graded
+    for is_again in chain([False], repeat(True)):
         kept_back: list[Submission] = []
         once = _Once(store, look_back)
         yield from once.begin(submissions)
         for submission, result in grade(once.first):
             store.save(submission, result, once.code_graded(submission, result))
             yield submission, result
-            for other, copy in once.copies(submission, result, is_last):
+            for other, copy in once.copies(submission, result, is_again):
                 if copy is None:
                     kept_back.append(other)
                 else:
@@ -91,18 +93,18 @@ class _Once:
         return self.code.get(submission, "") if is_same else ""
 
     def copies(
-        self, submission: Submission, grade: SubmissionGrade, is_last: bool
+        self, submission: Submission, grade: SubmissionGrade, is_again: bool
     ) -> Iterator[tuple[Submission, SubmissionGrade | None]]:
         """The submissions with the same code, each with its grade.
 
-        None if another attempt may be better: this one has no final grade, or its file changed
-        before it was graded.
+        None if another attempt may be better: this one is the first and has no final grade, or
+        its file changed before it was graded.
         """
         is_good = grade.is_final and self.code_graded(submission, grade)
         for other in self._alike.pop(self.code.get(submission, ""), [])[1:]:
             if is_good:
                 yield other, _copy(grade, other, self._digests[other])
-            elif is_last and not grade.is_final:
+            elif is_again and not grade.is_final:
                 yield other, _copy(grade, other, "")
             else:
                 yield other, None

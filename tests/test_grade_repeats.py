@@ -1,6 +1,6 @@
 """Work that repeats is done once: whole notebooks with the same code, and single answers.
 
-The quick tests of single answers are in test_grade_trials.py.
+With processes; test_grade_once.py and test_grade_trials.py do without.
 """
 
 import json
@@ -14,11 +14,8 @@ from graded import hand_in as hand_in_cells
 from lessons_grading import command, judge, trials
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_notebook
-from lessons_grading.notebook import Cell, Notebook, read_notebook
-from lessons_grading.repeats import code_of, grade_once
+from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
-from lessons_grading.store import FILE, GradeStore
-from lessons_grading.submissions import Submission
 from lessons_grading.work import Work
 from test_grade_classroom import ALL_RIGHT
 
@@ -115,23 +112,6 @@ def test_a_file_that_changes_meanwhile_gives_its_grade_to_no_other(students):
     assert not grades["s1"]["is_repeat"] and grades["s2"]["is_repeat"]
 
 
-def test_the_code_is_all_that_a_grade_depends_on():
-    def code(*cells, lesson="00", problem=""):
-        return code_of(Notebook("a digest", lesson, tuple(cells), problem))
-
-    cells = Cell(1, "x"), Cell(3, "y")
-    assert code(*cells) == code(*cells)
-    others = [
-        code(*cells, lesson="01"),
-        code(*reversed(cells)),
-        code(Cell(1, "x"), Cell(2, "y")),
-        code(Cell(1, "x"), Cell(3, "y "), lesson="00"),
-        code(Cell(1, "x")),
-    ]
-    assert len({code(*cells), *others}) == 1 + len(others)
-    assert code(problem="this is not a notebook") == ""
-
-
 @pytest.fixture
 def remembering(monkeypatch):
     monkeypatch.setattr(trials, "_known", None)
@@ -185,20 +165,6 @@ def test_a_known_answer_costs_what_it_has_cost(tmp_path, remembering, monkeypatc
     (known,) = trials._known.values()
     assert works[0].reported.bytes == known.bytes > 1_000
     assert works[0].effort.seconds == known.effort > 0
-
-
-def test_each_notebook_is_passed_on_once_with_its_grade(students, tmp_path):
-    folder = students(s0=("x",), s1=("x",), s2=("die in a way of its own",))
-    submissions = [Submission(path.stem, path) for path in sorted(folder.iterdir())]
-
-    def grade(some):
-        return ((each, fake_grader(each.path, each.student)) for each in some)
-
-    with GradeStore(tmp_path / FILE, "", folder) as store:
-        passed_on = [*grade_once(submissions, grade, store, look_back=True)]
-    assert sorted((each.student, result.student) for each, result in passed_on) == [
-        (name, name) for name in ("s0", "s1", "s2")
-    ]
 
 
 def test_each_answer_that_is_tried_counts(tmp_path):
