@@ -63,15 +63,6 @@ def test_it_says_what_is_there():
     assert said["about"]["course"] == course_digest() and not said["about"]["problem"]
 
 
-def test_mistakes_that_cannot_be_read_are_said(tmp_path, monkeypatch):
-    folder = tmp_path / "mistakes"
-    folder.mkdir()
-    (folder / "0.1.mistakes").write_text("no title\n")
-    monkeypatch.setenv("LESSONS_MISTAKES", str(folder))
-    about = judge_process.about()
-    assert about["mistakes"] == "" and "0.1.mistakes:1: the first line" in about["problem"]
-
-
 def test_one_process_grades_one_after_another(order):
     json.loads(remote.look())
     judge = running()
@@ -80,33 +71,6 @@ def test_one_process_grades_one_after_another(order):
         assert (grade.student, grade.notebook, grade.lesson) == ("ada", "a.ipynb", "00")
         assert grade.events == ("seed 7",)
         assert running() == judge
-
-
-def test_what_an_order_brings_is_what_the_grader_gets(order):
-    work = json.loads(order("go"))["work"]
-    seen = []
-
-    def grade(notebook, name, student, seed, limits, progress):
-        seen.append((notebook, name, student, seed, limits))
-        progress()
-        return SubmissionGrade(student, name, "", None, (), (), 0.0)
-
-    graders = type("graders", (), {"grade": staticmethod(grade)})
-    steps = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(judge_process.sys.modules, "graders", graders)
-        reply = judge_process._graded(
-            work | {"grader": "graders:grade"}, lambda: steps.append(1)
-        )
-    ((notebook, name, student, seed, limits),) = seen
-    assert reply["grade"]["student"] == student == "ada"
-    assert (name, seed, steps) == ("a.ipynb", 7, [1])
-    assert limits == Limits(sandboxed=False, unseen=("/nowhere",))
-    assert [notebook.digest, notebook.lesson, notebook.problem] == [
-        *work["notebook"][:2],
-        work["notebook"][3],
-    ]
-    assert [[cell.number, cell.source] for cell in notebook.cells] == work["notebook"][2]
 
 
 def test_a_fault_of_the_grader_is_told(order):
