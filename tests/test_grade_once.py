@@ -1,5 +1,6 @@
 """Notebooks with the same code get one grade, with a stand-in for what grades them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -46,8 +47,11 @@ class Class:
         self.submissions = []
 
     def hand_in(self, **cells: str):
+        """The notebook of each has bytes of its own, even where the cell is another's."""
         for student, cell in cells.items():
             path = hand_in(self.folder, cell, OF_LESSON_00, name=f"{student}.ipynb")
+            content = json.loads(path.read_text()) | {"metadata": {"author": student}}
+            path.write_text(json.dumps(content))
             self.submissions.append(Submission(student, path))
 
     def grade(self, some):
