@@ -17,7 +17,6 @@ from lessons_grading import worker
 from lessons_grading.controller import LENGTH
 from lessons_lib.checks import Exercise, Mistake
 
-
 BUFFER = ctypes.create_string_buffer(4096)  # stays, since C keeps using it
 
 
