@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from locales import c_locale
+from paged_attention.engine import checkpoint
+from paged_attention.engine.checkpoint import SMALL_MODEL, check_files, load_model
 from paged_attention.engine.served import UnsupportedModelError
 
 
@@ -65,13 +67,39 @@ def test_a_llama_of_the_same_sizes_is_served():
     assert request.tokens == tokens
 
 
-@pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
-def test_a_missing_file_is_named(folder, missing):
+@pytest.mark.parametrize(
+    "missing, words",
+    [("config.json", "holds no config.json"), ("model.safetensors", "holds no weights")],
+)
+def test_a_missing_file_is_named(folder, missing, words):
     (folder / missing).unlink()
-    with pytest.raises(
-        FileNotFoundError, match="config.json" if missing == "config.json" else "no weights"
-    ):
+    with pytest.raises(FileNotFoundError, match=words):
         load_model(folder)
+
+
+def test_a_folder_that_has_gone_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder '.*nowhere'"):
+        check_files(tmp_path / "nowhere")
+
+
+def test_a_config_is_read_as_utf_8_wherever_this_runs(folder):
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    text = json.dumps(config | {"author": "Müller"}, ensure_ascii=False)
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    with c_locale():
+        check_files(folder)
+
+
+def test_the_config_that_was_checked_is_the_models(folder, monkeypatch):
+    checked = []
+
+    def check(config, name):
+        checked.append(config.num_hidden_layers)
+        change(folder, num_hidden_layers=1, layer_types=["full_attention"])
+
+    monkeypatch.setattr(checkpoint, "check_architecture", check)
+    model = load_model(folder)
+    assert checked == [len(model.model.layers)] != [1]
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
     of_path = parts.KERNEL if path == "kernel" else parts.PATH_FUNCTIONS[path]
     exercises = [*parts.BLOCK_MANAGER, *parts.PLACES, parts.FORWARD, *of_path]
     for exercise in exercises:
-        parts.save(exercise, right_answer(exercise))
+        saved_answers.save(exercise, right_answer(exercise))
     engine, assembled = parts.assemble(
         model, path=path, num_blocks=12, block_size=8, token_budget=32
     )
@@ -313,11 +313,11 @@ def test_a_wrong_part_does_not_get_in(model, expected):
     def sample(logits, params, position):
         return int(logits.argmin())
 
-    parts.save("8.7", of_notebook(sample))
-    parts.save("8.3", 3)
-    parts.save("8.2", "def flatten_batch(scheduled): pass")
-    parts.save("1.1", read_kernel("free_list.h").replace("pop_back()", "front()"))
-    parts.save("8.5", right_answer("8.5"))
+    saved_answers.save("8.7", of_notebook(sample))
+    saved_answers.save("8.3", 3)
+    saved_answers.save("8.2", "def flatten_batch(scheduled): pass")
+    saved_answers.save("1.1", read_kernel("free_list.h").replace("pop_back()", "front()"))
+    saved_answers.save("8.5", right_answer("8.5"))
     engine, assembled = parts.assemble(model)
     assert whose(assembled) == {
         part.exercise: "yours" if part.exercise == "8.5" else "the course's"
@@ -352,8 +352,8 @@ def test_answers_from_before_their_exercises_changed_say_so(model, expected):
                 new.append((request, token))
         return new
 
-    parts.save("8.7", of_notebook(sample))
-    parts.save("8.8", of_notebook(postprocess))
+    saved_answers.save("8.7", of_notebook(sample))
+    saved_answers.save("8.8", of_notebook(postprocess))
     engine, assembled = parts.assemble(model)
     for exercise, words in (
         ("8.7", "the third argument of `sample` is now the token's position"),
@@ -374,7 +374,7 @@ def test_a_check_that_cannot_run_is_a_reason(model, monkeypatch):
         raise RuntimeError("No process could be started")
 
     monkeypatch.setattr(checks, "run", run)
-    parts.save("8.7", len)
+    saved_answers.save("8.7", len)
     _, assembled = parts.assemble(model)
     assert (
         reasons(assembled)["8.7"]
@@ -391,15 +391,15 @@ def test_answers_are_checked_again_once_in_a_process(model, monkeypatch):
 
     monkeypatch.setattr(checks, "run", run)
     for _ in range(2):
-        parts.save("8.5", right_answer("8.5"))
+        saved_answers.save("8.5", right_answer("8.5"))
         assert whose(parts.assemble(model)[1])["8.5"] == "yours"
-    parts.save("8.5", of_notebook(encode))
+    saved_answers.save("8.5", of_notebook(encode))
     parts.assemble(model)
     assert checked == ["8.5", "8.5"]
 
 
 def test_without_a_mutex_does_as_well(model, expected):
-    parts.save("1.2", read_kernel("block_manager.h"))
+    saved_answers.save("1.2", read_kernel("block_manager.h"))
     engine, assembled = parts.assemble(model)
     assert [(part.exercise, part.whose) for part in assembled[:3]] == [
         ("1.1", "the course's"),
@@ -420,7 +420,7 @@ def test_texts_that_do_not_go_together_are_left_out(model, expected, monkeypatch
     monkeypatch.setattr(parts, "build_cpp", build)
     monkeypatch.setattr(parts, "build_cuda", build)
     for exercise in ("1.1", "1.3", "6.2", "6.6"):
-        parts.save(exercise, right_answer(exercise))
+        saved_answers.save(exercise, right_answer(exercise))
     engine, assembled = parts.assemble(model, path="kernel")
     for exercise in ("1.1", "1.3", "6.2", "6.6"):
         assert whose(assembled)[exercise] == "the course's"
@@ -439,7 +439,7 @@ def test_a_part_that_raises_in_the_engine_names_itself(model, monkeypatch):
     monkeypatch.setattr(
         checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, "")
     )
-    parts.save("8.2", of_notebook(flatten_batch))
+    saved_answers.save("8.2", of_notebook(flatten_batch))
     engine, _ = parts.assemble(model)
     with pytest.raises(ZeroDivisionError) as error:
         engine.generate(PROMPTS[:1])

@@ -16,13 +16,11 @@ from tqdm import tqdm
 from lessons_lib import checks
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import build_cpp, read_kernel
-from lessons_lib.saved_answers import NoSavedAnswer, load, save
+from lessons_lib.saved_answers import NoSavedAnswer, load
 from lessons_processes.isolation import describe_error
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.paged_kernel import KERNEL_FILES
-
-__all__ = ["Part", "assemble", "save", "show_parts"]
 
 YOURS, THE_COURSES = "yours", "the course's"
 

@@ -116,11 +116,7 @@ def fill(model, weights: Weights, ranks: Ranks) -> None:
     for name, parameter in model.named_parameters():
         kept = tuple(slice(0, size) for size in parameter.shape)
         if isinstance(parameter, DTensor):
-            layer = name.split(".")[-2]
-            if parameter.dim() == 1:  # a bias is cut as the rows are
-                rows, _ = kept_by_rank(layer, (len(parameter), 1), ranks.rank, ranks.size)
-                kept = (rows,) if layer not in ("o_proj", "down_proj") else kept
-            else:
-                num_rows, num_columns = parameter.shape
-                kept = kept_by_rank(layer, (num_rows, num_columns), ranks.rank, ranks.size)
+            layer, num_columns = name.split(".")[-2], parameter.shape[-1]
+            kept = kept_by_rank(layer, (len(parameter), num_columns), ranks.rank, ranks.size)
+            kept = kept[: parameter.dim()]  # a bias is cut as the rows are
         local_of(parameter).copy_(weights.part(name, parameter.shape, kept))

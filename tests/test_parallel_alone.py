@@ -1,0 +1,374 @@
+"""A rank's part of a model, in one process: the other ranks are stand-ins."""
+
+import contextlib
+import copy
+import json
+import math
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+
+from locales import c_locale
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.engine.fast import FastParts
+from paged_attention.engine.fast.layers import local_of
+from paged_attention.engine.parallel import engine as parallel
+from paged_attention.engine.parallel import ranks as of_ranks
+from paged_attention.engine.parallel.cuts import Collective, collectives, kept_by_rank
+from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
+from paged_attention.engine.parallel.model import (
+    check_cuts,
+    load_parallel_model,
+    parallel_model,
+)
+from paged_attention.engine.parallel.ranks import Ranks
+from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
+from paged_attention.engine.served import UnsupportedModelError, head_size_of
+
+SIZES = dict(
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    intermediate_size=10,
+    vocab_size=14,
+    max_position_embeddings=32,
+    attention_bias=True,
+    mlp_bias=True,
+    bos_token_id=None,
+    eos_token_id=None,
+)
+# The dimension in which each layer's weight is cut. A bias is as long as the rows.
+BY_ROWS, BY_COLUMNS = 0, 1
+CUT = dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head"), BY_ROWS)
+CUT |= dict.fromkeys(("o_proj", "down_proj"), BY_COLUMNS)
+ALL = slice(None)
+
+
+@contextlib.contextmanager
+def group(rank, size):
+    """A group whose other ranks do nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def llama(**changes):
+    return LlamaConfig(**SIZES | {"tie_word_embeddings": False} | changes)
+
+
+class Numbered:
+    """Weights that differ everywhere: by their names, and from place to place."""
+
+    def __init__(self):
+        self.names = []
+
+    def whole(self, name, shape):
+        own = sum(map(ord, name)) / 1000
+        return torch.arange(math.prod(shape)).view(shape) / 1000 + own
+
+    def part(self, name, shape, kept):
+        self.names.append(name)
+        return self.whole(name, shape)[kept]
+
+
+def of_rank(rank, size, config, dtype=torch.float32):
+    with group(rank, size):
+        return parallel_model(config, Numbered(), dtype, "cpu")
+
+
+# What a rank keeps
+
+
+@pytest.mark.parametrize(
+    "layer, rank, rows, columns",
+    [
+        ("q_proj", 0, (0, 4), (0, 9)),
+        ("q_proj", 1, (4, 8), (0, 9)),
+        ("lm_head", 2, (8, 12), (0, 9)),
+        ("o_proj", 0, (0, 12), (0, 3)),
+        ("down_proj", 2, (0, 12), (6, 9)),
+        ("embed_tokens", 1, (0, 12), (0, 9)),
+    ],
+)
+def test_a_rank_of_three_keeps_a_third_or_all(layer, rank, rows, columns):
+    kept = kept_by_rank(layer, (12, 9), rank, 3)
+    assert repr(kept) == repr((slice(*rows), slice(*columns)))  # whole numbers too
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_rank_holds_its_part_of_each_weight(rank, dtype):
+    model, numbers = of_rank(rank, 2, llama(), dtype), Numbered()
+    cut = set()
+    for name, parameter in model.named_parameters():
+        expected = numbers.whole(name, parameter.shape)
+        layer, kind = name.split(".")[-2:]
+        if layer in CUT:
+            assert isinstance(parameter, DTensor)
+            is_whole = kind == "bias" and CUT[layer] == BY_COLUMNS
+            expected = expected if is_whole else expected.chunk(2, dim=CUT[layer])[rank]
+            cut.add(layer)
+        assert torch.equal(local_of(parameter), expected.to(dtype)), name
+        assert local_of(parameter).dtype == dtype
+    assert cut == CUT.keys() and not model.training
+
+
+def test_one_rank_is_the_whole_model():
+    model = of_rank(0, 1, llama())
+    assert not any(isinstance(each, DTensor) for each in model.parameters())
+    whole = AutoModelForCausalLM.from_config(llama(), dtype=torch.float32).eval()
+    whole.load_state_dict(model.state_dict())
+    tokens = torch.tensor([[1, 2, 3]])
+    assert torch.equal(model(tokens).logits, whole(tokens).logits)
+
+
+def test_all_ranks_get_the_logits_of_all_tokens():
+    with group(0, 2):
+        model = parallel_model(llama(), Numbered(), torch.float32, "cpu")
+        logits = model(torch.tensor([[1, 2, 3]])).logits
+    assert type(logits) is torch.Tensor and logits.shape == (1, 3, 14)
+
+
+def test_a_head_that_is_the_embedding_stays_it_and_is_not_read():
+    weights = Numbered()
+    with group(1, 2):
+        config = llama(tie_word_embeddings=True)
+        model = parallel_model(config, weights, torch.float32, "cpu")
+    embedding = model.model.embed_tokens.weight
+    assert model.lm_head.weight is embedding and "lm_head.weight" not in weights.names
+    assert torch.equal(embedding, weights.whole("model.embed_tokens.weight", (14, 12)))
+
+
+@pytest.mark.parametrize("head_dim", [None, 4])
+def test_its_config_has_the_ranks_numbers_and_the_given_one_those_of_all(head_dim):
+    config = llama(head_dim=head_dim)
+    before = copy.deepcopy(config)
+    model = of_rank(1, 2, config)
+    own = model.config
+    numbers = own.num_attention_heads, own.num_key_value_heads, own.intermediate_size
+    assert repr(numbers) == "(3, 1, 5)"  # whole numbers too
+    assert head_size_of(own) == (head_dim or 2) and own.hidden_size == 12
+    assert (model.ranks.rank, model.ranks.size) == (1, 2)
+    own.rope_parameters["rope_theta"] = 7.0
+    assert config.to_dict() == before.to_dict()
+
+
+def test_what_is_computed_and_not_saved_is_that_of_the_whole_model():
+    config = llama(rope_theta=500.0)
+    whole = AutoModelForCausalLM.from_config(config)
+    ours = dict(of_rank(0, 2, config).named_buffers())
+    theirs = dict(whole.named_buffers())
+    assert ours.keys() == theirs.keys() and theirs
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        (dict(num_key_value_heads=3), "the model's 3 KV heads, and 2 does not"),
+        (dict(num_attention_heads=7), "the model's 7 query heads"),
+        (dict(intermediate_size=9), "the model's 9 numbers of the MLP"),
+        (dict(vocab_size=15), "the model's 15 tokens of the vocabulary"),
+    ],
+)
+def test_what_does_not_divide_is_named(changes, words):
+    config = SimpleNamespace(model_type="llama", tie_word_embeddings=False, **SIZES)
+    check_cuts(config, 2)
+    vars(config).update(changes)
+    with pytest.raises(ValueError, match=words):
+        check_cuts(config, 2)
+    check_cuts(config, 1)
+    config.tie_word_embeddings = True  # then no head is cut
+    with contextlib.nullcontext() if "vocab_size" in changes else pytest.raises(ValueError):
+        check_cuts(config, 2)
+
+
+def test_a_model_that_is_not_cut_here_is_refused_before_it_is_built():
+    with pytest.raises(UnsupportedModelError, match="type mistral; only qwen3 and llama"):
+        of_rank(0, 2, SimpleNamespace(model_type="mistral"))
+    with pytest.raises(ValueError, match="2 KV heads, and 3 does not"):
+        of_rank(0, 3, llama())
+
+
+# A checkpoint
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(SMALL_MODEL / name, tmp_path)
+    return tmp_path
+
+
+def test_a_checkpoint_is_the_same_model(folder):
+    with group(0, 1):
+        ours = load_parallel_model(folder)
+    theirs = dict(load_model().named_parameters())
+    for name, parameter in ours.named_parameters():
+        assert torch.equal(parameter, theirs.pop(name)), name
+    assert not theirs and ours.dtype == torch.float32
+
+
+def test_a_checkpoint_that_cannot_be_served_is_refused_as_elsewhere(folder):
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["architectures"] = ["Qwen3ForTokenClassification"]
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UnsupportedModelError, match="Qwen3ForTokenClassification"):
+        load_parallel_model(folder)
+    with pytest.raises(FileNotFoundError, match="there is no folder '.*nowhere'"):
+        load_parallel_model(folder / "nowhere")
+
+
+def test_weights_in_several_files_are_found_by_the_index_or_without_one(tmp_path):
+    parts = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2), "c": torch.zeros(1)}
+    for number, names in enumerate(("ac", "b")):
+        save_file({name: parts[name] for name in names}, tmp_path / f"{number}.safetensors")
+    without = SavedWeights(tmp_path)
+    places = {"a": "0.safetensors", "b": "1.safetensors"}
+    index = {"metadata": {"author": "Müller"}, "weight_map": places}
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps(index, ensure_ascii=False), encoding="utf-8"
+    )
+    with c_locale():
+        within = SavedWeights(tmp_path)
+    for weights in (without, within):
+        part = weights.part("a", torch.Size([2, 3]), (slice(1, 2), slice(0, 2)))
+        assert part.tolist() == [[3.0, 4.0]]
+        assert weights.part("b", torch.Size([2]), (ALL,)).tolist() == [1.0, 1.0]
+    assert without.part("c", torch.Size([1]), (ALL,)).tolist() == [0.0]
+    with pytest.raises(UnsupportedModelError, match="has no weight 'c'"):
+        within.part("c", torch.Size([1]), (ALL,))
+    with pytest.raises(
+        UnsupportedModelError, match=r"the shape \(2, 3\), and the model wants \(3, 2\)"
+    ):
+        within.part("a", torch.Size([3, 2]), (ALL, ALL))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_random_weights_are_small_and_those_of_a_norm_one(dtype):
+    weights = RandomWeights(dtype, torch.device("cpu"))
+    with torch.device("meta"):  # what is made without a device cannot be read
+        matrix = weights.part("a", torch.Size([64, 64]), (ALL, ALL))
+        norm = weights.part("a", torch.Size([5]), (slice(1, 4),))
+    assert norm.tolist() == [1.0] * 3 and {matrix.dtype, norm.dtype} == {dtype}
+    assert abs(matrix.float().mean()) < 0.002 and abs(matrix.float().std() - 0.02) < 0.001
+
+
+def test_random_weights_depend_on_name_and_seed_alone():
+    def weights(name="a", *seed):
+        made = RandomWeights(torch.float32, torch.device("cpu"), *seed)
+        return made.part(name, torch.Size([6, 4]), (ALL, slice(1, 3)))
+
+    torch.manual_seed(1)
+    first = weights()
+    assert torch.equal(first, weights()) and torch.equal(first, weights("a", 0))
+    assert not torch.equal(first, weights("b")) and not torch.equal(first, weights("a", 1))
+    assert first.untyped_storage().nbytes() == 6 * 2 * 4  # the rest is not kept
+
+
+# What the ranks do together
+
+
+def test_the_ranks_know_their_place_and_add_up(monkeypatch):
+    with group(2, 3):
+        ranks = Ranks()
+    assert (ranks.rank, ranks.size) == (2, 3)
+    monkeypatch.setattr(of_ranks, "dist", SimpleNamespace(all_reduce=lambda x: x.mul_(3)))
+    x = torch.ones(2)
+    ranks.sum(x)
+    assert x.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_columns_of_all_ranks_are_next_to_each_other(monkeypatch, dtype):
+    def all_gather(parts, part):
+        """As in a real group, all have one dtype, and none lies apart in memory."""
+        assert all(each.dtype == dtype and each.is_contiguous() for each in (part, *parts))
+        for rank, each in enumerate(parts):
+            each.copy_(part + 10 * rank)
+
+    monkeypatch.setattr(of_ranks, "dist", SimpleNamespace(all_gather=all_gather))
+    ranks, out = Ranks.__new__(Ranks), torch.zeros(3, 4, dtype=dtype)
+    ranks.size = 2
+    part = torch.tensor([[1, 3, 5], [2, 4, 6]], dtype=dtype).T
+    with torch.device("meta"):  # what is made without a device cannot be read
+        ranks.join(part, out)
+    assert out.tolist() == [[1, 2, 11, 12], [3, 4, 13, 14], [5, 6, 15, 16]]
+
+
+def test_a_step_has_two_sums_a_layer_and_a_head_that_is_cut_is_collected():
+    config = AutoConfig.for_model("llama", **SIZES, tie_word_embeddings=True)
+    sums = [
+        Collective(f"model.layers.{layer}.{name}", "all_reduce", 12)
+        for layer in (0, 1)
+        for name in ("self_attn.o_proj", "mlp.down_proj")
+    ]
+    assert collectives(config, 2) == collectives(config, 3) == sums
+    config.tie_word_embeddings = False
+    assert collectives(config, 2) == [*sums, Collective("lm_head", "all_gather", 14)]
+    assert collectives(config, 1) == []
+
+
+# An engine
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What engines are made of; a fast one cannot fuse its layers while `fused` is None."""
+    asked = SimpleNamespace(fused=None)
+
+    def engine(*arguments, **options):
+        runner = SimpleNamespace(fused=asked.fused, reasons={"layers": "too narrow"})
+        return SimpleNamespace(made=(arguments, options), runner=runner)
+
+    monkeypatch.setattr(parallel, "Engine", engine)
+    monkeypatch.setattr(parallel, "fast_engine", engine)
+    return asked
+
+
+def model_of(size):
+    return SimpleNamespace(ranks=SimpleNamespace(size=size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_lesson_08s_engine_takes_any_model(made, size):
+    model = model_of(size)
+    assert parallel_engine(model, num_blocks=3).made == ((model,), {"num_blocks": 3})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("layers", [True, False])
+@pytest.mark.parametrize("fused", [None, "fused"])
+def test_only_alone_may_a_fast_engine_have_pytorchs_layers(made, size, layers, fused):
+    made.fused = fused
+    model, parts = model_of(size), FastParts(layers=layers)
+    if size == 1 or (layers and fused):
+        engine = parallel_engine(model, parts, num_blocks=3)
+        assert engine.made == ((model, parts), {"num_blocks": 3})
+    else:
+        words = "too narrow" if layers else "needs the part `layers`"
+        with pytest.raises(UnsupportedModelError, match=words):
+            parallel_engine(model, parts, num_blocks=3)
+
+
+def test_a_run_has_parallel_engines_on_two_ranks_unless_told_otherwise(monkeypatch):
+    monkeypatch.setattr(parallel, "run_sharded", lambda *given, **named: (given, named))
+    own = {"make_engine": parallel_engine, "parts": None}
+    assert serve_parallel("prompts", "params") == (
+        ("prompts", "params", 2, None, load_parallel_model),
+        own,
+    )
+    parts = FastParts()
+    given, named = serve_parallel("prompts", "params", 4, "gloo", len, parts, turns=3)
+    assert given == ("prompts", "params", 4, "gloo", len)
+    assert named == own | {"parts": parts, "turns": 3}
