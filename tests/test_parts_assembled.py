@@ -113,6 +113,7 @@ def built(monkeypatch):
 
 
 def by_exercise(assembled):
+    assert len({part.exercise for part in assembled}) == len(assembled)
     return {part.exercise: (part.whose, part.reason) for part in assembled}
 
 

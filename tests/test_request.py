@@ -1,0 +1,80 @@
+"""What a request begins with, and which parameters are refused."""
+
+import dataclasses
+
+import pytest
+
+from paged_attention.engine.request import Request, SamplingParams
+
+
+def test_by_default_the_likeliest_token_is_taken_until_the_end():
+    assert dataclasses.asdict(SamplingParams()) == {
+        "max_new_tokens": 64,
+        "temperature": 0.0,
+        "top_k": None,
+        "top_p": 1.0,
+        "seed": 0,
+        "ignore_end": False,
+    }
+    assert SamplingParams().ignore_end is False
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("max_new_tokens", [1, 10**9]),
+        ("temperature", [0, 1e-5, 0.5, 1.0, 100.0]),
+        ("top_k", [None, 1, 2]),
+        ("top_p", [1e-9, 0.5, 1, 1.0]),
+        ("seed", [-(2**63), -1, 0, 2**64 - 1]),
+    ],
+)
+def test_values_up_to_the_ends_of_their_ranges_are_taken(name, values):
+    for value in values:
+        assert getattr(SamplingParams(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(
+    "name, values, words",
+    [
+        ("max_new_tokens", [0, -1], "max_new_tokens must be 1 or more"),
+        ("top_k", [0, -1], "top_k must be 1 or more"),
+        ("temperature", [-1e-9, -1.0, float("inf"), float("nan")], "temperature must be 0 or"),
+        ("temperature", [9.9e-6, 1e-30], "is too close to 0"),
+        ("top_p", [0, 0.0, -0.5, 1.001, 2.0, float("nan")], "top_p must be above 0"),
+        ("seed", [-(2**63) - 1, 2**64], "seed must fit into 64 bits"),
+    ],
+)
+def test_values_past_the_ends_of_their_ranges_are_refused(name, values, words):
+    for value in values:
+        with pytest.raises(ValueError, match=words):
+            SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "top_k", "seed"])
+def test_whole_numbers_must_be_some(name):
+    with pytest.raises(TypeError):
+        SamplingParams(**{name: 1.5})
+
+
+def test_a_request_begins_with_nothing_computed():
+    request, other = Request("a", (1, 2, 3)), Request("b", [4])
+    assert request.prompt == request.tokens == [1, 2, 3] and request.output == []
+    assert request.params == SamplingParams() and request.reason is None
+    assert (request.num_computed, request.num_inserted, request.num_preempted) == (0, 0, 0)
+    assert request.hashes == [] and request.hashes is not other.hashes
+
+
+def test_its_tokens_are_those_of_the_prompt_and_no_others():
+    with pytest.raises(TypeError):
+        Request("a", [1], tokens=[2])
+    with pytest.raises(TypeError):
+        Request("a", [1.5])
+
+
+def test_what_it_generates_comes_after_its_prompt():
+    request = Request("a", [1, 2, 3])
+    request.num_computed = 2
+    request.tokens += [7, 8]
+    assert request.output == [7, 8] and request.prompt == [1, 2, 3]
+    assert request.num_uncomputed == 3
