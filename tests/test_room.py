@@ -83,6 +83,8 @@ def test_it_is_the_room_of_one_token_after_another(start, num_tokens):
         ([add(2), FORK], 1, 1),  # the copy
         ([add(2), FORK], 2, 2),
         ([add(3), FORK], 1, 1),
+        ([add(7), FORK, OWN_LAST_BLOCK], 1, 0),  # no copy: only blocks before it are shared
+        ([add(7), FORK, OWN_LAST_BLOCK], 2, 1),
     ],
 )
 def test_it_takes_the_last_free_block_and_none_that_is_not_there(start, num_tokens, needed):

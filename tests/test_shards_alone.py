@@ -3,6 +3,7 @@
 import datetime
 import json
 import multiprocessing
+import multiprocessing.connection
 import operator
 import pickle
 import threading
@@ -191,7 +192,12 @@ def context(monkeypatch):
         if answer is not None:
             send.send_bytes(pickle.dumps(answer))
 
+    def wait(pipes, seconds):
+        """All that comes is there already."""
+        return multiprocessing.connection.wait(pipes, 0)
+
     monkeypatch.setattr(shards, "_serve_rank", serve)
+    monkeypatch.setattr(shards, "wait", wait)
     monkeypatch.setattr(multiprocessing, "get_context", lambda kind: made)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     yield made
@@ -240,6 +246,19 @@ def test_the_small_model_is_looked_at_before_anything_starts(context, monkeypatc
     monkeypatch.setattr(shards, "SMALL_MODEL", tmp_path)
     with c_locale():
         assert run_sharded(PROMPTS, world_size=3) == RUN
+
+
+def test_the_ranks_are_waited_for_as_long_as_the_call_may_take(context, monkeypatch):
+    asked = []
+
+    def wait(pipes, seconds):
+        asked.append(seconds)
+        return pipes
+
+    monkeypatch.setattr(shards, "wait", wait)
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    assert run_sharded(PROMPTS, time_limit=7.0) == RUN
+    assert asked == [7.0]
 
 
 def test_one_rank_is_enough(context):
