@@ -242,6 +242,20 @@ def test_who_writes_into_a_shared_block_copies_it():
     assert first == kept[0] and last != kept[1]
 
 
+def test_what_is_forgotten_is_offered_no_more_and_stays_with_those_that_use_it():
+    engine = engine_with()
+    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
+    engine.generate([prompt], params)
+    second = engine.add("second", prompt, params)
+    engine.scheduler.start(second)
+    used, pool = engine.manager.blocks_of("second"), engine.manager.block_manager
+    assert [pool.get_ref_count(block_id) for block_id in used] == [2, 2]
+    engine.prefix_cache.forget(second)
+    assert engine.prefix_cache.match(Request("third", prompt)) == []
+    assert [pool.get_ref_count(block_id) for block_id in used] == [1, 1]
+    assert engine.manager.blocks_of("second") == used
+
+
 def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
     engine = engine_with(num_blocks=4, block_size=2)
     params = SamplingParams(max_new_tokens=2, ignore_end=True)
