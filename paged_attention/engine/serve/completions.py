@@ -1,6 +1,7 @@
 """Completions: what was asked goes to the engine, and its news to the client."""
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -25,7 +26,7 @@ class Completions(Handler):
         self.numbers: list[int] = []  # the engine's, of each answer
         # which answer, and what is new of it; None when the client has left
         self.news: asyncio.Queue[tuple[int, News] | None] = asyncio.Queue()
-        self.num_events = 0
+        self.has_begun = False  # to send events
 
     def data_received(self, chunk: bytes) -> None:
         """What is too much is counted and thrown away; the answer comes at its end."""
@@ -34,6 +35,7 @@ class Completions(Handler):
             self.body += chunk
 
     def on_connection_close(self) -> None:
+        super().on_connection_close()
         self.cancel()
         self.news.put_nowait(None)
 
@@ -56,10 +58,8 @@ class Completions(Handler):
             "created": int(time.time()),
             "model": asked.model,
         }
-        try:
+        with contextlib.suppress(StreamClosedError):  # the client has left
             await (self.stream if asked.stream else self.complete)(asked, answers, about)
-        except StreamClosedError:  # the client has left
-            self.cancel()
 
     def submit(self, asked: Asked) -> list[Answer]:
         """Gives all answers that were asked for to the engine."""
@@ -128,18 +128,16 @@ class Completions(Handler):
                 await self.send(about | {"choices": [], "usage": total})
             self.write("data: [DONE]\n\n")
         except ApiError as error:
-            if self.num_events == 0:  # then it can have its status
-                self.clear_header("Content-Type")
+            if not self.has_begun:  # then it can have its status
                 raise
             await self.send(error.body())
-        await self.finish()
 
     async def send(self, event: dict) -> None:
         """Waits until the client has taken it, so that a slow one does not fill the memory.
 
         Raises StreamClosedError for one that takes too long.
         """
-        self.num_events += 1
+        self.has_begun = True
         self.write(f"data: {json.dumps(event)}\n\n")
         try:
             await asyncio.wait_for(self.flush(), self.serving.limits.send_seconds)

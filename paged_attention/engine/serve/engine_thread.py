@@ -1,5 +1,6 @@
 """The engine in a thread of its own. Everything else asks it through a queue."""
 
+import contextlib
 import itertools
 import queue
 import threading
@@ -50,7 +51,7 @@ class EngineThread:
     most_requests: that wait or run at once.
     """
 
-    def __init__(self, engine: Engine, most_requests: int = 512):
+    def __init__(self, engine: Engine, most_requests: int):
         self.engine, self.most_requests = engine, most_requests
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._served: dict[int, Served] = {}  # of the thread
@@ -82,7 +83,8 @@ class EngineThread:
                 )
             number = next(self._ids)
             self._open.add(number)
-        self._asked.put(lambda: self._add(number, prompt, params, tell))
+            # With the lock: else the thread might end between the two, and never hear of it.
+            self._asked.put(lambda: self._add(number, prompt, params, tell))
         return number
 
     def cancel(self, number: int) -> None:
@@ -105,9 +107,9 @@ class EngineThread:
         schedule = self.engine.scheduler.schedule
 
         def watched():
-            self._in_step = []
+            self._in_step.clear()
             scheduled = schedule()
-            self._in_step = [request.id for request, _ in scheduled]
+            self._in_step.extend(request.id for request, _ in scheduled)
             return scheduled
 
         self.engine.scheduler.schedule = watched  # type: ignore[method-assign]
@@ -121,12 +123,11 @@ class EngineThread:
         self._fail(list(self._served), StoppedError("the server is ending"))
 
     def _do_what_was_asked(self, wait: bool) -> None:
-        try:
+        if wait:
+            self._asked.get()()
+        with contextlib.suppress(queue.Empty):
             while True:
-                self._asked.get(block=wait)()
-                wait = False
-        except queue.Empty:
-            return
+                self._asked.get_nowait()()
 
     def _step(self) -> None:
         try:

@@ -13,7 +13,7 @@ class ApiError(Exception):
         self.status, self.message, self.parameter, self.code = status, message, parameter, code
 
     def body(self) -> dict:
-        kind = "invalid_request_error" if 400 <= self.status < 500 else "server_error"
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
         if self.status == 429:
             kind = "rate_limit_error"
         error = {"message": self.message, "type": kind, "param": self.parameter}

@@ -36,7 +36,7 @@ class Handler(RequestHandler):
     def write_error(self, status_code: int, **named) -> None:
         error = named["exc_info"][1] if "exc_info" in named else None
         if not isinstance(error, ApiError):
-            words = error.reason or error.log_message if isinstance(error, HTTPError) else None
+            words = error.log_message if isinstance(error, HTTPError) else None
             error = ApiError(status_code, words or self._reason)
         self.set_status(error.status)
         if error.status in (429, 503):

@@ -1,5 +1,7 @@
 """The server: OpenAI's completions API on tornado, and a limit of connections."""
 
+import sys
+
 from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
@@ -19,7 +21,7 @@ REFUSAL = (
 class LimitedServer(HTTPServer):
     """Refuses connections above a number at once, before anything is read."""
 
-    most_connections = Limits.connections
+    most_connections: int
 
     def handle_stream(self, stream, address) -> None:
         if len(self._connections) >= self.most_connections:
@@ -45,7 +47,7 @@ def make_server(serving: Serving) -> LimitedServer:
     server = LimitedServer(
         application,
         max_header_size=1 << 14,
-        max_body_size=1 << 62,  # the handlers keep the limit, and say so
+        max_body_size=sys.maxsize,  # the handlers keep the limit, and say so
         body_timeout=limits.body_seconds,
         idle_connection_timeout=limits.idle_seconds,
     )

@@ -9,10 +9,13 @@ from paged_attention.tiny_qwen3 import tasks
 
 
 class Words(Protocol):
-    """Raises ValueError for a text that has no tokens."""
+    """The two ways between texts and tokens."""
 
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, tokens: list[int]) -> str: ...
+    def encode(self, text: str) -> list[int]:
+        """Raises ValueError for a text that has no tokens."""
+
+    def decode(self, tokens: list[int]) -> str:
+        """The text of these tokens."""
 
 
 class Characters:
