@@ -1,7 +1,6 @@
 """The text of an answer that grows is the text of all its tokens."""
 
 import re
-import resource
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,13 @@ from paged_attention.engine.serve import __main__ as command
 from paged_attention.engine.serve import asked
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.settings import Limits
-from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords, without_end
+from paged_attention.engine.serve.words import (
+    Characters,
+    Decoded,
+    TokenizerWords,
+    without_end,
+    words_of,
+)
 
 TEXTS = ["the cat sat on the mat", "naïve café, déjà vu", "世界 你好 😀😃", "a  b\nc"] * 3
 
@@ -51,6 +56,33 @@ def test_it_is_the_text_of_all_tokens_however_they_come(words, text, data):
         shown = decoded.add(tokens[begin:end])
         assert shown.rstrip("\ufffd") == words.decode(tokens[:end]).rstrip("\ufffd")
     assert shown == text
+
+
+def test_a_token_without_a_text_is_no_beginning():
+    """Some tokenizers leave out the space before the first word, and only there."""
+
+    class Spaces:
+        def decode(self, tokens):
+            return "".join(("", " cat")[token] for token in tokens).removeprefix(" ")
+
+    decoded = Decoded(Spaces())
+    assert [decoded.add([token]) for token in (1, 0, 1, 0, 0, 1)] == [
+        *("cat", "cat", "cat cat", "cat cat", "cat cat"),
+        "cat cat cat",
+    ]
+
+
+def test_tokens_for_the_model_alone_are_no_text(words):
+    tokens = words.encode("the cat")
+    assert words.decode([*tokens, *words.encode("<end>")]) == "the cat"
+    assert isinstance(words_of(SMALL_MODEL), Characters)
+    assert words_of(SMALL_MODEL).decode(words_of(SMALL_MODEL).encode("Cab>")) == "Cab>"
+
+
+def test_a_folder_has_the_words_of_its_tokenizer(tmp_path):
+    trained().save_pretrained(tmp_path)
+    found = words_of(tmp_path)
+    assert found.decode(found.encode("the mat")) == "the mat"
 
 
 def test_a_long_answer_is_not_decoded_again_and_again():
@@ -149,18 +181,3 @@ def test_options_are_read_as_what_they_are():
         Path("here"),
         ["a", "b"],
     )
-
-
-@pytest.mark.parametrize(
-    "least, most, room, asked",
-    [(5000, 9000, 1000, None), (256, 9000, 1000, 1128), (200, 600, 472, 600)],
-)
-def test_there_are_no_more_connections_than_open_files(
-    monkeypatch, capsys, least, most, room, asked
-):
-    calls = []
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (least, most))
-    monkeypatch.setattr(resource, "setrlimit", lambda which, limits: calls.append(limits))
-    assert command.room_for(1000) == room
-    assert calls == ([(asked, most)] if asked else [])
-    assert ("472 connections" in capsys.readouterr().err) == (room < 1000)

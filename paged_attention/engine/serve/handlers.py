@@ -24,7 +24,6 @@ class Handler(RequestHandler):
             raise ApiError(403, f"this server is not called {name!r} (--allowed-host)")
         length = self.request.headers.get("Content-Length", "0")
         if length.isdecimal() and int(length) > self.serving.limits.body:
-            self.set_header("Connection", "close")
             raise self.too_large()
 
     def data_received(self, chunk: bytes) -> None:
@@ -41,6 +40,8 @@ class Handler(RequestHandler):
         self.set_status(error.status)
         if error.status in (429, 503):
             self.set_header("Retry-After", "1")
+        if error.status == 413:  # the rest of the body is not read
+            self.set_header("Connection", "close")
         self.finish(error.body())
 
     def log_exception(self, kind, value, traceback) -> None:
