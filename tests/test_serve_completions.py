@@ -206,7 +206,9 @@ async def test_a_body_may_be_as_large_as_the_limit_and_no_larger(is_known, more,
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("text", ["", "a"], ids=["before a word", "after one"])
 @in_a_loop
-async def test_a_client_that_leaves_cancels_its_requests(is_stream, text):
+async def test_a_client_that_leaves_cancels_its_requests_and_is_no_error(
+    caplog, is_stream, text
+):
     server = Server()
     client = await server.ask(body(n=2, stream=is_stream))
     await server.tell(0, text)
@@ -214,6 +216,7 @@ async def test_a_client_that_leaves_cancels_its_requests(is_stream, text):
     client.close()
     await settle()
     assert set(server.engine.cancelled) == {0, 1} and only_this_test_runs()
+    assert not caplog.records
 
 
 @in_a_loop
