@@ -229,6 +229,8 @@ async def test_headers_have_16_kib(size, is_answered):
 async def test_a_limit_of_tornados_own_does_not_come_first():
     words = HEAD % b"POST" + b"Content-Length: %d\r\n\r\n" % 10**12
     assert b"a request may have 1,048,576 bytes" in await answered({}, words)
+    limits = {"body": 10**12, "body_seconds": 1e-9}
+    assert await answered(limits, words) == b""  # it would be taken, if it came
 
 
 @pytest.mark.parametrize(
