@@ -19,8 +19,6 @@ from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
 
-OTHER_FILES = 128  # that the process may have open besides
-
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -58,13 +56,14 @@ def room_for(connections: int) -> int:
 
     It asks for more descriptors where there are too few.
     """
+    other_files = 128  # that the process may have open besides
     least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OTHER_FILES
+    wanted = connections + other_files
     if least != resource.RLIM_INFINITY and least < wanted:
         least = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
         if least < wanted:
-            connections = max(1, least - OTHER_FILES)
+            connections = max(1, least - other_files)
             words = f"The system lets this process have {connections} connections (ulimit -n)"
             print(words, file=sys.stderr)
     return connections
