@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.serve import asked
 from paged_attention.engine.serve.errors import ApiError
 
@@ -26,6 +27,23 @@ def test_a_model_and_a_prompt_are_enough():
     assert (found.model, found.prompts, found.num_answers) == ("small", ["Cab>"], 1)
     assert (found.stop, found.stream, found.include_usage) == ([], False, False)
     assert (found.params.max_new_tokens, found.params.temperature) == (16, 1.0)
+
+
+def test_what_is_asked_for_is_what_the_engine_gets():
+    params = read(max_tokens=7, temperature=2, top_p=0.25, seed=-5).params
+    assert params == SamplingParams(max_new_tokens=7, temperature=2.0, top_p=0.25, seed=-5)
+    assert isinstance(params.temperature, float)
+
+
+def test_a_seed_that_nobody_names_is_any_number_that_may_be_named(monkeypatch):
+    assert read().params.seed != read().params.seed
+    monkeypatch.setattr(asked.secrets, "randbelow", lambda number: number - 1)
+    assert read().params.seed == 2**62 - 1
+
+
+@pytest.mark.parametrize("temperature, used", [(0, 0.0), (9e-6, 0.0), (1e-5, 1e-5), (1, 1.0)])
+def test_a_temperature_that_the_engine_does_not_take_is_none(temperature, used):
+    assert read(temperature=temperature).params.temperature == used
 
 
 def test_what_is_null_is_not_asked_for():
@@ -89,13 +107,17 @@ def test_other_prompts_are_refused(prompt, words):
         {"stop": "x" * 1000},
         {"stream": True, "stream_options": {"include_usage": True}},
         {"stream_options": {}},
-        *({name: value} for name, value in asked.NOT_SUPPORTED.items()),
+        {"seed": -(2**62)},
+        {"seed": 2**62},
+        {"best_of": 1, "echo": False, "logit_bias": {}, "logprobs": None, "suffix": None},
+        {"frequency_penalty": 0, "presence_penalty": 0.0},
     ],
 )
 def test_what_is_at_a_limit_is_taken(fields):
     read(**fields)
 
 
+A_SEED = f"seed must be a whole number from {-(2**62):,} to {2**62:,}"
 STOPS = "stop has at most 4 texts of 1,000 characters"
 A_STOP = "stop must be a text, or a list of texts, none empty"
 
@@ -116,6 +138,9 @@ A_STOP = "stop must be a text, or a list of texts, none empty"
         ({"temperature": True}, "temperature must be a number from 0 to 2"),
         ({"top_p": 1.1}, "top_p must be a number from 0 to 1"),
         ({"top_p": 0}, "top_p must be above 0 and at most 1"),
+        ({"seed": 2**62 + 1}, A_SEED),
+        ({"seed": -(2**62) - 1}, A_SEED),
+        ({"seed": 1.0}, A_SEED),
         ({"stop": list("abcde")}, STOPS),
         ({"stop": "x" * 1001}, STOPS),
         ({"stop": ["a", "x" * 1001]}, STOPS),
@@ -133,6 +158,9 @@ A_STOP = "stop must be a text, or a list of texts, none empty"
         ),
         ({"suffix": "x"}, "suffix is not supported by this server"),
         ({"best_of": 2}, "best_of is not supported by this server"),
+        ({"best_of": 0}, "best_of is not supported by this server"),
+        ({"frequency_penalty": 1}, "frequency_penalty is not supported by this server"),
+        ({"presence_penalty": 1}, "presence_penalty is not supported by this server"),
         ({"echo": True}, "echo is not supported by this server"),
         ({"tools": []}, "'tools' is no argument of a completion"),
     ],

@@ -11,8 +11,6 @@ from transformers import PreTrainedTokenizerFast
 
 from paged_attention.engine.checkpoint import SMALL_MODEL
 from paged_attention.engine.serve import __main__ as command
-from paged_attention.engine.serve import asked
-from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.settings import Limits
 from paged_attention.engine.serve.words import (
     Characters,
@@ -119,20 +117,6 @@ def test_each_option_of_the_command_says_what_it_is(capsys):
         r"^  (?:-h, )?(--[\w-]+)(?: [A-Z]\S*)?(?: \[[^]]*\])?(?:\n? {2,}(\S.*))?", shown, re.M
     )
     assert len(options) >= 11 and all(words for _, words in options), options
-
-
-def test_what_is_not_asked_for_is_as_openai_has_it():
-    params = asked._params({})
-    assert (params.max_new_tokens, params.temperature, params.top_p) == (16, 1.0, 1.0)
-    assert 0 <= params.seed < 2**62 and params.seed != asked._params({}).seed
-    assert asked._params({"temperature": 2, "top_p": 0.25}).temperature == 2.0
-    for temperature, used in ((0, 0.0), (9e-6, 0.0), (1e-5, 1e-5)):
-        assert asked._params({"temperature": temperature}).temperature == used
-    for seed in (-(2**62), 0, 2**62):
-        assert asked._params({"seed": seed}).seed == seed
-    for wrong in ({"seed": 2**62 + 1}, {"seed": -(2**62) - 1}, {"top_p": 0}, {"top_p": 1.1}):
-        with pytest.raises(ApiError, match=next(iter(wrong))):
-            asked._params(wrong)
 
 
 def test_the_server_that_nothing_is_said_about():

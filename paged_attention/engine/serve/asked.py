@@ -116,7 +116,7 @@ def _are_tokens(numbers: list) -> bool:
 def _params(fields: dict[str, Any]) -> SamplingParams:
     """The defaults are OpenAI's, where this engine's own differ."""
     temperature = _number(fields, "temperature", 1.0, 0.0, 2.0)
-    if 0 < temperature < 1e-5:
+    if temperature < 1e-5:
         temperature = 0.0  # the same tokens
     top_p = _number(fields, "top_p", 1.0, 0.0, 1.0)
     if top_p == 0:
