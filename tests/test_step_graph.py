@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from paged_attention.engine.fast.graph import GraphError, StartCounter, capture, launch
+from paged_attention.engine.fast.graph import (
+    GraphError,
+    Recorder,
+    StartCounter,
+    capture,
+    launch,
+)
 
 DEVICES = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
 devices = pytest.mark.parametrize("device", DEVICES, ids=str)
@@ -145,14 +151,43 @@ def filled(x, *index):
         lambda x: torch.nn.functional.one_hot(x.long(), 6),
         lambda x: torch.nn.functional.one_hot(x.long(), num_classes=6),
         lambda x: torch.vmap(lambda row, number: (row < number).sum())(x, x[:, 1]),
+        lambda x: torch.nn.functional.one_hot((x > 9).long(), 1),
         lambda x: x.to(x.device).gather(1, x.argmax(1, keepdim=True)),
+        lambda x: x.sum(0, dtype=torch.float64),
     ],
 )
 def test_what_a_gpu_does_without_the_host_can_be_recorded(device, step):
     x = torch.zeros(2, 3, device=device)
     graph = capture(lambda: step(x), device)
     x.copy_(torch.tensor([[1.0, 3.0, 2.0], [5.0, 0.0, 3.0]]))
-    assert torch.equal(graph.replay(), step(x))
+    found, expected = graph.replay(), step(x)
+    assert torch.equal(found, expected) and found.dtype == expected.dtype
+
+
+@devices
+def test_to_another_device_than_the_host_is_no_reading(device):
+    x = torch.zeros(2, device=device)
+    assert capture(lambda: x.to("meta"), device).result.device.type == "meta"
+
+
+def test_one_hot_numbers_are_on_the_device_of_their_tensor():
+    numbers = torch.zeros(2, dtype=torch.int64, device="meta")
+    result = capture(lambda: torch.nn.functional.one_hot(numbers, 3), DEVICES[0]).result
+    assert (result.shape, result.device.type) == ((2, 3), "meta")
+
+
+@devices
+def test_one_hot_numbers_of_no_classes_are_refused_as_they_are_elsewhere(device):
+    x = torch.zeros(2, dtype=torch.int64, device=device)
+    with pytest.raises(GraphError):
+        capture(lambda: torch.nn.functional.one_hot(x, 0), device)
+
+
+def test_a_recorder_that_cannot_see_what_fills_a_mask_refuses():
+    """`x[mask] = y` has to know how many numbers of y are taken, and `x[mask] = 7` does not."""
+    x = torch.zeros(2)
+    with Recorder(), pytest.raises(GraphError):
+        x[x > 1] = 7
 
 
 def test_a_step_may_be_recorded_while_starts_are_counted():
@@ -196,6 +231,12 @@ def test_what_the_host_starts_is_counted():
     assert counter.count == 7 and out.tolist() == [3, 5, 7, 9, 11, 13]
     x.add_(1)
     assert counter.count == 7
+
+
+def test_counting_changes_nothing():
+    with StartCounter() as counter:
+        assert torch.ones(3).sum(0, dtype=torch.float64).dtype == torch.float64
+    assert counter.count == 2
 
 
 @devices

@@ -122,7 +122,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls: list[Callable[[], Any]] = []
-        self.fills = False  # whether `x[mask] = number` runs
+        self.fills = False  # whether `x[mask] = number` runs, which ToPython sees
 
     def __enter__(self):
         _recorders.append(self)
@@ -187,14 +187,10 @@ class ToPython(TorchFunctionMode):
         if function is one_hot and (num_classes := _num_classes(*arguments, **named)) > 0:
             classes = torch.arange(num_classes, device=arguments[0].device)
             return (arguments[0][..., None] == classes).long()
-        recorder = _recorders[-1]
-        recorder.fills = function is Tensor.__setitem__ and isinstance(
+        _recorders[-1].fills = function is Tensor.__setitem__ and isinstance(
             arguments[2], (bool, int, float)
         )
-        try:
-            return function(*arguments, **named)
-        finally:
-            recorder.fills = False
+        return function(*arguments, **named)
 
 
 def _is_to_cpu(function, arguments: tuple, named: dict) -> bool:
