@@ -5,7 +5,6 @@ import functools
 import gc
 import itertools
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes, layers, mixed
-from paged_attention.engine.fast.layers import FusedModel, check_fused
+from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes
+from paged_attention.engine.fast.layers import FusedModel
 from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.rungs import Shape
 from paged_attention.tiny_qwen3.tasks import encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 from test_failed_steps import CtrlC
@@ -157,113 +155,6 @@ def test_a_step_that_cannot_be_recorded_is_said_and_runs_without(monkeypatch):
     assert not engine.runner.graphs
     result = engine.generate([prompts()[2]], params_of(3))[0]
     assert result.output == alone(tuple(result.prompt), result.params)
-
-
-@pytest.mark.parametrize(
-    "other, dtype, why",
-    [
-        ({"hidden_act": "gelu"}, "float32", "has the activation gelu; only silu is fused"),
-        ({}, "float64", "has numbers of torch.float64"),
-        (
-            {"head_dim": 258},
-            "float32",
-            "has heads of 258; only even sizes up to 256 are fused",
-        ),
-        ({"hidden_size": 66}, "float32", "has hidden_size = 66, which is not a multiple of 4"),
-        (
-            {"hidden_size": 68},
-            "bfloat16",
-            "has hidden_size = 68, which is not a multiple of 8",
-        ),
-        ({"intermediate_size": 132}, "float16", "has intermediate_size = 132, .* of 8"),
-    ],
-)
-def test_a_model_that_is_not_fused_says_why(other, dtype, why):
-    config = model("cpu").config
-    with pytest.raises(ValueError, match=f"the model .*{why}"):
-        check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
-
-
-@pytest.mark.parametrize(
-    "other, dtype",
-    [({"head_dim": 256, "hidden_size": 68}, "float32"), ({"hidden_size": 72}, "bfloat16")],
-)
-def test_sizes_at_the_limits_are_fused(other, dtype):
-    config = model("cpu").config
-    check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
-
-
-def weights(*shapes):
-    return [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
-
-
-def test_weights_that_are_merged_share_their_memory_and_are_merged_once():
-    parts = weights((2, 3), (5, 3), (1, 3))
-    expected = torch.cat([part.detach().clone() for part in parts])
-    whole = layers._merge(parts)
-    assert torch.equal(whole, expected) and whole.is_contiguous()
-    parts[1].data += 1
-    assert torch.equal(whole[2:7], expected[2:7] + 1)
-    again = layers._merge(parts)
-    assert again.data_ptr() == whole.data_ptr() and torch.equal(again, whole)
-    assert again.shape == (8, 3)
-
-
-def test_weights_that_only_look_merged_are_merged_anew():
-    first, second = weights((2, 3), (5, 3))
-    layers._merge([first, second])
-    for parts in (
-        [second, first],  # the other order
-        [first, torch.nn.Parameter(second.detach()[1:])],  # a gap
-        [
-            torch.nn.Parameter(first.detach().t()),
-            *weights((3, 2)),
-        ],  # not one row after another
-        weights((2, 3), (2, 3)),  # of two pieces of memory
-    ):
-        expected = torch.cat([part.detach().clone() for part in parts])
-        assert not layers._are_adjacent(parts)
-        assert torch.equal(layers._merge(parts), expected)
-
-
-def test_a_rung_for_chunks_is_chosen_by_what_the_card_has(monkeypatch):
-    seen = []
-    monkeypatch.setattr(mixed, "shared_bytes", lambda device: 12345)
-    monkeypatch.setattr(
-        mixed, "best_prefill_rung", lambda shape, target: seen.append((shape, target)) or 3
-    )
-    runner = SimpleNamespace(
-        manager=SimpleNamespace(kv_cache=torch.zeros(1, 2, 4, 16, 2, 64)),
-        model=SimpleNamespace(config=SimpleNamespace(num_attention_heads=6)),
-        device=torch.device("cpu"),
-        dtype=torch.float16,
-    )
-    shape = Shape(torch.float16, 64, 3, 16, shared_bytes=12345)
-    assert mixed.chunk_kernel(runner) == (3, shape) and repr(seen) == repr([(shape, "fast")])
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_a_product_that_is_cut_is_summed_over_the_ranks(size):
-    class Ranks:
-        def __init__(self):
-            self.size, self.summed = size, []
-
-        def sum(self, x):
-            self.summed.append(x.clone())
-            x += 100
-
-    whole, ranks = model("cpu"), Ranks()
-    kv_cache = fast_engine(whole, **SMALL).manager.kv_cache
-    assert FusedModel(whole, kv_cache, 8, "fast").ranks is None
-    whole.ranks = ranks
-    try:
-        fused = FusedModel(whole, kv_cache, 8, "fast")
-    finally:
-        del whole.ranks
-    x = torch.tensor([1.0, 2.0])
-    added = fused.sum_over_ranks(x, torch.tensor([0.5, 0.25]))  # each rank has all of the bias
-    assert added.tolist() == ([101.5, 102.25] if size == 2 else [1.5, 2.25])
-    assert [each.tolist() for each in ranks.summed] == [[1.0, 2.0]] * (size - 1)
 
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
