@@ -166,38 +166,6 @@ def assert_as_alone(engine):
         assert result.output == alone(tuple(result.prompt), result.params)
 
 
-class FailsLate:
-    """A recorded step that fails when it has run."""
-
-    def __init__(self, graph):
-        self.graph = graph
-
-    def replay(self):
-        self.graph.replay()
-        raise RuntimeError("out of memory")
-
-
-@pytest.mark.parametrize("parts", [each for each in ALL_PARTS if each.graphs and each.state])
-def test_a_step_that_fails_after_it_has_moved_the_state_on_is_forgotten(parts):
-    """Afterwards the second request finds the first one's blocks, and is where it was before
-    the failure, in its old row. The device has its state from after the failure.
-    """
-    engine = fast_engine(model("cpu"), parts, **SMALL, prefix_sharing=True)
-    params = SamplingParams(max_new_tokens=8, ignore_end=True)
-    prompt = prompts()[2]
-    requests = [engine.add(number, prompt, params) for number in range(2)]
-    while len(requests[0].tokens) % SMALL["block_size"] != 1:
-        engine.step()
-    graphs = engine.runner.graphs
-    engine.runner.graphs = {size: FailsLate(graph) for size, graph in graphs.items()}
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.step()
-    engine.runner.graphs = graphs
-    engine.scheduler.token_budget = len(requests[0].tokens)  # one after the other
-    engine.run()
-    assert [each.output for each in requests] == [alone(tuple(prompt), params)] * 2
-
-
 @torch.inference_mode()
 def test_ctrl_c_in_the_model_leaves_its_attention_as_it_was():
     own = model("cpu")

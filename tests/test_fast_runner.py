@@ -15,7 +15,7 @@ from paged_attention.engine.fast.layers import FusedModel
 from paged_attention.engine.fast.runner import FastRunner
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
-from test_fast_engine import PROMPTS, alone, params_of
+from test_fast_engine import ALL_PARTS, PROMPTS, alone, params_of
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 CPU, META, GPU = map(torch.device, ("cpu", "meta", "cuda"))
@@ -102,6 +102,38 @@ def test_the_last_chunk_of_a_prompt_is_no_decode_though_it_is_one_token():
     request = engine.add("a", list(prompt), params)
     engine.run()
     assert request.output == alone(prompt, params)
+
+
+class FailsLate:
+    """A recorded step that fails when it has run."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def replay(self):
+        self.graph.replay()
+        raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize("parts", [each for each in ALL_PARTS if each.graphs and each.state])
+def test_a_step_that_fails_after_it_has_moved_the_state_on_is_forgotten(parts):
+    """Afterwards the second request finds the first one's blocks, and is where it was before
+    the failure, in its old row. The device has its state from after the failure.
+    """
+    engine = fast_engine(model(), parts, **SMALL, prefix_sharing=True)
+    params = SamplingParams(max_new_tokens=8, ignore_end=True)
+    prompt = encode(PROMPTS[2])
+    requests = [engine.add(number, prompt, params) for number in range(2)]
+    while len(requests[0].tokens) % SMALL["block_size"] != 1:
+        engine.step()
+    graphs = engine.runner.graphs
+    engine.runner.graphs = {size: FailsLate(graph) for size, graph in graphs.items()}
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    engine.runner.graphs = graphs
+    engine.scheduler.token_budget = len(requests[0].tokens)  # one after the other
+    engine.run()
+    assert [each.output for each in requests] == [alone(tuple(prompt), params)] * 2
 
 
 # ---- Recorded steps
@@ -230,6 +262,13 @@ def test_all_parts_are_made_for_where_the_pool_is(monkeypatch, device, target):
 def test_layers_are_fused_only_where_that_part_is_in():
     assert isinstance(engine_of(graphs=False).runner.fused, FusedModel)
     assert engine_of(graphs=False, layers=False).runner.fused is None
+
+
+def test_why_a_part_could_not_be_had_is_said():
+    """Rung 9 takes no heads of 32."""
+    reasons = engine_of(graphs=False).runner.reasons
+    assert set(reasons) == {"plan"} and "for rung 9" in reasons["plan"]
+    assert engine_of(graphs=False, plan=False).runner.reasons == {}
 
 
 def test_positions_reach_as_far_as_a_request_may_grow():
