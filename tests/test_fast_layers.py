@@ -17,6 +17,7 @@ from paged_attention.engine.fast.layers import (
     UnfusedModelError,
     check_fused,
     local_of,
+    merge,
     turns_of,
 )
 from paged_attention.rungs import FP8
@@ -168,6 +169,24 @@ def test_a_tensor_that_pytorch_has_cut_is_this_ranks_part():
     whole = torch.ones(4)
     cut = SimpleNamespace(to_local=lambda: whole[:2])
     assert local_of(cut).tolist() == [1.0, 1.0] and local_of(whole) is whole
+
+
+class Adapted(torch.nn.Linear):
+    def forward(self, x):
+        return 1.5 * super().forward(x)
+
+
+def test_a_layer_that_does_more_than_a_linear_is_not_merged():
+    plain, adapted = torch.nn.Linear(3, 2), Adapted(3, 2)
+    message = "type .*Adapted; only torch.nn.Linear is fused"
+    with pytest.raises(UnfusedModelError, match=message):
+        merge(plain, adapted)
+
+
+def test_layers_without_biases_have_none_when_they_are_merged():
+    one, other = (torch.nn.Linear(3, rows, bias=False) for rows in (2, 4))
+    weight, bias = merge(one, other)
+    assert weight.shape == (6, 3) and bias is None
 
 
 # ---- Positions

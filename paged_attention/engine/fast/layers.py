@@ -256,9 +256,9 @@ def turns_of(model, num_positions: int) -> Tensor:
     """
     positions = torch.arange(num_positions, device=model.device)[None]
     wide = torch.empty(0, dtype=torch.float32, device=model.device)  # only its dtype counts
-    turns = [part[0] for part in model.model.rotary_emb(wide, positions)]
-    half = turns[0].shape[-1] // 2
-    return torch.stack([part[:, :half] for part in turns], -1).contiguous()
+    # Each angle is there twice: (num_positions, head_size, 2).
+    turns = torch.stack(model.model.rotary_emb(wide, positions), -1)[0]
+    return turns[:, : turns.shape[1] // 2].contiguous()
 
 
 def kv_cache_heads(config) -> tuple[int, int]:

@@ -41,7 +41,7 @@ class MixedStep:
             rows_in_order[seq_of], positions // manager.block_size
         ]
         slots = blocks.astype(np.int64) * manager.block_size + positions % manager.block_size
-        last = np.empty(len(order), dtype=np.int64)
+        last = np.empty_like(ends)
         last[order] = ends - 1
         self.positions, self.slots, self.last = map(self._send, (positions, slots, last))
         self.tokens = self._tokens(scheduled, order, rows_in_order[seq_of])
