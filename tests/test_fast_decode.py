@@ -135,7 +135,7 @@ def test_each_sequence_attends_to_its_whole_context(longest):
     generator = torch.Generator().manual_seed(1)
     k_cache, v_cache = torch.randn(2, 9, 4, 2, 32, generator=generator)
     q = torch.randn(3, 10, 32, generator=generator)[:, :6]
-    table = torch.tensor([[8, 2, 1], [5, 3, 0], [4, 7, 6]], dtype=torch.int32)
+    table = torch.tensor([[8, 2, 1, 3], [5, 3, 0, 1], [4, 7, 6, 8]], dtype=torch.int32)
     lengths = [5, 1, 12]
     found = WholeContexts(
         4,

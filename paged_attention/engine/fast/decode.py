@@ -14,7 +14,7 @@ from paged_attention.validate import KERNEL_DTYPES
 FLOAT16 = torch.float16
 
 
-def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool = True):
+def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool):
     """Chooses the fastest attention for a pool, of those that need no plan on the host.
 
     config_heads: the number of query heads.
