@@ -205,27 +205,26 @@ class Manager(SimpleNamespace):
 def made(device, monkeypatch, parts=FastParts.none()) -> tuple[FastRunner, list]:
     """A runner over a pool on some device, and the targets that its parts were made for."""
     targets = []
-    monkeypatch.setattr(
-        runner,
-        "StepState",
-        lambda table, block_size, target: targets.append(("state", target)) or table,
-    )
-    monkeypatch.setattr(
-        runner,
-        "decode_attention",
-        lambda manager, heads, dtype, target, plan: (
-            targets.append(("decode", target)) or (None, "")
-        ),
-    )
-    monkeypatch.setattr(
-        runner,
-        "FusedModel",
-        lambda own, kv_cache, longest, target: targets.append(("layers", target, longest)),
-    )
+
+    def state(table, block_size, target):
+        targets.append(("state", target))
+        return table
+
+    def decode(manager, heads, dtype, target, plan):
+        targets.append(("decode", target))
+        return None, ""
+
+    def layers(own, kv_cache, longest, target):
+        targets.append(("layers", target, longest))
+
+    def chunks(number, shape, target):
+        targets.append(("chunks", number, shape, target))
+
+    monkeypatch.setattr(runner, "StepState", state)
+    monkeypatch.setattr(runner, "decode_attention", decode)
+    monkeypatch.setattr(runner, "FusedModel", layers)
     monkeypatch.setattr(runner, "chunk_kernel", lambda own: (4, "a shape"))
-    monkeypatch.setattr(
-        runner, "prefill_library", lambda *given: targets.append(("chunks", *given))
-    )
+    monkeypatch.setattr(runner, "prefill_library", chunks)
     manager = Manager(
         kv_cache=torch.empty(1, 2, 5, 4, 2, 8, device=device),
         table=SimpleNamespace(cpu=torch.zeros(3, 7)),
