@@ -50,13 +50,14 @@ def test_a_row_that_is_cleared_is_free_for_another_sequence():
 
 
 def test_only_what_has_changed_is_sent():
-    table = SentTable(3, 4, CPU)
+    table = SentTable(3, 5, CPU)
     table.write(2, 1, [5, 6])
     table.send()
     table.on_device[2, 1] = 99
     table.write(0, 3, [7])
     table.send()
-    assert table.on_device.tolist() == [[-1, -1, -1, 7], [-1] * 4, [-1, 99, 6, -1]]
+    assert table.cpu.tolist() == [[-1, -1, -1, 7, -1], [-1] * 5, [-1, 5, 6, -1, -1]]
+    assert table.on_device.tolist() == [[-1, -1, -1, 7, -1], [-1] * 5, [-1, 99, 6, -1, -1]]
 
 
 def test_the_table_is_where_the_pool_is():
@@ -92,6 +93,40 @@ def test_a_sequences_next_token_is_noted_by_its_row(no_kernels):
     assert own.last_tokens.tolist() == [0, 0, 7, 0]
     own.choose(torch.tensor([PADDING, 1]), torch.tensor([9, -1]))
     assert own.last_tokens.tolist() == [0, 0, 7, 9]
+
+
+def test_the_device_moves_a_batch_on_from_what_it_remembers():
+    """Two sequences in the order of the batch, and padding after them."""
+    table = torch.arange(15, dtype=torch.int32).view(3, 5)
+    own = StepState(table, 4, "fast")
+    own.remember([2, 0], [5, 3])
+    own.choose(torch.tensor([2, 0]), torch.tensor([70, 71]))
+    own.set_rows([2, 0], 3)
+    assert own.rows.tolist() == [2, 0, PADDING]
+    own.advance(3)
+    assert own.tokens.tolist() == [70, 71, 0]
+    assert own.positions.tolist() == [5, 3, 0]
+    assert own.slots.tolist() == [11 * 4 + 1, 0 * 4 + 3, -1]
+    assert own.context_lens.tolist() == [6, 4, 0]
+    assert own.block_table[0, :2].tolist() == [10, 11] and own.block_table[1, 0] == 0
+    own.set_rows([0], 1)
+    own.advance(1)
+    assert own.rows.tolist() == [0, 0, PADDING]  # what is past the size stays
+    assert own.slots.tolist() == [1 * 4 + 0, 0 * 4 + 3, -1]
+    assert own.lengths.tolist() == [5, 0, 6]
+
+
+def test_the_host_can_write_a_batch_in_place_of_the_device():
+    table = torch.arange(15, dtype=torch.int32).view(3, 5)
+    own = StepState(table, 4, "fast")
+    for name in ("tokens", "positions", "context_lens", "slots"):
+        getattr(own, name).fill_(99)
+    own.fill([2], [70], [6], 2)
+    assert own.tokens.tolist() == [70, 0, 99]
+    assert own.positions.tolist() == [5, 0, 99]
+    assert own.context_lens.tolist() == [6, 0, 99]
+    assert own.slots.tolist() == [11 * 4 + 1, -1, 99]
+    assert own.block_table[0].tolist() == table[2].tolist()
 
 
 # ---- Tokens
