@@ -13,10 +13,12 @@ from paged_attention.engine.fast.sampler import (
     draw_tokens,
     draw_where_wanted,
     likeliest_tokens,
+    sample_all,
 )
 from paged_attention.engine.fast.sizes import smallest_that_fits
 from paged_attention.engine.fast.state import PADDING, SentTable, StepState
 from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.sampler import sample
 from paged_attention.engine.served import UnsupportedModelError
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -146,6 +148,28 @@ def test_where_none_is_drawn_the_likeliest_are_given_back_as_they_are():
     likeliest = torch.tensor([4, 5])
     params = [SamplingParams(temperature=0.0)] * 2
     assert draw_where_wanted(likeliest, torch.zeros(2, 9), params, [1, 2]) is likeliest
+
+
+def test_each_row_gets_the_token_that_it_gets_alone():
+    """Rows that draw, between others that do not. A row without a number has no token."""
+    logits = torch.tensor([[1.0, 0.9, 0.8, 0.7, 0.6, 0.5], [0.5, 0.6, 0.9, 0.1, 0.2, 0.9]])
+    logits = torch.cat([logits, logits, torch.full((1, 6), torch.nan)])
+    params = [
+        SamplingParams(temperature=0.9, seed=1),
+        SamplingParams(temperature=0.0),
+        SamplingParams(temperature=0.7, top_p=0.6, seed=-5),
+        SamplingParams(temperature=2.0, top_k=2, seed=2**64 - 1),
+        SamplingParams(temperature=1.0),
+    ]
+    tokens = set()
+    for position in range(40):
+        positions = [position + row for row in range(5)]
+        found = sample_all(logits, params, positions).tolist()
+        for row in (0, 2, 3):
+            assert found[row] == sample(logits[row], params[row], positions[row])
+        assert found[1] in (2, 5) and found[4] == NOT_FINITE
+        tokens.add(found[0])
+    assert tokens == set(range(6))
 
 
 def test_tokens_are_drawn_where_the_logits_are():
