@@ -38,9 +38,11 @@ class EchoDevice:
             if PENDING in request.tokens:
                 assert request.tokens.index(PENDING) == len(request.tokens) - 1
                 request.tokens[-1] = self.last_tokens[request]
-        logits = self.runner.run(scheduled)
-        for request, tokens in known.items():
-            request.tokens[:] = tokens
+        try:
+            logits = self.runner.run(scheduled)
+        finally:  # a step that fails tells the host nothing either
+            for request, tokens in known.items():
+                request.tokens[:] = tokens
         finite = logits.amax(-1).isfinite()
         tokens = logits.argmax(-1).where(finite, -1)
         for (request, _), token in zip(scheduled, tokens.clamp(min=0).tolist()):
@@ -195,6 +197,7 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.step()
     assert list(engine.scheduler.waiting) == requests and not engine.scheduler.running
+    assert not any(PENDING in request.tokens for request in requests)
     engine.runner.runner.model.fails = False
     engine.run()
     assert all(request.output == continuation(request.prompt, ENDLESS) for request in requests)
