@@ -184,7 +184,7 @@ def test_one_hot_numbers_of_no_classes_are_refused_as_they_are_elsewhere(device)
 
 
 def test_a_recorder_that_cannot_see_what_fills_a_mask_refuses():
-    """`x[mask] = y` has to know how many numbers of y are taken, and `x[mask] = 7` does not."""
+    """`x[mask] = y` has to know how many numbers of y are taken; `x[mask] = 7` does not."""
     x = torch.zeros(2)
     with Recorder(), pytest.raises(GraphError):
         x[x > 1] = 7
