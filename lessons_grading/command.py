@@ -4,6 +4,7 @@ import argparse
 import functools
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -70,7 +71,7 @@ def _run(arguments: argparse.Namespace, grader: Grader) -> int:
             return _grade(arguments, store, judges)
 
 
-class _Judges:
+class _Judges(ABC):
     """Who grades.
 
     limits: of each submission.
@@ -81,9 +82,9 @@ class _Judges:
         unseen = str(arguments.folder), str(arguments.results)
         self.limits = replace(arguments.limits, unseen=unseen)
 
+    @abstractmethod
     def grade(self, submissions: list[Submission]) -> Judged:
         """Yields each submission with its grade."""
-        raise NotImplementedError
 
     def limited_by(self) -> str:
         """What kept the limits, in words."""

@@ -68,10 +68,8 @@ class Work:
         self, function: str, *arguments, files: dict[str, str], seconds: float, **limits
     ) -> Run:
         self._progress()
-        if self._sandbox and not self._sandbox.alive:
-            self._sandbox.close()
-            self._sandbox = None
-        if not self._sandbox:
+        if not (self._sandbox and self._sandbox.alive):
+            self.close()
             if any(exercise.language == "cuda" for exercise in self.exercises):
                 _build_runtimes()
             self._sandbox = Sandbox(self.limits, self.reported)

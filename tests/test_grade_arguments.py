@@ -1,0 +1,279 @@
+"""The arguments of the grader: what each option is for, what is usual, and what is refused."""
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from graded import RIGHT, hand_in
+from lessons_grading import arguments as arguments_of
+from lessons_grading import dask_link, sandbox
+from lessons_grading.arguments import LARGEST_SEED, read_arguments, usual_workers
+from lessons_grading.claim import Claim
+from lessons_grading.sandbox import Limits
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A class of one notebook, on a machine that has a sandbox and no Dask."""
+    monkeypatch.setattr(sandbox, "missing", lambda: None)
+    monkeypatch.setattr(dask_link, "missing", lambda: "Dask is missing")
+    (tmp_path / "class").mkdir()
+    hand_in(tmp_path / "class", RIGHT, name="ada.ipynb")
+    return tmp_path / "class"
+
+
+def read(folder: Path, *words: str):
+    arguments = read_arguments([str(folder), *words])
+    arguments.claim.close()
+    return arguments
+
+
+def refusal(capsys, *words: object) -> str:
+    """What is said of arguments that cannot be."""
+    with pytest.raises(SystemExit) as refused:
+        read_arguments([str(word) for word in words])
+    assert refused.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_folder_of_submissions_is_enough(folder, monkeypatch):
+    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    arguments = read(folder)
+    assert [each.student for each in arguments.submissions] == ["ada"]
+    assert (arguments.folder, arguments.results) == (folder, folder.parent / "results")
+    assert arguments.limits == Limits() and arguments.workers == 5
+    assert arguments.again is False and arguments.scheduler is None
+    assert 0 <= arguments.seed <= LARGEST_SEED
+
+
+def test_each_option_may_be_chosen(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    arguments = read(
+        folder.relative_to(folder.parent),
+        *("--results", "elsewhere", "--workers", "1", "--seed", "3", "--again"),
+        *("--limit-seconds", "0.5", "--limit-memory", "0.5", "--no-sandbox"),
+    )
+    assert arguments.results == folder.parent / "elsewhere" and arguments.folder == folder
+    assert (arguments.workers, arguments.seed, arguments.again) == (1, 3, True)
+    assert arguments.limits == Limits(
+        cell_seconds=0.5, notebook_seconds=0.5, memory=GIB // 2, sandboxed=False
+    )
+    assert not (folder.parent / "results").exists()
+
+
+def test_a_cell_has_no_more_time_than_its_notebook_and_no_more_than_usual(folder):
+    assert read(folder, "--limit-seconds", "30").limits.cell_seconds == 30
+    assert read(folder, "--limit-seconds", "5000").limits == Limits(notebook_seconds=5000.0)
+
+
+@pytest.mark.parametrize("option", ["--workers", "--limit-seconds", "--limit-memory"])
+@pytest.mark.parametrize("amount", ["0", "-1"])
+def test_nothing_can_be_done_with_nothing(folder, capsys, option, amount):
+    said = refusal(capsys, folder, f"{option}={amount}")
+    assert f"{option} must be more than 0, not {amount}" in said
+
+
+def test_no_number_of_seconds_is_refused_too(folder, capsys):
+    assert "--limit-seconds must be more than 0, not nan" in refusal(
+        capsys, folder, "--limit-seconds", "nan"
+    )
+
+
+@pytest.mark.parametrize(
+    "option", ["--workers=1.5", "--seed=x", "--limit-seconds=x", "--limit-memory=x"]
+)
+def test_what_is_no_number_is_refused(folder, capsys, option):
+    assert f"argument {option.split('=')[0]}: invalid" in refusal(capsys, folder, option)
+
+
+def shown_help(capsys) -> str:
+    with pytest.raises(SystemExit) as ended:
+        read_arguments(["--help"])
+    assert ended.value.code == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_help_says_what_each_option_is_and_its_usual_value(capsys, monkeypatch):
+    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    shown = shown_help(capsys)
+    for words in (
+        "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's",
+        "SUBMISSIONS the folder of what was handed in",
+        "--results DIR where the results go; `results` beside SUBMISSIONS",
+        "--workers N notebooks at a time; 5 on this machine",
+        "--seed S of the hidden cases; by chance at first, then kept",
+        "--limit-seconds S for all cells of a notebook; 600",
+        "--limit-memory GIB for all processes of a notebook; 4",
+        "--scheduler ADDRESS of Dask, such as tcp://10.0.0.1:8786: its workers grade",
+        "--again grade everything anew",
+        "--no-sandbox do without bubblewrap: then a submission can read and change",
+    ):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    "is_checkout, name",
+    [(True, "python -m lessons_grading"), (False, "paged-attention-course grade")],
+    ids=["checkout", "installed"],
+)
+def test_help_names_the_command_that_there_is_here(capsys, monkeypatch, is_checkout, name):
+    monkeypatch.setattr(arguments_of, "IS_CHECKOUT", is_checkout)
+    assert shown_help(capsys).startswith(f"usage: {name} [-h]")
+
+
+def test_a_scheduler_needs_dask_and_workers_with_a_sandbox(folder, monkeypatch, capsys):
+    scheduler = "--scheduler", "tcp://here:8786"
+    assert "do not go together" in refusal(capsys, folder, *scheduler, "--no-sandbox")
+    assert "Dask is missing" in refusal(capsys, folder, *scheduler)
+    monkeypatch.setattr(dask_link, "missing", lambda: None)
+    assert "do not go together" in refusal(capsys, folder, *scheduler, "--no-sandbox")
+    assert read(folder, *scheduler).scheduler == "tcp://here:8786"
+    assert read(folder, "--no-sandbox").scheduler is None
+
+
+def test_a_sandbox_is_needed_where_notebooks_run(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sandbox, "missing", lambda: "bubblewrap is missing")
+    monkeypatch.setattr(dask_link, "missing", lambda: None)
+    assert "bubblewrap is missing" in refusal(capsys, folder)
+    assert not read(folder, "--no-sandbox").limits.sandboxed
+    assert read(folder, "--scheduler", "tcp://here:8786").limits.sandboxed
+
+
+def test_the_folder_has_to_be_there_with_notebooks_in_it(folder, capsys):
+    nowhere, empty = folder.parent / "nowhere", folder.parent / "empty"
+    empty.mkdir()
+    assert f"{nowhere} is no folder" in refusal(capsys, nowhere)
+    assert "ada.ipynb is no folder" in refusal(capsys, folder / "ada.ipynb")
+    assert f"there is no notebook in {empty}" in refusal(capsys, empty)
+    assert not (folder.parent / "results").exists()
+
+
+@pytest.mark.parametrize("inside", [".", "results", "ada.ipynb/x", "../class/results"])
+def test_results_do_not_lie_among_the_submissions(folder, capsys, inside):
+    said = refusal(capsys, folder, "--results", folder / inside)
+    assert "the results cannot lie among the submissions" in said
+    assert "choose another --results" in said
+    assert sorted(path.name for path in folder.iterdir()) == ["ada.ipynb"]
+
+
+def test_results_need_a_folder(folder, capsys):
+    (folder.parent / "file").touch()
+    assert "File exists" in refusal(capsys, folder, "--results", folder.parent / "file")
+
+
+def test_a_teachers_mistakes_have_to_be_readable(folder, monkeypatch, capsys):
+    monkeypatch.setenv("LESSONS_MISTAKES", str(folder / "no such file.py"))
+    assert "no such file.py" in refusal(capsys, folder)
+
+
+@pytest.mark.parametrize("seed", [0, LARGEST_SEED])
+def test_a_seed_is_kept_for_the_next_run(folder, seed):
+    assert read(folder, f"--seed={seed}").seed == seed
+    assert (folder.parent / "results/seed").read_text() == f"{seed}\n"
+    assert read(folder).seed == seed
+    assert read(folder, "--seed", "7").seed == read(folder).seed == 7
+
+
+@pytest.mark.parametrize("seed", ["-1", "2147483648"])
+def test_a_seed_out_of_range_is_refused(folder, capsys, seed):
+    said = refusal(capsys, folder, f"--seed={seed}")
+    assert f"--seed must be from 0 to 2147483647, not {seed}" in said
+
+
+def test_any_seed_may_come_by_chance(folder, monkeypatch):
+    monkeypatch.setattr(
+        arguments_of, "secrets", SimpleNamespace(randbelow=lambda above: above - 1)
+    )
+    assert read(folder).seed == 2147483647
+
+
+BAD_SEEDS = [b"", b"abc", b"-1", b"1.5", b"9" * 5_000, b"2147483648", b"\xff", b"1 2"]
+
+
+@pytest.mark.parametrize("content", [*BAD_SEEDS, "٣".encode()])
+def test_a_bad_seed_in_the_file_is_a_sentence(folder, capsys, content):
+    seed = folder.parent / "results" / "seed"
+    seed.parent.mkdir()
+    seed.write_bytes(content)
+    for _ in range(2):  # the folder is free again
+        said = refusal(capsys, folder)
+        assert f"{seed} holds no number from 0 to 2147483647: write the seed into it" in said
+    assert seed.read_bytes() == content
+    assert read(folder, "--seed", "5").seed == read(folder).seed == 5
+
+
+def test_space_around_a_seed_is_no_part_of_it(folder):
+    (folder.parent / "results").mkdir()
+    (folder.parent / "results/seed").write_text(" 12\n\n")
+    assert read(folder).seed == 12
+
+
+def test_the_results_are_held_as_long_as_the_command_runs(folder, capsys):
+    with read_arguments([str(folder)]).claim as scratch:
+        assert f"process {os.getpid()}" in refusal(capsys, folder)
+        assert scratch.is_dir()
+    read(folder)
+
+
+def test_what_goes_wrong_while_the_results_are_held_sets_them_free(
+    folder, monkeypatch, capsys
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(arguments_of, "write_whole", full)
+        with pytest.raises(SystemExit) as held:  # as the exception does, with what it knows
+            read_arguments([str(folder)])
+    assert held.value.code == 2 and "No space left" in capsys.readouterr().err
+    Claim(folder.parent / "results").close()
+
+
+def test_the_results_of_one_class_are_not_for_another(folder, capsys):
+    other = folder.parent / "other"
+    other.mkdir()
+    hand_in(other, RIGHT, name="bob.ipynb")
+    results = folder.parent / "results"
+    read(folder)
+    assert (results / "submissions").read_text() == "../class\n"
+    assert f"{results} has the grades of ../class, not of ../other" in refusal(capsys, other)
+    read(folder)
+    (results / "submissions").unlink()  # as the message says, for a class with a new name
+    read(other)
+    (results / "submissions").write_bytes(b"../cl\xff\n")
+    assert "has the grades of ../cl\ufffd, not of ../other" in refusal(capsys, other)
+
+
+CORES = {  # of the process, or of the machine where no process has its own; GiB; workers
+    "cores": ({1, 2, 3}, 8, 100, 3),
+    "memory": ({1, 2, 3, 4}, 8, 7.9, 3),
+    "just enough memory": ({1, 2, 3, 4}, 8, 6, 3),
+    "hardly any memory": ({1, 2}, 8, 0.5, 1),
+    "two": ({1, 2}, 1, 100, 2),
+    "cores of the machine": (None, 4, 100, 4),
+    "an unknown number": (None, None, 100, 1),
+}
+
+
+@pytest.mark.parametrize("own, machine, gib, workers", CORES.values(), ids=CORES)
+def test_a_worker_has_a_core_and_two_gib(monkeypatch, own, machine, gib, workers):
+    system = SimpleNamespace(cpu_count=lambda: machine)
+    if own:
+        system.sched_getaffinity = {0: own}.__getitem__  # 0 is this process
+    memory = SimpleNamespace(available=int(gib * GIB))
+    monkeypatch.setattr(arguments_of, "os", system)
+    monkeypatch.setattr(arguments_of, "psutil", SimpleNamespace(virtual_memory=lambda: memory))
+    number = usual_workers()
+    assert number == workers and isinstance(number, int)
+
+
+def test_without_words_those_of_the_command_line_are_read(folder, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["grade", str(folder), "--seed", "4"])
+    arguments = read_arguments(None)
+    arguments.claim.close()
+    assert arguments.seed == 4
