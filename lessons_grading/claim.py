@@ -22,7 +22,7 @@ class Claim:
 
     def __init__(self, results: Path):
         results.mkdir(parents=True, exist_ok=True)
-        self._file = open(results / ".claim", "a+", encoding="utf-8")
+        self._file = open(results / ".claim", "a+")
         try:
             self._lock(results)
             self._delete_what_was_left(results)
@@ -61,7 +61,7 @@ class Claim:
         for partial in (*results.glob(".*.partial"), *results.glob("*/.*.partial")):
             partial.unlink(missing_ok=True)
         left = Path(str(self._noted().get("scratch", "")))
-        if left.name.startswith("grading-"):
+        if left.is_absolute() and left.name.startswith("grading-"):
             shutil.rmtree(left, ignore_errors=True)
 
     def _note(self, about: dict):

@@ -95,14 +95,19 @@ def test_what_a_killed_grader_left_may_be_gone(results, left, monkeypatch):
     assert not (results / ".1.partial").exists()
 
 
-@pytest.mark.parametrize(
-    "noted", ["", "[]", "[1]", "{", "7", '{"scratch": 3}', '{"scratch": "TMP/mine"}', "\xff"]
-)
-def test_a_note_of_another_kind_deletes_nothing(tmp_path, noted):
-    (tmp_path / "mine").mkdir()
+NOTES = ["", "[]", "[1]", "{", "7", "\xff", '{"scratch": 3}']
+PLACES = ["mine", "TMP/mine", "grading-mine", "TMP/grading-mine/.."]
+
+
+@pytest.mark.parametrize("noted", [*NOTES, *(f'{{"scratch": "{place}"}}' for place in PLACES)])
+def test_a_note_of_another_kind_deletes_nothing(tmp_path, monkeypatch, noted):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "grading-mine"):
+        (tmp_path / name).mkdir()
     (tmp_path / ".claim").write_bytes(noted.replace("TMP", str(tmp_path)).encode("latin-1"))
     with Claim(tmp_path) as scratch:
-        assert (tmp_path / "mine").is_dir() and scratch.is_dir()
+        assert scratch.is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {".claim", "mine", "grading-mine"}
 
 
 def test_a_grader_whose_note_cannot_be_read_is_unknown(results):
