@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lessons_grading import arguments as arguments_of
-from lessons_grading import claim, classroom, command, kept
+from lessons_grading import classroom, command, kept
 from lessons_grading.claim import Claim
 from lessons_grading.classroom import grade_all
 from lessons_grading.grades import SubmissionGrade
@@ -164,22 +163,6 @@ def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
     assert not scratch.exists()
 
 
-@pytest.mark.parametrize("noted", ["", "[]", "{", '{"scratch": 3}', '{"scratch": "TMP/mine"}'])
-def test_a_note_of_another_kind_deletes_nothing(tmp_path, noted):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / ".claim").write_text(noted.replace("TMP", str(tmp_path)))
-    Claim(tmp_path).close()
-    assert (tmp_path / "mine").is_dir()
-
-
-def test_a_folder_without_locks_can_be_used(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(claim.fcntl, "flock", refuse)
-    Claim(tmp_path).close()
-
-
 def test_the_temporary_files_of_graders_are_in_the_claimed_folder(class_folder):
     (class_folder / "a.ipynb").touch()
     ((_, grade),) = grade_all(
@@ -223,78 +206,6 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     graded = len(called(class_folder))
     assert run(class_folder) == 0
     assert len(called(class_folder)) == graded
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"abc", b"-1", b"1.5", b"9" * 5_000, b"2147483648", b"\xff", b"1 2", "٣".encode()],
-)
-def test_a_bad_seed_is_a_sentence(class_folder, capsys, content):
-    (class_folder / "a.ipynb").touch()
-    results = class_folder.parent / "results"
-    results.mkdir()
-    (results / "seed").write_bytes(content)
-    for _ in range(2):  # the folder is free again
-        with pytest.raises(SystemExit) as refusal:
-            run(class_folder)
-        assert refusal.value.code == 2
-        assert (
-            f"{results / 'seed'} holds no number from 0 to 2147483647: "
-            in capsys.readouterr().err
-        )
-    assert (results / "seed").read_bytes() == content
-    assert run(class_folder, "--seed", "2147483647") == 0 and run(class_folder) == 0
-    assert len(called(class_folder)) == 1
-
-
-@pytest.mark.parametrize("seed", ["-1", "2147483648"])
-def test_a_seed_out_of_range_is_refused(class_folder, capsys, seed):
-    (class_folder / "a.ipynb").touch()
-    with pytest.raises(SystemExit):
-        run(class_folder, f"--seed={seed}")
-    assert f"--seed must be from 0 to 2147483647, not {seed}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "words, limits",
-    [
-        ([], Limits()),
-        (["--limit-seconds", "30"], Limits(cell_seconds=30.0, notebook_seconds=30.0)),
-        (["--limit-seconds", "900"], Limits(notebook_seconds=900.0)),
-        (["--limit-memory", "2.5"], Limits(memory=5 << 29)),
-        (["--no-sandbox"], Limits(sandboxed=False)),
-    ],
-    ids=["usual", "30 s", "900 s", "2.5 GiB", "no sandbox"],
-)
-def test_options_are_the_limits_of_each_notebook(class_folder, words, limits):
-    (class_folder / "a.ipynb").touch()
-    arguments = arguments_of.read_arguments(
-        [str(class_folder), "--seed", "0", "--workers", "3", *words]
-    )
-    arguments.claim.close()
-    assert arguments.limits == limits
-    assert (arguments.seed, arguments.workers, arguments.again) == (0, 3, False)
-    assert (
-        arguments.results == class_folder.parent / "results"
-        and (arguments.results / "seed").read_text() == "0\n"
-    )
-
-
-def test_help_says_what_each_option_is_and_its_usual_value(capsys):
-    with pytest.raises(SystemExit):
-        arguments_of.read_arguments(["--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    for words in (
-        "SUBMISSIONS the folder of what was handed in",
-        "--results DIR where the results go",
-        f"--workers N notebooks at a time; {arguments_of.usual_workers()} on this machine",
-        "--seed S of the hidden cases; by chance at first, then kept",
-        "--limit-seconds S for all cells of a notebook; 600",
-        "--limit-memory GIB for all processes of a notebook; 4",
-        "--again grade everything anew",
-        "--no-sandbox do without bubblewrap: then a submission can read and change",
-    ):
-        assert words in shown
 
 
 def test_a_scheduler_needs_dask_and_workers_with_a_sandbox(class_folder, monkeypatch, capsys):

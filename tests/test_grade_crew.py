@@ -14,6 +14,7 @@ ADA, BOB = (Submission(name, Path(f"{name}.ipynb")) for name in ("ada", "bob"))
 @pytest.fixture
 def crew():
     crew = Crew("course", "", sandboxed=False, say=lambda words: None)
+    assert crew.scheduler == "" and not crew.workers
     crew.update({"workers": {name: {"name": name, "nthreads": 2} for name in ("one", "two")}})
     looked_at = {"instance": "1", "about": {"course": "course", "mistakes": ""}}
     for worker in crew.workers.values():
@@ -38,6 +39,58 @@ def test_a_refused_worker_is_no_other_one(crew):
     for number in range(MOST_FAILURES):
         crew.has_failed(two, Submission(f"s{number}", Path("s.ipynb")), "No space left")
     assert two.refused and crew.free_worker(False, ADA) is one
+
+
+def test_three_failures_in_a_row_are_the_workers_own(crew):
+    one, two = crew.workers.values()
+    said = []
+    crew.say = said.append
+    for number in range(2):
+        crew.has_failed(one, Submission(f"s{number}", Path("s.ipynb")), "No space left")
+        crew.has_failed(one, Submission(f"s{number}", Path("s.ipynb")), "No space left")
+    assert one.may_grade and not said
+    for number in range(2, 5):  # those that were at work there already
+        crew.has_failed(one, Submission(f"s{number}", Path("s.ipynb")), "No space left")
+    assert not one.may_grade and two.may_grade
+    assert said == [
+        "Worker one gets nothing to grade: 3 submissions in a row failed there, "
+        "the last with No space left"
+    ]
+
+
+def test_why_a_worker_was_refused_first_stays_its_reason(crew):
+    one, _ = crew.workers.values()
+    crew.refuse(one, "too old")
+    for number in range(MOST_FAILURES):
+        crew.has_failed(one, Submission(f"s{number}", Path("s.ipynb")), "No space left")
+    assert one.refused == "too old"
+
+
+def test_a_reason_is_a_line_of_500_characters_at_most(crew):
+    one, two = crew.workers.values()
+    crew.refuse(one, "no\n  space" + "." * 1_000)
+    crew.refuse(two, "." * 500)
+    assert one.refused == "no space" + "." * 492 and two.refused == "." * 500
+
+
+def test_the_worker_with_the_most_free_threads_is_next(crew):
+    one, two = crew.workers.values()
+    one.threads = 5
+    assert crew.free_worker(False, ADA) is one
+    one.running.update("abcd")
+    assert crew.free_worker(False, ADA) is two
+    two.running.update("ef")
+    assert crew.free_worker(False, ADA) is one
+    one.running.add("g")
+    assert crew.free_worker(False, ADA) is None
+
+
+def test_a_worker_that_was_not_looked_at_gets_nothing(crew):
+    crew.update({"workers": {"new": {"nthreads": 9}}})
+    (new,) = crew.workers.values()
+    assert (new.instance, new.refused, new.limited_by) == ("", "", "")
+    assert (new.name, new.failures, new.running) == ("new", set(), set())
+    assert not new.may_grade and crew.free_worker(False, ADA) is None
 
 
 def test_alone_means_a_worker_without_work(crew):
@@ -96,6 +149,14 @@ def test_a_worker_that_does_not_answer_is_new_when_it_is_seen_again(crew):
     assert again is not one and str(again) == "one" and not again.may_grade
     crew.forget(one)  # the old one, which had the same address
     assert [*crew.workers.values()] == [again]
+
+
+def test_that_it_waits_for_a_first_worker_is_said_once():
+    said = []
+    crew = Crew("course", "", sandboxed=False, say=said.append)
+    for _ in range(3):
+        crew.expect_some(busy=False)
+    assert said == ["The scheduler has no workers: waiting for one."]
 
 
 class Clock:
