@@ -141,8 +141,10 @@ def test_without_a_sandbox_none_is_needed(crew):
 
 def test_a_worker_that_does_not_answer_is_new_when_it_is_seen_again(crew):
     one, two = crew.workers.values()
+    said = []
+    crew.say = said.append
     crew.was_looked_at(one, {})
-    assert [*crew.workers.values()] == [two]
+    assert [*crew.workers.values()] == [two] and not said
     there = {"workers": {"one": {"nthreads": 1}}}
     assert crew.update(there)[0] == [two]
     (again,) = crew.workers.values()

@@ -446,13 +446,13 @@ def test_sigterm_ends_a_process_in_order_and_once(signals):
 def test_a_process_that_does_not_hear_is_told_each_second(monkeypatch):
     told = []
 
-    def sleep(seconds):
-        told.append(seconds)
+    def hears(what):
+        told.append(what)
         if len(told) == 6:
             raise InterruptedError
 
-    monkeypatch.setattr(classroom, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(classroom.os, "kill", lambda *given: told.append(given))
+    monkeypatch.setattr(classroom, "time", SimpleNamespace(sleep=hears))
+    monkeypatch.setattr(classroom.os, "kill", lambda *given: hears(given))
     with pytest.raises(InterruptedError):
         classroom.end_this_process()
     assert told == [(os.getpid(), signal.SIGTERM), 1.0] * 3
