@@ -228,7 +228,7 @@ def test_what_goes_wrong_while_the_results_are_held_sets_them_free(
 
     with monkeypatch.context() as disk:
         disk.setattr(arguments_of, "write_whole", full)
-        with pytest.raises(SystemExit) as held:  # as the exception does, with what it knows
+        with pytest.raises(SystemExit) as held:  # this keeps the claim in memory
             read_arguments([str(folder)])
     assert held.value.code == 2 and "No space left" in capsys.readouterr().err
     Claim(folder.parent / "results").close()

@@ -135,7 +135,7 @@ def test_a_grader_that_cannot_begin_does_not_hold_the_folder(results, monkeypatc
         with pytest.raises(OSError, match="No space left") as held:
             Claim(results)
     Claim(results).close()
-    del held  # until here it kept all that there was then
+    del held  # until here it kept the claim in memory
 
 
 @pytest.mark.parametrize("length", [LONGEST_TEMPORARY, LONGEST_TEMPORARY + 1])

@@ -34,7 +34,6 @@ class Class:
     def __init__(self, folder):
         self.folder, self.now = folder, 1000.0
         self.becomes, self.graded, self.given = {}, [], []
-        self.before_the_first = lambda: None
 
     def monotonic(self) -> float:
         self.now += 1e-6  # no two looks at a clock are at the same time
@@ -48,8 +47,6 @@ class Class:
         return command.main([str(self.folder), *words], grader=self.grade)
 
     def grade(self, path, student, seed, limits):
-        if not self.graded:
-            self.before_the_first()
         self.graded.append(student)
         self.given.append((seed, limits))
         self.now += TIME_OF_ONE
@@ -198,12 +195,17 @@ def test_a_grader_is_told_the_terms_and_what_it_must_not_see(students):
     assert workers == 3 and longest == patience(limits) and has_scratch
 
 
-def test_the_seed_is_shown_before_anything_is_graded(students, monkeypatch):
+def test_the_seed_is_shown_before_anything_is_read(students, monkeypatch):
     """Even where the output goes into a file."""
     students.hand_in("ada")
     written, shown = io.BytesIO(), []
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, write_through=False))
-    students.before_the_first = lambda: shown.append(written.getvalue().decode())
+
+    def course_digest() -> str:
+        shown.append(written.getvalue().decode())
+        return "the course"
+
+    monkeypatch.setattr(command, "course_digest", course_digest)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
     assert students.run("--seed", "7") == 0
     assert shown[0].startswith("Hidden cases of seed 7, ")
 

@@ -79,7 +79,7 @@ def end(dask: Dask, number: int):
     call(future)
 
 
-def test_every_two_seconds_it_looks_who_is_there_and_waits_meanwhile(clock, over, submissions):
+def test_every_two_seconds_it_looks_for_workers_and_waits_meanwhile(clock, over, submissions):
     dask, looked = Dask("one"), []
     dask.reply = lambda worker, order: NEVER
 
