@@ -82,11 +82,15 @@ class _Other(Exception):
 
 
 class _Judge:
-    """A process that grades one submission after another. It ends with the worker."""
+    """A process that grades one submission after another. It ends with the worker.
+
+    used: until when it was at work.
+    """
+
+    used: float
 
     def __init__(self):
         self.pipe, theirs = Pipe()
-        self.used = time.monotonic()
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROCESS, str(theirs.fileno())],
