@@ -66,9 +66,12 @@ class Machine:
 
 
 class Process:
-    """needs: seconds from SIGTERM, or from its own end, until it is no more."""
+    """needs: seconds from SIGTERM until its end.
 
-    needs = 0.0
+    code: is known once somebody has waited for its end.
+    """
+
+    needs, signal = 0.0, -15
 
     def __init__(self, machine: Machine, command: list, how: dict):
         self.machine, self.command, self.how = machine, command, how
@@ -115,14 +118,14 @@ class Process:
             self.machine.now += seconds
             if seconds < left:
                 raise subprocess.TimeoutExpired("judge", timeout)
-            self.code = -15
+            self.code = self.signal
         return self.code
 
     def terminate(self):
         self.is_told = True
 
     def kill(self):
-        self.code = self.code or -9
+        self.needs, self.signal = 0.0, -9
 
 
 @pytest.fixture
