@@ -14,7 +14,7 @@ from lessons_grading import cluster, crew, dask_link, judge, remote
 from lessons_grading.cluster import Cluster
 from lessons_grading.crew import NoWorkers
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.kept import mistakes_digest
 from lessons_grading.remote import LARGEST_REPLY
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
@@ -56,7 +56,7 @@ class Dask:
         self.workers = list(workers)
         self.reply = lambda worker, order: graded_by(order)
         self.about = {
-            "course": course_digest(),
+            "course": "the course",
             "mistakes": mistakes_digest(),
             "limited_by": "the kernel",
         }
@@ -121,6 +121,7 @@ def submissions(tmp_path):
 def over(monkeypatch):
     """Makes a Cluster over such a scheduler; `said` are its sentences."""
     monkeypatch.setattr(cluster, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(cluster, "course_digest", lambda: "the course")
 
     def made(dask: Dask, **other) -> Cluster:
         monkeypatch.setattr(dask_link, "connect", lambda address, seconds: dask)
@@ -152,7 +153,7 @@ def test_each_submission_goes_to_one_worker_with_all_that_it_needs(over, submiss
         work = order.pop("work")
         assert order == {
             "command": command,
-            "course": course_digest(),
+            "course": "the course",
             "mistakes": mistakes_digest(),
             "patience": 60.0,
             "instance": f"instance of {name}",

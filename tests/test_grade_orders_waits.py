@@ -64,6 +64,8 @@ def clock(monkeypatch) -> Clock:
 
 @pytest.fixture
 def over(monkeypatch):
+    monkeypatch.setattr(cluster, "course_digest", lambda: "the course")
+
     def made(dask: Dask) -> Cluster:
         monkeypatch.setattr(dask_link, "connect", lambda address, seconds: dask)
         return Cluster("tcp://here:1", 3, Limits(sandboxed=False), 60.0, lambda words: None)
