@@ -137,9 +137,10 @@ def machine(monkeypatch):
     monkeypatch.setattr(remote, "subprocess", known)
     monkeypatch.setattr(remote, "time", made)
     monkeypatch.setattr(remote, "Pipe", made.pipe)
-    monkeypatch.setattr(remote, "_idle", [])  # those of other tests are real
+    others, remote._idle[:] = remote._idle[:], []  # those of other tests are real
     assert not remote._busy
     yield made
+    remote._idle[:] = others
     assert not remote._busy
 
 

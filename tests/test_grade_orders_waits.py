@@ -67,7 +67,11 @@ def over(monkeypatch):
     monkeypatch.setattr(cluster, "course_digest", lambda: "the course")
 
     def made(dask: Dask) -> Cluster:
-        monkeypatch.setattr(dask_link, "connect", lambda address, seconds: dask)
+        def connect(address, seconds: float) -> Dask:
+            assert 1 < seconds < 60  # one that is there answers within these
+            return dask
+
+        monkeypatch.setattr(dask_link, "connect", connect)
         return Cluster("tcp://here:1", 3, Limits(sandboxed=False), 60.0, lambda words: None)
 
     return made
