@@ -62,10 +62,10 @@ class Dask:
         }
         self.orders, self.looks, self.futures = [], [], []
         self.ran, self.cancelled, self.closed, self.asked = [], [], 0, []
-        self.during = lambda: None
+        self.during, self.looks_left = lambda: None, [*range(2_000)]
 
     def scheduler_info(self):
-        self.during()
+        self.during() if self.looks_left.pop() else pytest.fail("it asks for ever")
         about = {"nthreads": self.threads}
         return {
             "id": self.id,
