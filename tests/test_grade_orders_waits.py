@@ -1,23 +1,13 @@
 """How long the command waits for workers and their scheduler. Its seconds pass here."""
 
-import queue
-from collections import deque
-from types import SimpleNamespace
-
 import pytest
 
+from dask_stand_in import NEVER, Dask, Future, graded_by, outcomes, queue_that_waits
 from lessons_grading import cluster, crew, dask_link
 from lessons_grading.cluster import Cluster
 from lessons_grading.crew import NoWorkers
 from lessons_grading.sandbox import Limits
-from test_grade_orders import (  # noqa: F401
-    NEVER,
-    Dask,
-    Future,
-    graded_by,
-    outcomes,
-    submissions,
-)
+from test_grade_orders import submissions  # noqa: F401
 
 
 class Clock:
@@ -35,28 +25,10 @@ class Clock:
         self.now += seconds
 
 
-class Replies(deque):
-    """The queue of what has ended."""
-
-    def __init__(self, clock: Clock):
-        self.put, self.clock = self.append, clock
-
-    def get(self, timeout: float):
-        if not self:
-            self.clock.sleep(timeout)
-        return self.get_nowait()
-
-    def get_nowait(self):
-        if not self:
-            raise queue.Empty
-        return self.popleft()
-
-
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    replies = SimpleNamespace(SimpleQueue=lambda: Replies(made), Empty=queue.Empty)
-    monkeypatch.setattr(cluster, "queue", replies)
+    monkeypatch.setattr(cluster, "queue", queue_that_waits(made.sleep))
     for module in (cluster, crew):
         monkeypatch.setattr(module, "time", made)
     return made
