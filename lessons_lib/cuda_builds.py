@@ -136,7 +136,6 @@ def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
             [*command, "-E", "-x", "c++", "-"],
             input=text,
             capture_output=True,
-            text=True,
             errors="replace",
         )
     except OSError:
