@@ -154,7 +154,7 @@ def _compile(
             if not finished.exists():
                 # What is here was left by a build that failed or was killed, with its lock.
                 shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
+                folder.mkdir()
                 try:
                     if before:
                         before(text, module)

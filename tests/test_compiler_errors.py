@@ -102,9 +102,10 @@ def test_an_error_after_the_last_line_means_that_something_was_not_closed(text, 
     )
 
 
-def test_a_line_that_is_not_there_is_not_quoted():
-    error = explain("mine:3:1: error: no", {"mine": "int f() {"})
-    assert "\n" not in str(error) and error.line == 3
+@pytest.mark.parametrize("line", [0, 2, 3])
+def test_a_line_that_is_not_there_is_not_quoted(line):
+    error = explain(f"mine:{line}:1: error: no", {"mine": "int f() {"})
+    assert "\n" not in str(error) and error.line == line
 
 
 @pytest.mark.parametrize(
