@@ -180,3 +180,59 @@ def test_another_element_type_is_another_layout():
     with pytest.raises(ValueError, match="shares a part"):
         same_memory(function, {"a": whole.view(torch.uint8), "c": whole})
     assert span_bytes(whole.view(torch.uint8)) == span_bytes(whole)
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says that it is on a GPU."""
+
+    number = 0
+
+    @property
+    def device(self):
+        return torch.device("cuda", self.number)
+
+
+def test_all_tensors_are_on_one_device():
+    first, second, third = (torch.zeros(3).as_subclass(OnGpu) for _ in range(3))
+    values = {"a": None, "b": first, "c": second, "d": third}
+    assert check(F, values, "cuda") == torch.device("cuda", 0)
+    third.number = 1
+    with pytest.raises(
+        ValueError, match="f: d is on cuda:1, and b on cuda:0; all tensors must"
+    ):
+        check(F, values, "cuda")
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_from_two_rows_on_an_expanded_tensor_is_refused(rows):
+    values = {"a": None, "b": None, "c": torch.zeros(1, 5).expand(rows, 5), "d": None}
+    with pytest.raises(ValueError, match="c may be written, but some of its elements share"):
+        check(F, values, "cpu")
+
+
+def test_each_tensor_is_compared_with_all_that_come_after_a_stranger():
+    """What is read, or apart, or known already, does not end the search."""
+    one, other = torch.zeros(8), torch.zeros(8)
+    assert same(a=other, b=one, c=one, d=other) == {"b": "c", "a": "d"}
+    assert same(a=None, b=one[:4], c=one[4:], d=one[:4]) == {"b": "d"}
+    with pytest.raises(ValueError, match="b shares a part of its memory with d"):
+        same(a=other, b=one[:5], c=other, d=one[4:])
+
+
+def test_a_tensor_with_gaps_is_not_refused_for_one_without():
+    whole = torch.zeros(16)
+    assert same(a=whole[:8:2], c=whole[:5]) == {} and same(a=whole[:5], c=whole[:8:2]) == {}
+
+
+def test_tensors_of_one_shape_with_gaps_are_the_same_memory_only_as_a_whole():
+    whole = torch.zeros(4, 4)
+    assert same(a=whole[:2, :2], c=whole[:2, :2]) == {"a": "c"}
+    assert same(a=whole[:2, :2], c=whole[:2, :2].T) == {}
+
+
+def test_a_number_is_taken_as_python_has_it():
+    for type_, value, kind in (("float", 3, float), ("int", True, int), ("bool", 1, bool)):
+        assert type(number(type_, value)) is kind
+    assert number("float", 0.1) == 0.1
+    with pytest.raises(TypeError, match=r"n takes a number \(float n\), not str"):
+        number("float", "1")

@@ -5,9 +5,7 @@ And where the course keeps its files.
 
 import importlib.util
 import json
-import os
 import re
-import stat
 import sys
 from unittest import mock
 
@@ -15,7 +13,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from lessons_guide import given, misspelt
-from lessons_lib import checks, paths, progress, verbs
+from lessons_lib import checks, progress, verbs
 from lessons_lib.display import Card, as_html, show
 
 
@@ -217,59 +215,6 @@ def test_an_answer_with_a_misspelt_name_is_found(capsys):
 def test_a_lesson_that_does_not_exist_is_named():
     with pytest.raises(ModuleNotFoundError, match="lessons_draw.lesson_77"):
         verbs.open_lesson("77")
-
-
-@pytest.mark.parametrize(
-    "folder, variable, name",
-    [
-        (paths.build_folder, "LESSONS_BUILD_DIR", ".build"),
-        (paths.progress_folder, "LESSONS_PROGRESS_DIR", ".progress"),
-    ],
-)
-def test_the_course_writes_into_its_own_folders_or_where_it_is_told_to(
-    monkeypatch, tmp_path, folder, variable, name
-):
-    monkeypatch.setattr(paths, "ROOT", tmp_path / "course")
-    monkeypatch.setenv(variable, str(tmp_path / "a" / "b"))
-    assert [folder(), folder()] == [tmp_path / "a" / "b"] * 2 and (
-        tmp_path / "a" / "b"
-    ).is_dir()
-    for value in ("", None):
-        (
-            monkeypatch.setenv(variable, value)
-            if value is not None
-            else monkeypatch.delenv(variable)
-        )
-        assert folder() == tmp_path / "course" / name and folder().is_dir()
-
-
-@pytest.mark.parametrize("obstacle", ["a file is in the way", "it may not be written"])
-def test_where_the_course_cannot_be_written_to_there_is_a_folder_of_the_users_own(
-    monkeypatch, tmp_path, obstacle
-):
-    monkeypatch.setattr(paths.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
-    wanted = tmp_path / "course" / ".build"
-    if obstacle == "a file is in the way":
-        wanted.parent.write_text("")
-    else:
-        monkeypatch.setattr(paths.os, "access", lambda path, mode: mode != os.W_OK)
-    monkeypatch.setenv("LESSONS_BUILD_DIR", str(wanted))
-    for _ in range(2):
-        found = paths.build_folder()
-        assert (
-            found
-            == tmp_path / "temporary" / f"paged-attention-course-{os.getuid()}" / ".build"
-        )
-        assert stat.S_IMODE(found.stat().st_mode) == 0o700
-
-
-def test_the_course_knows_where_it_is():
-    assert (
-        paths.KERNELS == paths.ROOT / "kernels" and paths.NOTEBOOKS == paths.ROOT / "notebooks"
-    )
-    assert (paths.ROOT / "lessons_lib" / "paths.py").samefile(
-        paths.__file__
-    ) and paths.SOLUTIONS.parent == paths.ROOT
 
 
 def test_a_name_in_backticks_is_code_in_a_title_too():

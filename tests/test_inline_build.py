@@ -393,7 +393,8 @@ def test_a_library_that_does_not_load_is_removed(compiler, builds, kind, is_gone
 def test_a_module_is_not_known_to_other_imports(tmp_path, monkeypatch):
     """PyTorch's are libraries; of a text Python imports the same way."""
     monkeypatch.undo()
-    (tmp_path / "no_other.py").write_text("answer = 42")
-    module = inline._import(tmp_path / "no_other.py")
+    library = tmp_path / "no_other.py"
+    library.write_text("answer = 42")
+    module = inline._load(library, inline._import)
     assert (module.__name__, module.answer) == ("no_other", 42)
-    assert "no_other" not in sys.modules
+    assert "no_other" not in sys.modules and inline._loaded.pop(library) is module

@@ -50,22 +50,6 @@ def test_two_kernels_that_record_at_once_lose_nothing(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "progress.json"]
 
 
-def test_a_folder_without_locks_remembers_all_the_same(monkeypatch):
-    def refuse(*_):
-        raise OSError("No locks available")
-
-    monkeypatch.setattr(progress.fcntl, "flock", refuse)
-    progress.remember("0.1", True, None)
-    assert progress.load()["0.1"]["passed"]
-
-
-def test_a_disk_that_takes_nothing_breaks_nothing(folder, monkeypatch):
-    folder.mkdir()
-    (folder / "lock").mkdir()
-    progress.remember("0.1", True, None)
-    assert progress.load() == {}
-
-
 @pytest.mark.parametrize(
     "cells, name, ours",
     [
