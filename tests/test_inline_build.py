@@ -9,6 +9,7 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from torch.utils import cpp_extension
@@ -48,7 +49,8 @@ def builds(tmp_path, monkeypatch):
     folder = tmp_path / "builds"
     monkeypatch.setenv("LESSONS_BUILD_DIR", str(folder))
     monkeypatch.setattr(inline, "_loaded", {})
-    monkeypatch.setattr(inline.ctypes, "CDLL", lambda library: ("library", library))
+    library = SimpleNamespace(CDLL=lambda path: ("library", path))
+    monkeypatch.setattr(inline, "ctypes", library)
     monkeypatch.setattr(inline, "_import", lambda library: ("module", library))
     return folder
 
