@@ -2,9 +2,11 @@
 work.
 """
 
+import locale
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections import defaultdict
 
@@ -84,3 +86,14 @@ def pytest_xdist_make_scheduler(config, log):
             return f"{exercise[1]} {exercise[2]}" if exercise else super()._split_scope(nodeid)
 
     return ByExercise(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.fixture
+def plain_locale():
+    """The locale "C", under which a file that is opened without an encoding is ASCII."""
+    if sys.flags.utf8_mode:
+        pytest.skip("Python takes UTF-8 for every file here")
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    yield
+    locale.setlocale(locale.LC_CTYPE, before)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from locales import c_locale
 from paged_attention.engine import checkpoint
 from paged_attention.engine.checkpoint import SMALL_MODEL, check_files, load_model
 from paged_attention.engine.served import UnsupportedModelError
@@ -82,12 +81,12 @@ def test_a_folder_that_has_gone_is_named(tmp_path):
         check_files(tmp_path / "nowhere")
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_a_config_is_read_as_utf_8_wherever_this_runs(folder):
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     text = json.dumps(config | {"author": "Müller"}, ensure_ascii=False)
     (folder / "config.json").write_text(text, encoding="utf-8")
-    with c_locale():
-        check_files(folder)
+    check_files(folder)
 
 
 def test_the_config_that_was_checked_is_the_models(folder, monkeypatch):

@@ -16,7 +16,6 @@ from torch.utils import cpp_extension
 from lessons_lib import cuda_builds
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import Recipe
-from of_the_locale import plain_locale  # noqa: F401
 
 TEXT = "__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }\n"
 SOURCES = {"a.cu": TEXT, "b.cu": "// nothing"}

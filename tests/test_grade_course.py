@@ -14,7 +14,6 @@ from lessons_build.source import SourceError
 from lessons_grading import course
 from lessons_lib import checks, results
 from lessons_lib.checks import Exercise, Mistake
-from of_the_locale import plain_locale  # noqa: F401
 
 NOT_HERE = "of the course, which is not there when answers are graded"
 

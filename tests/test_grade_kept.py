@@ -7,7 +7,6 @@ import pytest
 
 from lessons_grading import kept
 from lessons_grading.kept import whole_file, write_whole
-from of_the_locale import plain_locale  # noqa: F401
 
 LONGEST = "n" * 255  # bytes that the name of a file may have
 

@@ -17,7 +17,6 @@ from torch.utils import cpp_extension
 from lessons_lib import inline
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.inline import Recipe, build_cpp, build_library
-from of_the_locale import plain_locale  # noqa: F401
 
 ANSWER = 'extern "C" int answer() { return 42; }'
 BINDING = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {}"

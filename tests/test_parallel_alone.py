@@ -15,7 +15,6 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
-from locales import c_locale
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
@@ -229,6 +228,7 @@ def test_a_checkpoint_that_cannot_be_served_is_refused_as_elsewhere(folder):
         load_parallel_model(folder / "nowhere")
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_weights_in_several_files_are_found_by_the_index_or_without_one(tmp_path):
     parts = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2), "c": torch.zeros(1)}
     for number, names in enumerate(("ac", "b")):
@@ -239,8 +239,7 @@ def test_weights_in_several_files_are_found_by_the_index_or_without_one(tmp_path
     (tmp_path / "model.safetensors.index.json").write_text(
         json.dumps(index, ensure_ascii=False), encoding="utf-8"
     )
-    with c_locale():
-        within = SavedWeights(tmp_path)
+    within = SavedWeights(tmp_path)
     for weights in (without, within):
         part = weights.part("a", torch.Size([2, 3]), (slice(1, 2), slice(0, 2)))
         assert part.tolist() == [[3.0, 4.0]]

@@ -7,7 +7,6 @@ import pytest
 
 from lessons_lib import progress
 from lessons_lib.paths import SOLUTIONS
-from of_the_locale import plain_locale  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

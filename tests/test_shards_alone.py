@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from locales import c_locale
 from paged_attention.engine import shards
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
@@ -234,6 +233,7 @@ def test_what_is_not_said_is_two_ranks_with_the_small_model_for_five_minutes(con
     assert len(context.jobs) == 4
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_the_small_model_is_looked_at_before_anything_starts(context, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="the model's 2 KV heads, and 3 does not"):
         run_sharded(PROMPTS, world_size=3)
@@ -244,8 +244,7 @@ def test_the_small_model_is_looked_at_before_anything_starts(context, monkeypatc
         json.dumps(config, ensure_ascii=False), encoding="utf-8"
     )
     monkeypatch.setattr(shards, "SMALL_MODEL", tmp_path)
-    with c_locale():
-        assert run_sharded(PROMPTS, world_size=3) == RUN
+    assert run_sharded(PROMPTS, world_size=3) == RUN
 
 
 def test_the_ranks_are_waited_for_as_long_as_the_call_may_take(context, monkeypatch):
