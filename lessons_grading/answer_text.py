@@ -32,7 +32,7 @@ def answer_text(notebook: Notebook, exercise: Exercise) -> str | None:
     if exercise.language != "python":
         match answer:
             case ast.Assign(value=ast.Constant(value=str(text))):
-                return _without_comments(text)
+                return _without_comments(text) + "\n"
         return None
     if not isinstance(answer, ast.FunctionDef | ast.ClassDef):
         return None
@@ -108,13 +108,13 @@ def _plain(node: ast.AST) -> str:
 
 def _without_comments(text: str) -> str:
     lines = [line.rstrip() for line in _COMMENT.sub("", text).split("\n")]
-    return "\n".join(line for line in lines if line) + "\n"
+    return "\n".join(line for line in lines if line)
 
 
 def _code_lines(text: str, is_python: bool) -> list[str]:
     """The lines of code, which an edit can quote: without comments and docstrings."""
     if not is_python:
-        return _without_comments(text).rstrip("\n").split("\n")
+        return _without_comments(text).split("\n")
     return _plain(ast.parse(text)).split("\n")
 
 
@@ -144,7 +144,9 @@ def _makes(entry: str, ours: str, text: str, is_python: bool) -> bool:
     """Whether the edits make this text of our answer."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "draft.mistakes"
-        file.write_text(f"## draft\nA message.\n{entry}\n", encoding="utf-8")
+        words = f"## draft\nA message.\n{entry}\n"
+        # a text in C++ may hold half a character
+        file.write_bytes(words.encode("utf-8", "backslashreplace"))
         try:
             (section,) = edits.sections(file, is_python)
             made = [made for form in section.forms for made in form.texts(ours, [ours])]

@@ -78,7 +78,7 @@ def _members(
     noted = (results / "submissions").read_text(errors="replace").strip()
     for place, grade in last_run(results / FILE):
         for entry in grade.exercises:
-            if entry.mistake in UNNAMED and not entry.passed:
+            if entry.mistake in UNNAMED:
                 named = Group(entry.exercise, str(entry.mistake), way_of(entry)).name
                 if named == group:
                     yield Path(os.path.normpath(results / noted / place)), entry, grade
@@ -88,11 +88,13 @@ def _shortest(results: Path, members: list, exercise: Exercise) -> tuple[str, Su
     """The shortest lines of an entry that an answer of the group gives, edits before texts."""
     found = []
     for number, (path, _, grade) in enumerate(members[:MOST_LOOKED_AT]):
-        notebook = read_notebook(path)
-        text = answer_text(notebook, exercise) if not notebook.problem else None
-        if not text:
+        try:
+            text = answer_text(read_notebook(path), exercise)
+            if not text:
+                continue
+            edited = as_edits(text, exercise)
+        except RecursionError:  # such as a sum of hundreds
             continue
-        edited = as_edits(text, exercise)
         lines = edited or "\n".join(f"    {line}".rstrip() for line in text.split("\n"))
         found.append((edited is None, len(lines), number, lines, grade))
     if not found:

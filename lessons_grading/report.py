@@ -24,7 +24,6 @@ from lessons_grading.students import (
     file_name,
     score,
     students_of,
-    to_look_at,
 )
 from lessons_grading.submissions import text_of
 from lessons_lib import display
@@ -128,13 +127,11 @@ _templates = jinja2.Environment(
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
-    lstrip_blocks=True,
 )
 _templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES, most_rows=MOST_ROWS)
 _templates.filters.update(
     score=score,
     besides=besides,
-    to_look_at=to_look_at,
     prose=lambda text: Markup(display.as_html(text)),
     lesson_title=lambda lesson: file_name(lesson).replace("_", " "),
 )
