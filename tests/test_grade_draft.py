@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from lessons_exercises import edits
 from lessons_exercises.edits import our_answers
 from lessons_grading import draft, sandbox
 from lessons_grading.answer_text import answer_text, as_edits
+from lessons_grading.class_page import Group, way_of
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.store import FILE, GradeStore
@@ -137,12 +139,13 @@ def graded(tmp_path):
     """A class of these students, as if it were graded: (message, cell) each."""
     folder, results = tmp_path / "class", tmp_path / "results"
 
-    def graded(**students: tuple[str, str]):
+    def graded(mistake: str = "wrong", **students: tuple[str, str]):
         folder.mkdir()
         with GradeStore(results / FILE, "", folder) as store:
             for name, (message, cell) in students.items():
                 path = hand_in(folder, cell, "check('0.1', x)", name=f"{name}.ipynb")
-                grade = SubmissionGrade(name, path.name, "", "00", (entry(message),), (), 0.1)
+                entries = (entry(message, mistake),)
+                grade = SubmissionGrade(name, path.name, "", "00", entries, (), 0.1)
                 store.save(Submission(name, path), grade)
         (results / "submissions").write_text("../class\n")
         return results
@@ -151,9 +154,13 @@ def graded(tmp_path):
 
 
 def group_of(message: str) -> str:
-    from lessons_grading.class_page import Group, way_of
-
     return Group("0.1", "wrong", way_of(entry(message))).name
+
+
+def drafted(results: Path, folder: Path, message: str = "got: 4") -> str:
+    """The text of the group's draft."""
+    assert draft.main([str(results), group_of(message), str(folder / "mine")]) == 0
+    return (folder / "mine" / f"{group_of(message)}.mistakes").read_text()
 
 
 def test_a_draft_is_the_shortest_of_its_group_and_waits_for_its_name(graded, tmp_path, capsys):
@@ -211,7 +218,15 @@ def test_no_draft_is_a_sentence(graded, tmp_path, capsys, change, sentence):
 def test_its_help_names_what_it_takes(capsys):
     with pytest.raises(SystemExit):
         draft.main(["--help"])
-    assert "RESULTS GROUP FOLDER" in " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
+    assert "python -m lessons_grading.draft [-h] RESULTS GROUP FOLDER" in text
+    for words in (
+        "Drafts a `.mistakes` entry from answers that fail alike.",
+        "RESULTS the folder of results",
+        "GROUP as the class page names it",
+        "FOLDER of your own mistakes",
+    ):
+        assert words in text
 
 
 def test_a_damaged_note_of_the_classs_folder_is_a_sentence(graded, tmp_path, capsys):
@@ -222,15 +237,79 @@ def test_a_damaged_note_of_the_classs_folder_is_a_sentence(graded, tmp_path, cap
     assert "no notebook of this group" in capsys.readouterr().err
 
 
-def test_of_many_answers_only_the_first_are_looked_at(graded, tmp_path, monkeypatch):
+def test_of_many_answers_only_the_first_fifty_are_looked_at(graded, tmp_path):
+    longer = ("got: 4", HEAD + "    four = 2 + 2\n    return four")
+    others = {f"s{number:02d}": longer for number in range(1, 50)}
     results = graded(
-        ada=("got: 4", HEAD + "    four = 2 + 2\n    return four"),
-        bob=("got: 4", HEAD + "    return 4"),
+        **others, s50=("got: 4", HEAD + "    return 4"), s51=("got: 4", HEAD + "    4")
     )
-    monkeypatch.setattr(draft, "MOST_LOOKED_AT", 1)
-    assert draft.main([str(results), group_of("got: 4"), str(tmp_path / "mine")]) == 0
-    (file,) = (tmp_path / "mine").iterdir()
-    assert "The text is ada's" in file.read_text()
+    text = drafted(results, tmp_path)
+    assert "51 answers fail like this. The text is s50's, in s50.ipynb." in text
+
+
+def test_a_draft_is_whole_where_edits_do_not_reach(graded, tmp_path):
+    cell = "def blocks_needed(a, b):\n    if a:\n        a = 2\n\n    return a + b"
+    results = graded(ada=("got: 4\nline 3", cell))
+    name = group_of("got: 4\nline 5")
+    assert drafted(results, tmp_path, "got: 4\nline 3") == (
+        f"# Group {name}: 1 answer fails like this. "
+        "The text is ada's, in ada.ipynb.\n"
+        "# got: 4\n"
+        "# a line\n"
+        "# A student's code runs outside of the sandbox when it is in this file: "
+        "read it first.\n"
+        "# Then write a name instead of name-this-mistake, and below it what the learner "
+        "reads.\n"
+        "## name-this-mistake\n"
+        "\n"
+        "    def blocks_needed(a, b):\n"
+        "        if a:\n"
+        "            a = 2\n"
+        "        return a + b\n"
+    )
+
+
+def test_edits_are_taken_before_a_shorter_text_and_the_first_of_equals(graded, tmp_path):
+    near = HEAD + "    return (num_tokens + block_size - 1) // block_size - num_tokens"
+    results = graded(
+        ada=("got: 4", "class blocks_needed: x = 1"),
+        bob=("got: 4", near),
+        cleo=("got: 4", near),
+    )
+    assert "The text is bob's" in drafted(results, tmp_path)
+
+
+UNREADABLE = {
+    "no definition": "blocks_needed = max",
+    "no Python": "def blocks_needed(",
+    "a sum of thousands": HEAD + f"    return {' + '.join(['1'] * 2_000)}",
+}
+
+
+@pytest.mark.parametrize("cell", UNREADABLE.values(), ids=UNREADABLE)
+def test_one_answer_that_cannot_be_read_leaves_the_others(graded, tmp_path, capsys, cell):
+    results = graded(ada=("got: 4", cell), bob=("got: 4", HEAD + "    return 4"))
+    assert "The text is bob's" in drafted(results, tmp_path)
+    (results.parent / "class/bob.ipynb").unlink()
+    with pytest.raises(SystemExit):
+        draft.main([str(results), group_of("got: 4"), str(tmp_path / "other")])
+    assert "no notebook of this group" in capsys.readouterr().err
+
+
+def test_a_mistake_with_a_name_needs_no_draft(graded, tmp_path, capsys):
+    results = graded(ada=("got: 4", HEAD + "    return 4"), mistake="no-rounding")
+    name = Group("0.1", "no-rounding", "got: 4").name
+    with pytest.raises(SystemExit):
+        draft.main([str(results), name, str(tmp_path / "mine")])
+    assert f"there is no group {name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, code", [(["--help"], 0), ([], 2)])
+def test_it_is_a_command(monkeypatch, capsys, words, code):
+    monkeypatch.setattr(sys, "argv", ["draft", *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(draft.__file__, run_name="__main__")
+    assert ended.value.code == code
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from lessons_grading import usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+HERE = SimpleNamespace(pid=77)
 NOBODY = SimpleNamespace(pid=2**22 + 1)  # there are no such numbers
 MB = 1 << 20
 
@@ -117,3 +118,88 @@ def test_what_the_system_says_of_sockets(monkeypatch, text, bytes_counted):
     monkeypatch.setattr(usage, "Path", lambda path: SimpleNamespace(read_text=lambda: text))
     monkeypatch.setattr(usage.os, "sysconf", lambda name: 4096)
     assert usage.sockets(NOBODY) == bytes_counted
+
+
+@pytest.fixture
+def proc(monkeypatch, tmp_path):
+    """A stand-in for /proc/77: writes its files."""
+    monkeypatch.setattr(usage, "Path", lambda path: tmp_path / path.removeprefix("/proc/77/"))
+
+    def write(**files: str):
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+
+    return write
+
+
+STATUS = """Name:\tpython
+VmRSS:\t  9999999 kB
+VmPTE:\t       40 kB
+RssAnon:\t   1000 kB
+RssFile:\t9000000 kB
+RssShmem:\t   200 kB
+Threads:\t5
+"""
+SMAPS = """55d0-7ffd ---p 00000000 00:00 0      [rollup]
+Rss:             9999999 kB
+Pss:             9999999 kB
+Pss_Dirty:       9999999 kB
+Pss_Anon:            600 kB
+Pss_File:        9000000 kB
+Pss_Shmem:            70 kB
+Shared_Clean:    9000000 kB
+"""
+
+
+def test_what_the_system_says_of_a_process(proc):
+    proc(status=STATUS, smaps_rollup=SMAPS)
+    assert usage.num_threads(HERE) == 5
+    assert usage.memory(HERE) == 1240 * 1024
+    assert usage.share(HERE) == 710 * 1024
+
+
+@pytest.mark.parametrize(
+    "status", ["", "Threads:\nRssAnon:\nVmPTE:", "Threads: x y\nRssAnon: z"]
+)
+def test_one_that_is_ending_takes_nothing_and_was_one_thread(proc, status):
+    proc(status=status)
+    assert (usage.num_threads(HERE), usage.memory(HERE), usage.share(HERE)) == (1, 0, 0)
+
+
+def disks(**used: tuple[int, int, int]):
+    """A stand-in for os.statvfs: each folder has blocks in use of a size, and files."""
+
+    def statvfs(path: str):
+        place = path.removeprefix("/proc/77/root")
+        if place not in usage.WRITABLE:
+            raise PermissionError(path)
+        blocks, size, files = used.get(place.rpartition("/")[2], (0, 4096, 0))
+        return SimpleNamespace(
+            f_blocks=100 + blocks,
+            f_bfree=100,
+            f_frsize=size,
+            f_files=1_000 + files,
+            f_ffree=1_000,
+        )
+
+    return statvfs
+
+
+DISKS = {  # what is used, and the bytes that count: the fullest disk, or all names together
+    "nothing": ({}, 0),
+    "files": ({"tmp": (3, 4096, 1)}, 3 * 4096),
+    "the fullest": ({"tmp": (3, 4096, 1), "shm": (5, 2048, 1)}, 3 * 4096),
+    "names": ({"tmp": (3, 4096, 30), "shm": (1, 4096, 10)}, 40 * 1024),
+}
+
+
+@pytest.mark.parametrize("used, counted", DISKS.values(), ids=DISKS)
+def test_files_and_their_names_take_disk(monkeypatch, used, counted):
+    monkeypatch.setattr(usage.os, "statvfs", disks(**used))
+    assert usage.disk([HERE]) == counted
+
+
+def test_the_last_process_that_can_be_looked_into_shows_the_disks(monkeypatch):
+    monkeypatch.setattr(usage.os, "statvfs", disks(tmp=(3, 4096, 1)))
+    assert usage.disk([NOBODY, HERE, NOBODY]) == 3 * 4096
+    assert usage.disk([NOBODY]) == usage.disk([]) == 0
