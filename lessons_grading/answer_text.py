@@ -61,7 +61,7 @@ def as_edits(text: str, exercise: Exercise) -> str | None:
     ours = edits.our_answers()[exercise.id]
     is_python = exercise.language == "python"
     lines = [*_changes(_code_lines(ours, is_python), _code_lines(text, is_python))]
-    if not 0 < len(lines) <= MOST_EDITS:
+    if len(lines) > MOST_EDITS:
         return None
     entry = "\n".join(textwrap.indent(each, "    ") for each in lines)
     return entry if _makes(entry, ours, text, is_python) else None
