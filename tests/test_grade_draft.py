@@ -141,7 +141,7 @@ def graded(tmp_path):
 
     def graded(mistake: str = "wrong", **students: tuple[str, str]):
         folder.mkdir()
-        with GradeStore(results / FILE, "", folder) as store:
+        with GradeStore(results / FILE, "", folder) as store, store.at_once():
             for name, (message, cell) in students.items():
                 path = hand_in(folder, cell, "check('0.1', x)", name=f"{name}.ipynb")
                 entries = (entry(message, mistake),)

@@ -32,7 +32,7 @@ def started():
 
     yield start
     for process in running:
-        for each in usage.tree(process.pid):
+        for each in psutil.Process(process.pid).children(recursive=True):
             each.kill()
         process.kill()
         process.communicate()
