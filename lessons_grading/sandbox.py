@@ -152,8 +152,8 @@ class Sandbox:
         self._errors = self._process.stderr
         os.close(orders)
         os.close(replies)
-        self._orders = Connection(our_orders, readable=False)
-        self._replies = Connection(our_replies, writable=False)
+        self._orders = Connection(our_orders)
+        self._replies = Connection(our_replies)
 
     def _read_errors(self) -> str:
         return self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
