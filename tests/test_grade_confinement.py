@@ -237,6 +237,44 @@ def test_a_bubblewrap_is_tried_before_it_is_used(monkeypatch, tmp_path, code, wo
         assert missing is None
 
 
+def test_the_bubblewrap_that_is_tried_gets_the_filter_and_nothing_else(
+    bubblewrap, monkeypatch
+):
+    bubblewrap()
+    monkeypatch.setattr(confinement.platform, "machine", lambda: "x86_64")
+    program, seen = confinement.system_call_filter(), []
+
+    def run(words, stdin, pass_fds, **named):
+        (end,) = pass_fds
+        assert words[words.index("--seccomp") + 1] == str(end)
+        seen.append((stdin, os.read(end, 1 << 16)))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(confinement.subprocess, "run", run)
+    confinement.missing.cache_clear()
+    assert confinement.missing() is None and seen == [(subprocess.DEVNULL, program)]
+    confinement.missing.cache_clear()
+
+
+@pytest.mark.parametrize("has_limits", [True, False])
+def test_in_its_cgroup_all_ends_together_and_no_manager_is_found(tmp_path, has_limits):
+    group = tmp_path / "a/scope"
+    group.mkdir(parents=True)
+    (tmp_path / "own").write_text("0::/a/scope\n")
+    if has_limits:
+        (group / "pids.max").touch()
+    script = confinement.IN_ITS_CGROUP.replace("/proc/self/cgroup", f"{tmp_path}/own")
+    script = script.replace("/sys/fs/cgroup", str(tmp_path))
+    given = dict.fromkeys(confinement.MANAGER, "x") | {"PATH": os.environ["PATH"]}
+    words = ["sh", "-c", script, "sh", "env"]
+    ran = subprocess.run(words, env=given, capture_output=True, text=True)
+    assert (ran.returncode == 0) == has_limits == (group / "memory.oom.group").exists()
+    if has_limits:
+        assert (group / "memory.oom.group").read_text() == "1\n"
+        assert f"PATH={given['PATH']}" in ran.stdout.splitlines()
+        assert not [name for name in confinement.MANAGER if name in ran.stdout]
+
+
 def test_without_bubblewrap_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setattr(confinement, "bubblewrap", lambda: None)
     confinement.missing.cache_clear()

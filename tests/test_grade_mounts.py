@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lessons_grading import confinement
-from lessons_grading.confinement import COURSE, SCRATCH, WEIGHTS, WRITTEN
+from lessons_grading.confinement import COURSE, SCRATCH, WRITTEN
 from test_grade_confinement import pairs
 
 
@@ -56,7 +56,7 @@ def test_it_sees_the_system_python_and_the_course_without_answers(words_where, t
     assert words[:2] == ["--proc", "/proc"] and words[-2:] == ["--chdir", SCRATCH]
     assert bound(words, tmp_path) == ["usr", "bin", "python", "venv", *IN_COURSE]
     assert emptied(words, tmp_path) == [f"course/{name}" for name in WRITTEN]
-    weights = f"{tmp_path}/course/{WEIGHTS}"
+    weights = f"{tmp_path}/course/paged_attention/tiny_qwen3"
     assert pairs(words, "--ro-bind") == [(weights, weights)]
 
 
