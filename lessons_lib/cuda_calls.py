@@ -174,8 +174,6 @@ class CallOnCpu:
 
     def _collect_accesses(self, tensors: dict):
         count = self.runtime.cuda_on_cpu_traced(None, 0) if self.traced else 0
-        if not count:
-            return
         traced = (_Traced * count)()
         self.runtime.cuda_on_cpu_traced(traced, count)
         lines = self._lines({access.pc for access in traced})

@@ -189,7 +189,7 @@ def _declared(code: CodeText):
             continue  # this one is in a string
         if not linkage["block"]:
             end = code.find_outside_brackets(
-                linkage.end(), lambda position: code.bare[position] in "({;", stop=")}"
+                linkage.end(), lambda position: code.bare[position] in "({;"
             )
             if (
                 end
@@ -199,10 +199,7 @@ def _declared(code: CodeText):
                 yield end, function["name"]
             continue
         start = linkage.end()
-        end = code.find_outside_brackets(
-            start, lambda position: code.bare[position] == "}", stop=""
-        )
-        for function in _FUNCTION.finditer(code.bare, start, end or len(code.bare)):
+        for function in _FUNCTION.finditer(code.bare, start):
             inside = code.enclosing_braces(function.start())
             before = re.split(r"[;{}]", code.bare[start : function.start()])[-1]
             if (
@@ -214,9 +211,7 @@ def _declared(code: CodeText):
 
 
 def _parameters(code: CodeText, opening: int, function: str, types: "_Types"):
-    end = code.find_outside_brackets(
-        opening + 1, lambda position: code.bare[position] == ")", stop=";"
-    )
+    end = code.find_outside_brackets(opening + 1, lambda position: code.bare[position] == ")")
     if end is None:
         raise code.error(opening, f"the parameters of {function} have no closing parenthesis")
     text = code.plain[opening + 1 : end]

@@ -9,7 +9,7 @@ import torch
 
 from lessons_lib import CompileError
 from lessons_lib.cuda_arguments import bind, check, has_gaps, span_bytes, to_c
-from lessons_lib.cuda_signatures import functions
+from lessons_lib.cuda_signatures import Parameter, functions
 
 PARAMS = """
 #include <cstdint>
@@ -39,6 +39,42 @@ def test_a_parameter_that_cannot_be_passed_is_named_at_its_line(place):
     with pytest.raises(CompileError, match="what is this") as caught:
         read(lines)
     assert caught.value.line == 1 + place
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_so_is_one_that_begins_its_line_and_one_of_a_single_letter(place):
+    lines = ["int a", "int b", "int c", "int d"]
+    lines.insert(place, "x")
+    with pytest.raises(CompileError, match="`x` needs a type and a name") as caught:
+        read("\n" + ",\n".join(lines) + "\n")
+    assert caught.value.line == 2 + place
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_field_that_cannot_be_passed_is_named_at_its_line(place):
+    lines = ["int a;", "int b;", "int c;", "int d;"]
+    lines.insert(place, "x;")
+    struct = "\n".join(["struct Sizes {", *lines, "};\n"])
+    with pytest.raises(CompileError, match="struct Sizes: the parameter `x` needs") as caught:
+        read("Sizes sizes", before=f"// a comment\n{struct}")
+    assert caught.value.line == 3 + place
+
+
+def test_a_number_has_no_fields():
+    assert read("int a").parameters == (Parameter("a", "int", False, False, ()),)
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_name_may_be_one_for_another_and_so_on(count):
+    names = "".join(f"using T{n + 1} = T{n}; " for n in range(1, count))
+    (found,) = read(f"T{count} a", before=f"using T1 = std::int64_t; {names}").parameters
+    assert found.type == "long long"
+
+
+def test_names_that_go_round_in_a_circle_are_an_error():
+    circle = "using A = B; using B = A; "
+    with pytest.raises(CompileError, match="cannot pass the parameter `A a`"):
+        read("A a", before=circle)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +146,23 @@ extern "C" int first(int a);"""
     assert found["third"].parameters == found["fourth"].parameters == ()
 
 
+def test_what_is_outside_of_a_block_or_in_a_string_is_no_function_of_it():
+    found = functions(
+        {
+            "your code": """const char* text = "extern \"C\" int no(int a);";
+const char* other = R"(
+extern "C" int no(int a);
+)";
+int before(int a);
+namespace n { extern "C" { int inside(int a); } int between(int a); }
+extern "C" { struct S { int method(int a); }; }
+int after(int a) { return 0; }
+extern "C" int last(int a);"""
+        }
+    )
+    assert list(found) == ["inside", "last"]
+
+
 def test_a_struct_is_read_with_its_fields():
     function = read("const Params params, small s, cudaStream_t t", PARAMS)
     assert (
@@ -136,6 +189,7 @@ def test_a_struct_is_read_with_its_fields():
         ("int a = 3", "a default value, `int a = 3`, is not known to Python"),
         ("Foo a", "cannot pass the parameter `Foo a`. What it can pass: pointers to float"),
         ("float** a", "cannot pass the parameter `float** a`"),
+        ("float **a", "cannot pass the parameter `float **a`"),
         ("const int& a", "cannot pass the parameter `const int& a`"),
         ("const float4* a", "cannot pass the parameter `const float4* a`"),
         ("std::vector<float> a", "cannot pass the parameter `std::vector<float> a`"),
@@ -164,6 +218,7 @@ def test_a_parameter_that_python_cannot_pass_is_named(parameter, words):
         ("cudaStream_t a;", "no pointer and no number"),
         ("Params inner;", "holds itself"),
         ("int a : 3;", "it has fields only"),
+        ("int a{3};", "it has fields only"),
         ("", "has no fields"),
         ("dim3 grid;", "struct Params: Python cannot pass the parameter `dim3 grid`"),
         ("Other inner;", "no pointer and no number"),
@@ -176,6 +231,13 @@ def test_a_struct_that_python_cannot_pass_is_an_error_at_its_line(field, words):
             before=f"struct Other {{ int a; }};\nstruct Params {{\n  {field}\n}};\n",
         )
     assert words in str(caught.value) and caught.value.line in (2, 3)
+
+
+def test_a_struct_that_does_not_end_is_an_error_at_its_brace():
+    text = 'extern "C" int f(Sizes sizes);\n\nstruct Sizes {\n  int a;\n'
+    with pytest.raises(CompileError, match="the struct Sizes has no closing brace") as caught:
+        functions({"your code": text})
+    assert caught.value.line == 3
 
 
 def test_a_text_without_a_function_says_what_is_missing():
