@@ -25,9 +25,10 @@ extern "C" int f(const float* a, float* out, int n, float scale, cudaStream_t st
 }
 extern "C" int g(int* x, Sizes sizes) {}
 extern "C" int h(const int* table, float* x, int* out_count, const float* out_of, int n) {}
+extern "C" int k(const unsigned char* bytes) {}
 """
 TEXTS = {"your code": TEXT}
-F, G, H = (functions(TEXTS)[name] for name in "fgh")
+F, G, H, K = (functions(TEXTS)[name] for name in "fghk")
 
 
 @pytest.fixture
@@ -353,6 +354,19 @@ def test_accesses_of_threads_become_accesses_of_elements(runtime, monkeypatch):
         Access(*at, "out", (1,), "atomic", None),
         Access(*at, "a", (2,), "read", None),
     ]
+
+
+def test_accesses_of_single_bytes_are_of_one_element_each(runtime, monkeypatch):
+    monkeypatch.setattr(cuda_calls, "offset_in_library", lambda pc: None)
+
+    def body(*values):
+        runtime.accesses = [access(0, byte=2, size=1), access(0, byte=4, size=2)]
+        return 0
+
+    run = on_cpu(body)
+    run.traced = ("bytes",)
+    run(K, dict(bytes=torch.zeros(3, 2, dtype=torch.uint8)), None)
+    assert [each.index for each in run.accesses] == [(1, 0), (2, 0), (2, 1)]
 
 
 def test_accesses_are_kept_of_a_call_that_fails_too(runtime, monkeypatch):

@@ -33,7 +33,7 @@ class GpuLibrary(Library):
         self.lessons_lib_error_text = ErrorText()
 
     def launch(self, *values):
-        self.last_error = self.leaves
+        self.last_error = self.leaves or self.last_error
         return self.returned
 
     def lessons_lib_last_error(self):

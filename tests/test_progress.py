@@ -12,7 +12,7 @@ import nbclient
 import nbformat
 import pytest
 
-from lessons_lib import progress, saved_answers, solution_cells
+from lessons_lib import progress
 from lessons_lib.paths import NOTEBOOKS, ROOT, SOLUTIONS
 
 RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
@@ -48,46 +48,6 @@ def test_two_kernels_that_record_at_once_lose_nothing(folder):
         for number in range(100)
     }
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "progress.json"]
-
-
-@pytest.mark.parametrize(
-    "cells, name, ours",
-    [
-        (["", "def f(x):\n    # BEGIN SOLUTION\n    return x"], "f", True),
-        (["f = r'''\n// BEGIN SOLUTION\n'''"], "f", True),
-        (["class F:\n    # BEGIN SOLUTION\n    pass"], "F", True),
-        # the learner's own, later
-        (
-            ["def f(x):\n    # BEGIN SOLUTION\n    return x", "def f(x):\n    return x"],
-            "f",
-            False,
-        ),
-        (
-            ["def f(x):\n    return x", "def f(x):\n    # BEGIN SOLUTION\n    return x"],
-            "f",
-            True,
-        ),
-        (
-            ["def g(x):\n    # BEGIN SOLUTION\n    return f(x)", "def f(x):\n    return x"],
-            "f",
-            False,
-        ),
-        (
-            [
-                "def f(x):\n    return x",
-                "def ff(x):\n    # BEGIN SOLUTION\n    return f(x)\nx.f = f\n    f = 3",
-            ],
-            "f",
-            False,
-        ),
-        ([], "f", False),
-    ],
-)
-def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
-    monkeypatch, cells, name, ours
-):
-    monkeypatch.setattr(sys.modules["__main__"], "In", cells, raising=False)
-    assert solution_cells.define(name) == ours
 
 
 @pytest.mark.heavy
@@ -153,26 +113,3 @@ def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(folder, m
     )
     monkeypatch.chdir(folder.parent)
     assert progress.load() == {}
-
-
-class Leaves:
-    """Ends the process that saves or loads it."""
-
-    def __init__(self, at_once):
-        self.at_once = at_once
-
-    def __reduce__(self):
-        if self.at_once:
-            raise SystemExit
-        return sys.exit, ("out of here",)
-
-
-def test_an_answer_that_exits_while_it_is_saved_or_loaded_breaks_nothing():
-    saved_answers.save("8.3", Leaves(at_once=True))
-    with pytest.raises(saved_answers.NoSavedAnswer, match="not passed yet"):
-        saved_answers.load("8.3")
-    saved_answers.save("8.3", Leaves(at_once=False))
-    with pytest.raises(
-        saved_answers.NoSavedAnswer, match=r"it cannot be loaded \(SystemExit: out of here\)"
-    ):
-        saved_answers.load("8.3")

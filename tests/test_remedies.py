@@ -120,10 +120,106 @@ def test_the_remedies_are_for_functions_alone():
     assert remedies.slip(doubled, Answer, passes((), observe)) is None
 
 
-def test_nan_that_stays_is_no_change():
-    weights = torch.tensor([float("nan"), 1.0])
-    assert not remedies._restore_tensor(weights, weights.clone())
-    before = weights.clone()
-    weights[1] = 2
-    assert remedies._restore_tensor(weights, before, False) and weights[1] == 2
-    assert remedies._restore_tensor(weights, before) and weights[1] == 1
+@pytest.mark.parametrize(
+    "before, after, changed",
+    [
+        (["nan", 1], ["nan", 1], False),
+        (["nan", 1], ["nan", 2], True),
+        (["nan", 1], [1, 1], True),
+        ([1, 1], [1, "nan"], True),
+        ([1, 2], [2, 1], True),
+        ([], [], False),
+    ],
+)
+def test_a_tensor_has_changed_if_a_number_has_and_nan_that_stays_is_none(
+    before, after, changed
+):
+    before, tensor = (
+        torch.tensor([float(number) for number in all]) for all in (before, after)
+    )
+    written = tensor.clone()
+    assert remedies._restore_tensor(tensor, before, False) == changed
+    assert torch.equal(tensor.nan_to_num(9), written.nan_to_num(9))
+    assert remedies._restore_tensor(tensor, before) == changed
+    assert torch.equal(tensor.nan_to_num(9), before.nan_to_num(9))
+
+
+@pytest.mark.parametrize(
+    "before, after, changed",
+    [
+        ([], [], False),
+        ([1, 2], [1, 2], False),
+        ([1, 2], [1], True),
+        ([1], [1, 2], True),
+        ([1, 2], [2, 1], True),
+        ([1, 2], [1, 3], True),
+    ],
+)
+def test_a_list_has_changed_if_it_holds_others(before, after, changed):
+    values = [*after]
+    assert remedies._restore_list(values, before, False) == changed and values == after
+    assert remedies._restore_list(values, before) == changed and values == before
+
+
+def test_a_call_that_fits_no_parameters_is_left_to_fail():
+    def given_too_much(function, case):
+        try:
+            return function([case], torch.ones(case), "more")
+        except TypeError:
+            return "TypeError"
+
+    def answer(values, weights, more):
+        return more
+
+    assert remedies.slip(doubled, answer, passes(range(2), given_too_much)) is None
+
+
+def test_each_of_several_arguments_of_one_name_is_restored():
+    def ours(*values, scale):
+        return scale * sum(map(sum, values))
+
+    def answer(*values, scale):
+        total = ours(*values, scale=scale)
+        values[-1].clear()
+        return total
+
+    def observe_two(function, case):
+        values = [1, case], [2, case]
+        return function(*values, scale=case), values
+
+    slug, message = remedies.slip(ours, answer, passes(range(4), observe_two))
+    assert slug == "arguments-changed" and "`values` changes" in message
+
+
+def test_a_result_of_tensors_in_lists_is_shared_too():
+    inner = torch.zeros(2), [torch.zeros(2)]
+
+    def ours(size):
+        return torch.full((2,), size), [torch.full((2,), size)]
+
+    def answer(size):
+        inner[0].fill_(size), inner[1][0].fill_(size)
+        return inner
+
+    def twice(function, size):
+        first, _ = function(size), function(size + 1)
+        return first[0].tolist(), first[1][0].tolist(), type(first), type(first[1])
+
+    assert remedies.slip(ours, answer, passes((1.0, 2.0), twice))[0] == "result-shared"
+
+
+def test_what_is_no_list_and_no_tensor_comes_as_it_is():
+    inner = {"size": 0}
+
+    def ours(size):
+        return {"size": size}
+
+    def answer(size):
+        inner["size"] = size
+        return inner
+
+    def twice(function, size):
+        first, _ = function(size), function(size + 1)
+        return first
+
+    assert remedies.slip(ours, answer, passes(range(2), twice)) is None
