@@ -5,6 +5,7 @@ answers. Both are stand-ins, so nothing is built.
 import ctypes
 import os
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -386,57 +387,38 @@ def test_accesses_are_kept_of_a_call_that_fails_too(runtime, monkeypatch):
 # The runtime's own functions, as C declares them
 
 
-def loaded(monkeypatch, loader, **functions) -> SimpleNamespace:
-    """The runtime that a loader makes of these functions: C's types, and one in Python each.
-
-    Without a declaration, ctypes passes and returns 32 bits.
-    """
-    kept = [ctypes.CFUNCTYPE(*types)(body) for types, body in functions.values()]
-    addresses = [ctypes.cast(one, ctypes.c_void_p).value for one in kept]
-    c_function = ctypes.PyDLL(None)._FuncPtr
-    made = SimpleNamespace(
-        kept=kept, **dict(zip(functions, map(c_function, addresses), strict=True))
-    )
-    opened = []
-    monkeypatch.setattr(cuda_calls.ctypes, "CDLL", lambda path: opened.append(path) or made)
-    assert loader(os.path) is made and opened == [str(os.path)]
-    return made
-
-
 BIG = 2**40 + 3
-SIZE, POINTER = ctypes.c_size_t, ctypes.c_void_p
+INT, SIZE, POINTER = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
 
 
 @pytest.mark.parametrize(
     "loader", [cuda_calls._load_runtime, cuda_calls._load_checked_runtime]
 )
 def test_no_number_and_no_address_is_cut_off_on_its_way(monkeypatch, loader):
+    """Without a declaration, ctypes passes and returns 32 bits."""
     got = []
 
     def note(answer):
         return lambda *values: got.append(values) or answer
 
-    def types(answer, *those):
-        return (answer, *those)
-
     text = ctypes.create_string_buffer(b"kind race")
-    declared = dict(
-        cuda_on_cpu_options=(
-            types(None, ctypes.c_int, ctypes.c_int, ctypes.c_longlong),
-            note(None),
-        ),
-        cuda_on_cpu_report=(
-            types(POINTER, ctypes.c_int),
-            lambda code: ctypes.addressof(text),
-        ),
-        cuda_on_cpu_launches=(types(SIZE, POINTER, SIZE), note(BIG)),
-        cuda_on_cpu_tensor=(
-            types(POINTER, ctypes.c_char_p, POINTER, SIZE, ctypes.c_int, ctypes.c_int),
-            note(BIG),
-        ),
-        cuda_on_cpu_traced=(types(SIZE, POINTER, SIZE), note(BIG)),
+    bodies = dict(  # what each returns and takes in C, and what it does here
+        options=((None, INT, INT, ctypes.c_longlong), note(None)),
+        report=((POINTER, INT), lambda code: ctypes.addressof(text)),
+        launches=((SIZE, POINTER, SIZE), note(BIG)),
+        tensor=((POINTER, ctypes.c_char_p, POINTER, SIZE, INT, INT), note(BIG)),
+        traced=((SIZE, POINTER, SIZE), note(BIG)),
     )
-    runtime = loaded(monkeypatch, loader, **declared)
+    kept = {name: ctypes.CFUNCTYPE(*types)(body) for name, (types, body) in bodies.items()}
+    undeclared = ctypes.CDLL(None)._FuncPtr
+    library = SimpleNamespace(
+        **{
+            f"cuda_on_cpu_{name}": undeclared(ctypes.cast(function, POINTER).value)
+            for name, function in kept.items()
+        }
+    )
+    monkeypatch.setattr(ctypes, "CDLL", {"/a/runtime.so": library}.__getitem__)
+    runtime = loader(Path("/a/runtime.so"))
     runtime.cuda_on_cpu_options(1, 2, BIG)
     assert runtime.cuda_on_cpu_report(719) == b"kind race"
     assert runtime.cuda_on_cpu_launches(BIG, BIG) == BIG

@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     """The folder of answers of a learner who has not begun."""
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
     monkeypatch.setattr(progress, "_in_solutions", {})
-    monkeypatch.setattr(saved_answers, "_in_solutions", {})
+    saved_answers._in_solutions.clear()
     return tmp_path / "parts"
 
 

@@ -194,9 +194,8 @@ def test_an_exercise_that_is_not_there_is_named_before_the_course_is_looked_at(c
 
 
 @pytest.fixture
-def no_hint_shown(monkeypatch):
-    assert isinstance(verbs._hints_shown, dict)
-    monkeypatch.setattr(verbs, "_hints_shown", {})
+def no_hint_shown():
+    verbs._hints_shown.clear()
 
 
 NO_MORE = Card(
