@@ -58,5 +58,7 @@ class PreparedOnCpu:
         self.run, self.function, self.values = run, function, values
 
     def __call__(self, **changes) -> None:
-        self.values |= changes
-        self.run(self.function, self.values, check(self.function, self.values, "cpu"))
+        values = self.values | changes
+        device = check(self.function, values, "cpu")
+        self.values = values  # what is refused does not stay
+        self.run(self.function, values, device)

@@ -176,9 +176,10 @@ def test_a_prepared_call_on_the_cpu_is_checked_each_time():
     x, y = torch.zeros(1), torch.ones(1)
     call = PreparedOnCpu(lambda *those: calls.append(those), F, numbers(out=x, n=1))
     call()
-    with pytest.raises(TypeError, match="f: n takes a whole number"):
-        call(n=0.5)
     call(n=2, out=y)
+    with pytest.raises(TypeError, match="f: n takes a whole number"):
+        call(n=0.5, out=x)
+    call()
     cpu = torch.device("cpu")
-    assert [(function, device) for function, _, device in calls] == [(F, cpu)] * 2
-    assert calls[1][1] == numbers(out=y, n=2)
+    assert [(function, device) for function, _, device in calls] == [(F, cpu)] * 3
+    assert [values for _, values, _ in calls[1:]] == [numbers(out=y, n=2)] * 2

@@ -12,7 +12,6 @@ import pytest
 from lessons_lib import progress, saved_answers, solution_cells
 from lessons_lib.paths import SOLUTIONS
 from lessons_lib.saved_answers import NoSavedAnswer
-from of_the_locale import plain_locale  # noqa: F401, a fixture
 
 
 @pytest.fixture(autouse=True)
