@@ -2,6 +2,7 @@
 
 import io
 import json
+import runpy
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -305,3 +306,11 @@ def test_patience_is_for_the_longest_run_and_its_judge(
 
 def test_the_judge_has_minutes_for_what_takes_seconds():
     assert 300 <= OF_THE_JUDGE <= 3600
+
+
+def test_the_folder_is_a_command_which_ends_with_the_code_of_the_grading(monkeypatch):
+    monkeypatch.setattr(command, "main", lambda: 7)
+    with pytest.raises(SystemExit) as ending:
+        runpy.run_module("lessons_grading", run_name="__main__")
+    assert ending.value.code == 7
+    runpy.run_module("lessons_grading.__main__", run_name="read")  # only read, it does nothing
