@@ -14,6 +14,7 @@ from lessons_grading.grades import SubmissionGrade
 from lessons_grading.kept import course_digest, mistakes_digest
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.sandbox import Limits
+from lessons_lib import checks
 
 LIMITS = Limits(sandboxed=False, memory=3 << 30, unseen=("/nowhere",))
 NOTEBOOK = Notebook("a digest", "00", (Cell(1, "x = 1"), Cell(3, "y = 2")), "a problem")
@@ -162,11 +163,15 @@ def test_what_is_here_decides_whether_it_may_grade(monkeypatch):
     }
 
 
-def test_mistakes_that_cannot_be_read_are_a_problem(tmp_path, monkeypatch):
-    (tmp_path / "0.1.mistakes").write_text("no title\n")
-    monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
-    about = judge_process.about()
-    assert about["mistakes"] == "" and "0.1.mistakes:1: the first line" in about["problem"]
+@pytest.mark.parametrize("error", [checks.MistakesError, OSError])
+def test_mistakes_that_cannot_be_read_are_a_problem(monkeypatch, error):
+    def refuse(lessons):
+        raise error(f"0.1.mistakes:1 cannot be read for {len(lessons)} lessons")
+
+    monkeypatch.setattr(checks, "read_mistakes", refuse)
+    about, count = judge_process.about(), len(checks.lessons())
+    problem = f"0.1.mistakes:1 cannot be read for {count} lessons"
+    assert (about["mistakes"], about["problem"]) == ("", problem)
 
 
 @pytest.mark.parametrize("how", [b"", OSError()], ids=["closed", "broken"])

@@ -297,7 +297,7 @@ def collect(monkeypatch):
     receives, sends = map(list, zip(*pipes, strict=True))
     asked = []
 
-    def run(turns, deadline=100.0):
+    def run(turns, until=100.0):
         turns, now = iter(turns), [0.0]
 
         def monotonic():
@@ -315,7 +315,7 @@ def collect(monkeypatch):
 
         monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=monotonic))
         monkeypatch.setattr(shards, "wait", wait)
-        return shards._collect(receives, deadline, 60.0)
+        return shards._collect(receives, until, 60.0)
 
     yield SimpleNamespace(run=run, asked=asked)
     for pipe in (*receives, *sends):
