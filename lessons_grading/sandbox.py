@@ -101,7 +101,8 @@ class Sandbox:
         self._start()
         threading.Thread(target=self._watch, daemon=True).start()
         if self._next_message() != b"ready":
-            reason = self.reason if self._process.poll() is None else self._read_errors()
+            said = self._read_errors() if self._process.poll() is not None else ""
+            reason = said or self.reason
             self.close()
             raise RuntimeError(f"The sandbox could not be started: {reason}")
         self._errors.close()  # from now on, nothing that is written there is read

@@ -54,13 +54,13 @@ def mistakes(grade) -> dict[str, str | None]:
 def open_files() -> set[str]:
     """What this process has open. Each pipe has a name of its own, which none gets again.
 
-    A sandbox's watcher may read in /proc once more after its end.
+    A sandbox's watcher may read /proc, after its end too.
     """
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # that of the folder itself
             found.add(os.readlink(f"/proc/self/fd/{name}"))
-    return {name for name in found if not name.startswith("/proc/")}
+    return {name for name in found if not name.startswith("/proc")}
 
 
 def solution_of(exercise_id: str) -> str:

@@ -447,7 +447,8 @@ def test_one_that_says_something_else_is_none(python):
 
 
 def test_the_watcher_ends_it(python, monkeypatch):
-    python(f"sleep 1000000 & {READY}")
+    # it would end by itself, so that a fault here ends too
+    python(f"sleep 20 & {READY.replace('cat', 'sleep 20')}")
     box = Sandbox(Limits(sandboxed=False), Reported())
     family = usage.tree(box._process.pid)
     assert len(family) == 1  # what it has started
@@ -464,3 +465,10 @@ def test_what_a_notebook_may_take_if_nothing_else_is_said():
     assert (usual.cell_seconds, usual.notebook_seconds) == (60.0, 600.0)
     assert (usual.memory, usual.disk, usual.output) == (4 * GB, GB, 10 << 20)
     assert (usual.processes, usual.sandboxed, usual.unseen) == (64, True, ())
+
+
+def test_one_that_does_not_get_ready_in_time_is_given_up(python, monkeypatch):
+    python("exec sleep 20")  # it would end by itself, so that a fault here ends too
+    monkeypatch.setattr(sandbox, "START_LIMIT", float("-inf"))
+    with pytest.raises(RuntimeError, match="not be started: it did not react any more$"):
+        Sandbox(Limits(sandboxed=False), Reported())
