@@ -363,16 +363,15 @@ class _Printed:
     def read(self, output) -> bool:
         chunk = os.read(output.fileno(), 1 << 16)
         self.length += len(chunk)
-        *before, last = chunk.rsplit(FORGET, 1)
-        self.data = (b"" if before else self.data) + last
-        self.is_cut = (self.is_cut and not before) or len(self.data) > PRINTED_LIMIT
+        _, forgets, last = chunk.rpartition(FORGET)
+        self.data = (b"" if forgets else self.data) + last
+        self.is_cut = (self.is_cut and not forgets) or len(self.data) > PRINTED_LIMIT
         self.data = self.data[:PRINTED_LIMIT]
         return bool(chunk)
 
     def drain(self, output):
-        while wait([output], 0) and self.read(output):
-            if self.length > 100 * PRINTED_LIMIT:
-                break
+        while wait([output], 0) and self.read(output) and self.length <= 100 * PRINTED_LIMIT:
+            pass
 
     def text(self) -> str:
         text = self.data.decode(errors="replace")
