@@ -33,6 +33,9 @@ class Process:
         self.pid = 77
         self.is_open = [not end.closed for end in self.args]
 
+    def is_alive(self):
+        return not self.done
+
     def kill(self):
         self.done.append("killed")
 
@@ -68,6 +71,16 @@ def test_a_process_waits_at_pipes_of_which_only_it_has_the_other_ends(processes)
     assert all(end.closed for end in child.process.args)
     assert child.process.daemon
     child.end()
+
+
+def test_a_process_waits_for_a_run_from_the_place_where_it_was_started(
+    monkeypatch, processes, tmp_path
+):
+    monkeypatch.setattr(isolation, "_waiting", [child := isolation._Child()])
+    assert isolation._take_waiting() is child
+    isolation._waiting.append(child)
+    monkeypatch.chdir(tmp_path)
+    assert isolation._take_waiting() is None and child.process.done == ["killed", "joined"]
 
 
 def test_a_run_cannot_read_what_it_has_printed(processes):
