@@ -30,7 +30,7 @@ class Stopwatch:
         clock: Callable[[], float] = time.monotonic,
     ):
         self._observe, self._every, self._clock = observe, every, clock
-        self.seconds, self._before, self._worked = 0.0, clock(), (observe() or (0.0, True))[0]
+        self.seconds, self._before, self._worked = 0.0, clock(), (observe() or (0.0,))[0]
 
     def leave_out(self, seconds: float):
         """Leaves out seconds that have passed since the last look."""

@@ -146,6 +146,12 @@ def test_what_the_clock_says_adds_up_where_nothing_is_seen():
     assert run.look_after(1.0, (0.25, True)) == 3.25
 
 
+def test_work_that_was_counted_counts_no_second_time():
+    run = Run((0.0, True), every=0.1)
+    assert run.look_after(0.1, (0.05, True)) == pytest.approx(0.05)
+    assert run.look_after(0.1, (0.05, True)) == pytest.approx(0.05)
+
+
 def test_two_time_slices_may_be_counted_late_and_no_more():
     """After a second with ten seconds of work, two ticks of the rest count in the next."""
     run = Run((0.0, True), every=0.1)
