@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     hub.add_argument("folder", type=Path, metavar="FOLDER")
     commands.add_parser("doctor", help="show what this machine can do")
-    commands.add_parser("grade", add_help=False, help="grade the notebooks of a class")
+    commands.add_parser("grade", help="grade the notebooks of a class")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["grade"]:  # it has its own help
         return _grade(words[1:])

@@ -1,0 +1,350 @@
+"""The parts of the command `paged-attention-course`, without JupyterLab and without a hub."""
+
+import io
+import json
+import os
+import runpy
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lessons_command import __main__ as command
+from lessons_command import copies, doctor, jupyterlab, lab
+from lessons_grading import command as grading
+from lessons_lib import whole
+from lessons_lib.paths import NOTEBOOKS, ROOT
+from locales import c_locale
+
+USUAL = Path("paged-attention-course")
+
+
+class Left(BaseException):
+    """The process would be another program from here on."""
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """What a command line calls. Each has its own exit status."""
+    called = []
+
+    def note(module, name, status):
+        def stand_in(*words, **more):
+            called.append((name, *words, *more.items()))
+            return status
+
+        monkeypatch.setattr(module, name, stand_in)
+
+    note(lab, "open_lessons", 11)
+    note(lab, "open_on_hub", 12)
+    monkeypatch.setattr(doctor, "main", lambda: called.append(("doctor",)) or 13)
+    monkeypatch.setattr(grading, "main", lambda words: called.append(("grade", words)) or 14)
+    return called
+
+
+COMMANDS = [
+    (["lab"], 11, ("open_lessons", USUAL, [], ("only_copy", False))),
+    (["lab", "a"], 11, ("open_lessons", Path("a"), [], ("only_copy", False))),
+    (["lab", "a", "--only-copy"], 11, ("open_lessons", Path("a"), [], ("only_copy", True))),
+    (
+        ["lab", "a", "--", "--port", "1", "--", "b"],
+        11,
+        ("open_lessons", Path("a"), ["--port", "1", "--", "b"], ("only_copy", False)),
+    ),
+    (["hub", "a"], 12, ("open_on_hub", Path("a"), [])),
+    (["hub", "a", "--port=1", "b"], 12, ("open_on_hub", Path("a"), ["--port=1", "b"])),
+    (["doctor"], 13, ("doctor",)),
+    (["grade"], 14, ("grade", [])),
+    (["grade", "--help", "a"], 14, ("grade", ["--help", "a"])),
+]
+
+
+@pytest.mark.parametrize("words, status, call", COMMANDS)
+def test_a_command_line_calls_one_thing(called, words, status, call):
+    assert command.main(words) == status and called == [call]
+
+
+def test_without_words_those_of_the_program_count(called, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["the program", "lab", "a", "--only-copy"])
+    assert command.main() == 11
+    assert called == [("open_lessons", Path("a"), [], ("only_copy", True))]
+
+
+FAULTS = {
+    "an argument of JupyterLab's": (
+        ["lab", "a", "--port", "--quiet", "--", "b"],
+        "no argument --port here. JupyterLab's come after --: paged-attention-course lab -- "
+        "--port --quiet\n",
+    ),
+    "an argument of nothing": (["doctor", "--port", "--quiet"], "no argument --port here.\n"),
+    "no command": (["--", "lab"], "the following arguments are required: COMMAND\n"),
+    "no folder": (["hub"], "the following arguments are required: FOLDER\n"),
+    "another command": (["sing"], "argument COMMAND: invalid choice: 'sing'"),
+}
+
+
+@pytest.mark.parametrize("words, said", FAULTS.values(), ids=FAULTS)
+def test_a_command_line_with_a_fault_says_which(called, capsys, words, said):
+    with pytest.raises(SystemExit) as left:
+        command.main(words)
+    assert left.value.code == 2 and not called
+    assert said in capsys.readouterr().err
+
+
+HELP = {
+    "all": (
+        ["--help"],
+        "usage: paged-attention-course [-h] COMMAND ... "
+        "PagedAttention, built from scratch. "
+        "positional arguments: COMMAND "
+        "lab copy the lessons into your own folder, and open JupyterLab there "
+        "hub as lab, for the server that a JupyterHub starts for a learner "
+        "doctor show what this machine can do "
+        "grade grade the notebooks of a class ",
+    ),
+    "lab": (
+        ["lab", "--help"],
+        "usage: paged-attention-course lab [FOLDER] [--only-copy] [-- JUPYTERLAB'S ARGUMENTS] "
+        "Copies the lessons into a folder and opens JupyterLab there. "
+        "Called again, it brings new versions of the notebooks that you have not changed. "
+        "It never writes to a notebook that holds an answer. "
+        "positional arguments: FOLDER "
+        "options: -h, --help show this help message and exit "
+        "--only-copy do not open JupyterLab",
+    ),
+    "hub": (
+        ["hub", "--help"],
+        "usage: paged-attention-course hub FOLDER [JUPYTERHUB'S ARGUMENTS] "
+        "Copies the lessons as lab does, and becomes the learner's server. "
+        "It is for c.Spawner.cmd in a hub's configuration. "
+        "positional arguments: FOLDER ",
+    ),
+}
+
+
+@pytest.mark.parametrize("words, text", HELP.values(), ids=HELP)
+def test_help_tells_what_there_is(capsys, words, text):
+    with pytest.raises(SystemExit) as left:
+        command.main(words)
+    assert not left.value.code
+    assert " ".join(capsys.readouterr().out.split()).startswith(text.strip())
+
+
+def test_the_program_ends_with_the_commands_status(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["the program"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(command.__file__, run_name="__main__")
+    assert left.value.code == 2 and "usage:" in capsys.readouterr().out
+
+
+# JupyterLab
+
+
+@pytest.fixture
+def becomes(monkeypatch):
+    """The programs that this process would have become: their words and variables."""
+    became = []
+
+    def become(program, words, variables):
+        became.append((program, words, variables))
+        raise Left
+
+    monkeypatch.setattr(os, "execve", become)
+    return became
+
+
+def test_the_courses_settings_and_kernel_are_where_it_says():
+    assert (jupyterlab.CONFIG / "labconfig").is_dir()
+    assert (jupyterlab.DATA / "kernels").is_dir()
+
+
+def test_jupyterlab_gets_the_courses_settings_after_the_learners(becomes, monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", "/mine")
+    with pytest.raises(Left):
+        jupyterlab.start(Path("a.ipynb"), Path("."), ["--port", "1"])
+    ((program, words, variables),) = becomes
+    assert program == sys.executable
+    here = Path.cwd()
+    assert words[3:] == [f"{here}/a.ipynb", f"--ServerApp.root_dir={here}", "--port", "1"]
+    assert variables["JUPYTER_PATH"] == f"/mine{os.pathsep}{jupyterlab.DATA}"
+
+
+@pytest.mark.parametrize("found, has_hub", [(object(), True), (None, False)])
+def test_a_hub_is_there_if_python_finds_it(monkeypatch, found, has_hub):
+    monkeypatch.setattr(jupyterlab, "find_spec", {"jupyterhub": found}.__getitem__)
+    assert jupyterlab.has_hub() is has_hub
+
+
+def run_jupyterlab(*words: str):
+    """As `python -m lessons_command.jupyterlab` with these words."""
+    sys.argv[:] = ["jupyterlab.py", *words]
+    runpy.run_path(jupyterlab.__file__, run_name="__main__")
+
+
+@pytest.mark.parametrize("more", [[], ["--port", "1"]])
+def test_a_notebook_is_opened_in_the_checkout(becomes, monkeypatch, more):
+    monkeypatch.setattr(sys, "argv", [])
+    notebook = NOTEBOOKS / "00_start_here.ipynb"
+    with pytest.raises(Left):
+        run_jupyterlab(str(notebook), *more)
+    ((_, words, _),) = becomes
+    assert words[3:] == [str(notebook), f"--ServerApp.root_dir={ROOT}", *more]
+
+
+@pytest.mark.parametrize("words", [[], ["no such notebook"], ["no such notebook", __file__]])
+def test_without_a_notebook_nothing_is_opened(becomes, monkeypatch, words):
+    monkeypatch.setattr(sys, "argv", [])
+    usage = "python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb"
+    with pytest.raises(SystemExit) as left:
+        run_jupyterlab(*words)
+    assert left.value.code == f"Say which notebook: {usage}" and not becomes
+
+
+# The lessons, copied and opened
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """`calls`: what has been opened, and what of `stream` had been written by then."""
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(io.BufferedWriter(Raw(written)))
+    opened = SimpleNamespace(calls=[], stream=stream)
+    monkeypatch.setattr(whole, "faults", lambda: "")
+    monkeypatch.setattr(whole, "remedy", lambda: "a remedy")
+    monkeypatch.setattr(lab.metadata, "version", lambda name: "1.0")
+    monkeypatch.setattr(copies, "bring", lambda *words: copies.Copied())
+
+    def start(*words):
+        opened.calls.append((*words, written.getvalue().decode()))
+
+    monkeypatch.setattr(jupyterlab, "start", start)
+    monkeypatch.setattr(jupyterlab, "start_on_hub", start)
+    monkeypatch.setattr(jupyterlab, "has_hub", lambda: True)
+    return opened
+
+
+class Raw(io.RawIOBase):
+    """A file below buffers."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        return self.file.write(data)
+
+
+def test_the_learner_reads_where_the_lessons_are_before_jupyterlab_starts(opened, tmp_path):
+    with redirect_stdout(opened.stream):
+        assert lab.open_lessons(tmp_path) == 0
+    said = f"The lessons are in {tmp_path}.\n"
+    assert opened.calls == [(tmp_path / "00_start_here.ipynb", tmp_path, (), said)]
+
+
+def test_lessons_may_only_be_copied(opened, tmp_path):
+    assert lab.open_lessons(tmp_path, only_copy=True) == 0 and not opened.calls
+
+
+FAILURES = {
+    "a file is missing": (
+        "faults",
+        "kernels/sum.cu is missing",
+        "The course is not whole: kernels/sum.cu is missing.\nTo mend it: a remedy\n",
+    ),
+    "nobody can write": ("bring", "The folder is a file.", "The folder is a file.\n"),
+}
+
+
+@pytest.mark.parametrize("what, words, said", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("on_hub", [False, True])
+def test_what_cannot_be_copied_is_not_opened_but_on_a_hub(
+    opened, monkeypatch, tmp_path, capsys, what, words, said, on_hub
+):
+    def fail(*words_given):
+        raise copies.CannotCopy(words)
+
+    if what == "faults":
+        monkeypatch.setattr(whole, "faults", lambda: words)
+    else:
+        monkeypatch.setattr(copies, "bring", fail)
+    if on_hub:
+        lab.open_on_hub(tmp_path, ["--port=1"])
+        assert opened.calls == [(["--port=1"], "")]
+    else:
+        assert lab.open_lessons(tmp_path) == 1 and not opened.calls
+    assert capsys.readouterr().err == said
+
+
+def test_on_a_hub_the_lessons_are_copied_first(opened, tmp_path):
+    with redirect_stdout(opened.stream):
+        lab.open_on_hub(tmp_path)
+    assert opened.calls == [((), f"The lessons are in {tmp_path}.\n")]
+
+
+def test_without_jupyterhub_nothing_is_copied(opened, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(jupyterlab, "has_hub", lambda: False)
+    monkeypatch.setattr(copies, "bring", lambda *words: pytest.fail("it copies"))
+    assert lab.open_on_hub(tmp_path) == 1 and not opened.calls
+    assert "JupyterHub is not where the course is installed" in capsys.readouterr().err
+
+
+def test_a_learner_reads_what_became_of_each_file(tmp_path):
+    copied = copies.Copied(
+        new=["00.ipynb"],
+        updated=["01.ipynb", "02.ipynb"],
+        kept=["03.ipynb"],
+        beside=[("04.ipynb", "04 (1.1).ipynb")],
+    )
+    assert lab.in_words(copied, tmp_path).split("\n") == [
+        f"The lessons are in {tmp_path}.",
+        "Brought up to date: 01.ipynb, 02.ipynb.",
+        "04.ipynb has your own changes and is as you left it. The new version is beside it: "
+        "04 (1.1).ipynb. Go on in yours, or copy your answers into the new one.",
+    ]
+    assert lab.in_words(copies.Copied(), tmp_path) == f"The lessons are in {tmp_path}."
+
+
+# Copies
+
+
+@pytest.fixture
+def course(tmp_path):
+    folder = tmp_path / "course"
+    (folder / "one/two").mkdir(parents=True)
+    (folder / "one/two/text.md").write_text("old")
+    return folder
+
+
+def test_folders_within_folders_are_made_and_listed(course, tmp_path):
+    mine = tmp_path / "my/own"
+    assert copies.bring(course, mine, "1.0").new == ["one/two/text.md"]
+    digest = copies._digest(b"old")
+    assert (mine / ".lessons.json").read_text() == json.dumps(
+        {"one/two/text.md": digest}, indent=1
+    )
+    assert sorted(path.name for path in mine.rglob("*") if path.is_file()) == [
+        ".lessons.json",
+        "text.md",
+    ]
+
+
+def test_what_is_beside_a_changed_file_is_written_once(course, tmp_path):
+    mine = tmp_path / "mine"
+    copies.bring(course, mine, "1.0")
+    (mine / "one/two/text.md").write_text("my words")
+    for text in ("new", "newer"):
+        (course / "one/two/text.md").write_text(text)
+        copied = copies.bring(course, mine, "1.1")
+        assert copied.beside == [("one/two/text.md", "one/two/text (1.1).md")]
+        assert not (copied.new or copied.updated or copied.kept)
+    assert (mine / "one/two/text (1.1).md").read_text() == "new"
+
+
+def test_a_list_may_name_files_in_any_letters(tmp_path):
+    (tmp_path / "list").write_text('{"é.ipynb": "1"}', encoding="utf-8")
+    with c_locale():
+        assert copies._read_list(tmp_path / "list") == {"é.ipynb": "1"}
