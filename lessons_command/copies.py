@@ -75,7 +75,6 @@ def _bring_one(
             copied.updated.append(name)
         elif known.get(name) == ours:
             copied.kept.append(name)
-            return
         else:
             beside = mine.with_name(f"{mine.stem} ({version}){mine.suffix}")
             if not beside.exists():

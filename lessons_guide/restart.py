@@ -147,7 +147,6 @@ def _needed(names: Iterable[str], cells: tuple[CodeCell, ...], known) -> list[Co
     """The cells that make these names, and those that they need in turn, in their order."""
     found: set[int] = set()
     wanted = [(name, len(cells)) for name in sorted(names)]
-    seen = set(wanted)
     while wanted:
         name, end = wanted.pop()
         if name in known or hasattr(builtins, name):
@@ -158,9 +157,7 @@ def _needed(names: Iterable[str], cells: tuple[CodeCell, ...], known) -> list[Co
         filled = {n for n in range(made, end) if name in cells[n].changes}
         for number in {made, *filled} - found:
             found.add(number)
-            more = {(each, number) for each in cells[number].needs} - seen
-            seen |= more
-            wanted += sorted(more)
+            wanted += sorted((each, number) for each in cells[number].needs)
     return [cells[number] for number in sorted(found)]
 
 

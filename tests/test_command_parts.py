@@ -155,11 +155,6 @@ def becomes(monkeypatch):
     return became
 
 
-def test_the_courses_settings_and_kernel_are_where_it_says():
-    assert (jupyterlab.CONFIG / "labconfig").is_dir()
-    assert (jupyterlab.DATA / "kernels").is_dir()
-
-
 def test_jupyterlab_gets_the_courses_settings_after_the_learners(becomes, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", "/mine")
     with pytest.raises(Left):
@@ -169,6 +164,15 @@ def test_jupyterlab_gets_the_courses_settings_after_the_learners(becomes, monkey
     here = Path.cwd()
     assert words[3:] == [f"{here}/a.ipynb", f"--ServerApp.root_dir={here}", "--port", "1"]
     assert variables["JUPYTER_PATH"] == f"/mine{os.pathsep}{jupyterlab.DATA}"
+
+
+def test_a_hubs_server_has_the_courses_settings_and_takes_no_module_from_a_home(becomes):
+    with pytest.raises(Left):
+        jupyterlab.start_on_hub(["--port=1"])
+    ((program, words, variables),) = becomes
+    assert program == sys.executable
+    assert words == [sys.executable, "-P", "-m", "jupyterhub.singleuser", "--port=1"]
+    assert variables["JUPYTER_PATH"].endswith(str(jupyterlab.DATA))
 
 
 @pytest.mark.parametrize("found, has_hub", [(object(), True), (None, False)])
@@ -189,8 +193,10 @@ def test_a_notebook_is_opened_in_the_checkout(becomes, monkeypatch, more):
     notebook = NOTEBOOKS / "00_start_here.ipynb"
     with pytest.raises(Left):
         run_jupyterlab(str(notebook), *more)
-    ((_, words, _),) = becomes
+    ((_, words, variables),) = becomes
     assert words[3:] == [str(notebook), f"--ServerApp.root_dir={ROOT}", *more]
+    for name, inside in (("JUPYTER_CONFIG_PATH", "labconfig"), ("JUPYTER_PATH", "kernels")):
+        assert Path(variables[name].split(os.pathsep)[-1], inside).is_dir()
 
 
 @pytest.mark.parametrize("words", [[], ["no such notebook"], ["no such notebook", __file__]])
@@ -342,6 +348,19 @@ def test_what_is_beside_a_changed_file_is_written_once(course, tmp_path):
         assert copied.beside == [("one/two/text.md", "one/two/text (1.1).md")]
         assert not (copied.new or copied.updated or copied.kept)
     assert (mine / "one/two/text (1.1).md").read_text() == "new"
+
+
+def test_a_file_that_cannot_take_its_place_leaves_nothing_beside(
+    course, tmp_path, monkeypatch
+):
+    def fail(old, new):
+        raise OSError(5, "Input/output error")
+
+    mine = tmp_path / "mine"
+    monkeypatch.setattr(copies.os, "replace", fail)
+    with pytest.raises(copies.CannotCopy, match="Input/output error"):
+        copies.bring(course, mine, "1.0")
+    assert not [path for path in mine.rglob("*") if path.is_file()]
 
 
 def test_a_list_may_name_files_in_any_letters(tmp_path):

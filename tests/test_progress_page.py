@@ -78,3 +78,16 @@ def test_a_notebook_that_cannot_be_read_is_named_by_its_file(tmp_path, monkeypat
     expected = ("01_topic", "01_topic.ipynb") if text is not None else ("01", "")
     lesson = progress_page.page().lessons[1]
     assert (lesson.title, lesson.notebook) == expected
+
+
+@pytest.mark.parametrize(
+    "message, first",
+    [
+        ("One. Two. Three.", "One."),
+        ("Is it?\nNo! Yes.", "Is it?"),
+        ("Version 1.2 of it", "Version 1.2 of it"),
+        ("", ""),
+    ],
+)
+def test_a_mistake_is_told_by_its_first_sentence(message, first):
+    assert progress_page._first_sentence(message) == first
