@@ -76,5 +76,5 @@ def _of_an_older_class(owner: str) -> Card:
 
 def _misspelt(name: str, thing: object) -> Card | None:
     names = [each for each in dir(thing) if not each.startswith("_")]
-    like = difflib.get_close_matches(name, names, n=1, cutoff=_LIKE)
+    like = difflib.get_close_matches(name, names, cutoff=_LIKE)
     return Card(f"There is no `{name}`. Do you mean `{like[0]}`?") if like else None

@@ -53,4 +53,4 @@ def _explain_name(name: str, running: str, lesson: str | None, known: dict) -> C
 
 
 def _like(name: str, names) -> str | None:
-    return next(iter(difflib.get_close_matches(name, set(names) - {name}, n=1)), None)
+    return next(iter(difflib.get_close_matches(name, set(names) - {name})), None)

@@ -24,7 +24,7 @@ class ExerciseState:
 
     @property
     def mark(self) -> str:
-        return "■" if self.passed else "□"
+        return _mark(self.passed)
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ class ProgressPage:
         )
 
 
+def _mark(passed: bool) -> str:
+    return "■" if passed else "□"
+
+
 def page() -> ProgressPage:
     """What this machine remembers, lesson by lesson."""
     record = progress.load()
@@ -127,7 +131,7 @@ def _title(notebook) -> str:
 
 
 def _first_sentence(message: str) -> str:
-    return re.split(r"(?<=[.?!])\s", message, maxsplit=1)[0]
+    return re.split(r"(?<=[.?!])\s", message)[0]
 
 
 def _row(lesson: LessonState) -> str:
@@ -166,12 +170,10 @@ def bar(lesson: str, titles: bool) -> Card:
     """
     record = progress.load()
     exercises = checks.exercises_of(lesson)
-    marks = [
-        ("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises
-    ]
+    passed = {each.id for each in exercises if record.get(each.id, {}).get("passed")}
     lines = [
-        f"{mark} {exercise.id} {exercise.title if titles else ''}".rstrip()
-        for mark, exercise in zip(marks, exercises, strict=True)
+        f"{_mark(each.id in passed)} {each.id} {each.title if titles else ''}".rstrip()
+        for each in exercises
     ]
-    head = f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed"
+    head = f"Lesson {lesson}: {len(passed)} of {len(lines)} exercises passed"
     return Card(head, ("\n" if titles else " · ").join(lines))

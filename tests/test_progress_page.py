@@ -7,6 +7,7 @@ import pytest
 from lessons_guide import progress_page
 from lessons_guide.progress_page import ExerciseState, LessonState, ProgressPage
 from lessons_lib import checks, progress, show_progress
+from lessons_lib.display import as_html
 
 TOTAL = sum(len(checks.exercises_of(lesson)) for lesson in checks.lessons())
 
@@ -91,3 +92,30 @@ def test_a_notebook_that_cannot_be_read_is_named_by_its_file(tmp_path, monkeypat
 )
 def test_a_mistake_is_told_by_its_first_sentence(message, first):
     assert progress_page._first_sentence(message) == first
+
+
+def test_the_page_is_a_table_with_a_row_for_each_lesson():
+    exercises = (
+        ExerciseState("1.1", "one & all", True, (("late", "It is late."), ("wrong", ""))),
+        ExerciseState("1.2", "two", False, (("odd", ""),)),
+    )
+    lessons = (LessonState("01 · A", "01_a.ipynb", exercises), LessonState("02", "", ()))
+    mark = '<span title="{}" style="white-space:nowrap">{}</span>'
+    cell = '<td style="text-align:left;vertical-align:top">{}</td>'
+    met = as_html("1.1 `late`: It is late.\n1.1 `wrong`\n1.2 `odd`")
+    first = (
+        '<a href="01_a.ipynb">01 · A</a>',
+        f"{mark.format('one &amp; all', '■ 1.1')} {mark.format('two', '□ 1.2')}",
+        f"<details><summary>3</summary>{met}</details>",
+    )
+    rows = (f"<tr>{''.join(map(cell.format, row))}</tr>" for row in (first, ("02", "", "–")))
+    heads = "".join(
+        f'<th style="text-align:left">{name}</th>'
+        for name in ("lesson", "exercises (■ passed)", "mistakes met")
+    )
+    assert ProgressPage(lessons)._repr_html_() == (
+        '<div role="status" style="margin:.2em 0">'
+        '<div style="font-weight:600">1 of 2 exercises passed</div>'
+        "<div>Next: exercise 1.2, two</div>"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
