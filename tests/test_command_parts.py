@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from lessons_command import __main__ as command
-from lessons_command import copies, doctor, jupyterlab, lab
+from lessons_command import copies, doctor, jupyterlab, kernel, lab
 from lessons_grading import command as grading
+from lessons_guide import KINDS, misspelt, restart
 from lessons_lib import whole
 from lessons_lib.paths import NOTEBOOKS, ROOT
 from locales import c_locale
@@ -137,6 +138,22 @@ def test_the_program_ends_with_the_commands_status(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         runpy.run_path(command.__file__, run_name="__main__")
     assert left.value.code == 2 and "usage:" in capsys.readouterr().out
+
+
+def test_a_kernel_shows_an_error_as_ever_and_then_explains_it(monkeypatch):
+    done = []
+    shell = SimpleNamespace(
+        set_custom_exc=lambda kinds, show: done.append((kinds, show)),
+        showtraceback=lambda error, tb_offset=None: done.append((error, tb_offset)),
+    )
+    monkeypatch.setattr(misspelt, "explain", lambda *words: done.append(words))
+    monkeypatch.setattr(restart, "lesson_of_this_kernel", lambda: "01")
+    kernel.load_ipython_extension(shell)
+    ((kinds, show),) = done
+    error = NameError("no")
+    show(shell, NameError, error, "the traceback", tb_offset=3)
+    assert kinds is KINDS
+    assert done[1:] == [((NameError, error, "the traceback"), 3), (shell, error, "01")]
 
 
 # JupyterLab
