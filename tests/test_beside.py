@@ -5,10 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from locales import c_locale
 
 from lessons_command import beside, doctor
 from lessons_command.beside import Needs
-from locales import c_locale
 
 
 @pytest.fixture

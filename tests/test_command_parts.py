@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from locales import c_locale
 
 from lessons_command import __main__ as command
 from lessons_command import copies, doctor, jupyterlab, kernel, lab
@@ -17,7 +18,6 @@ from lessons_grading import command as grading
 from lessons_guide import KINDS, misspelt, restart
 from lessons_lib import whole
 from lessons_lib.paths import NOTEBOOKS, ROOT
-from locales import c_locale
 
 USUAL = Path("paged-attention-course")
 

@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from locales import c_locale
 
 from lessons_guide import (
     KINDS,
@@ -19,7 +20,6 @@ from lessons_guide import (
 from lessons_lib import checks, progress
 from lessons_lib.checks import CheckResult
 from lessons_lib.display import Card
-from locales import c_locale
 
 
 def exercise(id, name, language="python", mistakes=()):

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from locales import c_locale
 
 from lessons_processes import own_time
 from lessons_processes.own_time import Stopwatch
-from locales import c_locale
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 

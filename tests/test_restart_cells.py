@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from locales import c_locale
 
 from lessons_guide import restart
-from locales import c_locale
 
 RUN = "Run {}, and then the one that failed (a click, then Shift+Enter):"
 
