@@ -1,0 +1,327 @@
+"""How the rows of prompts are divided among items, and what is made for a batch."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paged_attention import prefill
+from paged_attention.ladder import Shape
+from paged_attention.metadata import BatchMetadata
+from paged_attention.prefill import (
+    PREFILL_RUNGS,
+    attn_paged_prefill,
+    check_lengths,
+    check_prefill_table,
+    prefill_library,
+    prefill_texts,
+    tile_sizes,
+)
+from paged_attention.prefill_plan import TileSizes, plan_all_tiles, plan_needed_tiles
+
+few = settings(max_examples=12, deadline=None, derandomize=True)
+HALF = torch.float16
+SMALL = TileSizes(rows=4, keys=2, few_rows=1)
+
+
+def integers(*numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def needed(lens, num_kv_heads, num_slots, most_tiles=None, heads=1):
+    q_lens, kv_lens = np.array(lens).T
+    return plan_needed_tiles(
+        q_lens, kv_lens, heads, SMALL, num_kv_heads, num_slots, most_tiles
+    )
+
+
+ints = st.integers(0, 300)
+
+
+@given(
+    lens=st.lists(st.tuples(ints, ints).map(lambda pair: (pair[0], sum(pair))), max_size=6),
+    heads=st.integers(1, 16),
+    most_tiles=st.sampled_from([None, 1, 3]),
+    num_slots=st.sampled_from([1, 8, 264]),
+)
+def test_a_plan_has_each_needed_tile_once(lens, heads, most_tiles, num_slots):
+    q_lens, kv_lens = (np.array([pair[i] for pair in lens], np.int64) for i in (0, 1))
+    sizes = TileSizes(128, 64, 16)
+    whole = plan_all_tiles(q_lens, kv_lens, heads, sizes)
+    plan = plan_needed_tiles(q_lens, kv_lens, heads, sizes, 2, num_slots, most_tiles)
+    needed = set()
+    for seq, (q_len, kv_len) in enumerate(lens):
+        for row in range(q_len * heads):
+            last_key = kv_len - q_len + row // heads
+            needed |= {(seq, row // 128 * 128, tile) for tile in range(last_key // 64 + 1)}
+
+    def tiles_of(plan):
+        return [
+            (seq, row, tile)
+            for seq, row, begin, end, _ in plan.items.tolist()
+            for tile in range(begin, end)
+        ]
+
+    assert sorted(tiles_of(plan)) == sorted(needed)
+    assert needed <= set(tiles_of(whole))
+    assert all(begin < end for _, _, begin, end, _ in plan.items.tolist())
+    parts = sorted(plan.items[plan.items[:, 4] >= 0].tolist(), key=lambda item: item[4])
+    assert [item[4] for item in parts] == list(range(plan.num_parts))
+    for seq, row, first, count in plan.cut_tiles.tolist():
+        of_tile = parts[first : first + count]
+        assert count > 1 and all(item[:2] == [seq, row] for item in of_tile)
+        assert [item[2] for item in of_tile[1:]] == [item[3] for item in of_tile[:-1]]
+    if most_tiles:
+        assert all(end - begin <= most_tiles for _, _, begin, end, _ in plan.items.tolist())
+
+
+@pytest.mark.parametrize("rung", PREFILL_RUNGS, ids=lambda rung: rung.title)
+def test_a_rung_knows_its_files(rung):
+    texts = prefill_texts(rung.number, Shape(HALF, 128, 4, 16))
+    assert PREFILL_RUNGS[rung.number] is rung and list(texts) == list(rung.files)
+    assert rung.file.startswith(f"prefill/{rung.number}_")
+    assert all(len(text.splitlines()) <= 300 for text in texts.values())
+
+
+def test_smaller_tiles_where_there_is_less_shared_memory():
+    assert tile_sizes(4, Shape(HALF, 256, 4, 16)) == TileSizes(128, 64, 32)
+    assert tile_sizes(4, Shape(HALF, 128, 4, 16, shared_bytes=101_376)) == TileSizes(
+        128, 64, 16
+    )
+    assert tile_sizes(4, Shape(HALF, 256, 4, 16, shared_bytes=101_376)) == TileSizes(
+        64, 32, 32
+    )
+
+
+@pytest.mark.parametrize(
+    "number, head_size, expected",
+    [
+        (1, 128, TileSizes(32, 32, 0)),
+        (5, 64, TileSizes(128, 128, 0)),
+        (5, 128, TileSizes(128, 128, 0)),
+        (5, 256, TileSizes(128, 64, 0)),
+        (2, 64, TileSizes(128, 64, 16)),
+        (3, 128, TileSizes(128, 64, 16)),
+        (4, 256, TileSizes(128, 64, 32)),
+    ],
+)
+def test_tiles_are_of_the_size_that_the_kernels_have(number, head_size, expected):
+    assert tile_sizes(number, Shape(HALF, head_size, 4, 16)) == expected
+
+
+@pytest.mark.parametrize("spare, rows", [(0, 128), (-1, 64)])
+def test_large_tiles_need_all_of_their_shared_memory(spare, rows):
+    numbers = (128 + 4 * 64) * 128
+    assert tile_sizes(4, Shape(HALF, 128, 4, 16, None, 2 * numbers + spare)).rows == rows
+
+
+def test_all_tiles_of_keys_in_the_order_of_the_batch():
+    plan = plan_all_tiles(np.array([5, 0, 2]), np.array([9, 3, 4]), 3, TileSizes(4, 4))
+    assert plan.items.tolist() == [
+        *([0, row, 0, 3, -1] for row in (0, 4, 8, 12)),
+        *([2, row, 0, 1, -1] for row in (0, 4)),
+    ]
+    assert plan.items.dtype == plan.cut_tiles.dtype == np.int32
+    assert plan.cut_tiles.shape == (0, 4) and plan.num_parts == 0
+
+
+def test_only_what_a_row_sees_and_the_longest_first():
+    plan = needed([(6, 10), (4, 30)], 1, 1)
+    assert plan.items.tolist() == [[1, 0, 0, 15, -1], [0, 4, 0, 5, -1], [0, 0, 0, 4, -1]]
+    assert plan.items.dtype == plan.cut_tiles.dtype == np.int32 and not len(plan.cut_tiles)
+
+
+def test_few_rows_take_a_third_of_the_time():
+    """One row and 20 tiles of keys before four rows and 6, but after four rows and 8."""
+    order = needed([(4, 12), (1, 40), (4, 16)], 1, 1).items[:, 0]
+    assert order.tolist() == [2, 1, 0]
+
+
+def test_equal_items_keep_their_order():
+    plan = needed([(2, 20)] * 200, 1, 1)
+    assert plan.items[:, 0].tolist() == list(range(200))
+
+
+@pytest.mark.parametrize(
+    "lens, num_kv_heads, num_slots, num_parts",
+    [
+        ((4, 40), 18, 43, 3),  # the time of an item is its tiles and 1.5
+        ((1, 40), 41, 100, 2),  # a tile with few rows takes 0.35
+        ((4, 40), 1, 1_000, 5),  # of 4 tiles at least
+        ((4, 40), 1, 1, 1),
+        ((4, 40), 2, 4, 2),
+    ],
+)
+def test_an_item_is_cut_where_it_would_still_run_when_all_could_be_done(
+    lens, num_kv_heads, num_slots, num_parts
+):
+    plan = needed([lens], num_kv_heads, num_slots)
+    assert len(plan.items) == num_parts
+    assert plan.num_parts == (num_parts if num_parts > 1 else 0)
+
+
+def test_parts_are_about_equally_long_and_numbered_from_the_first_tile_on():
+    plan = needed([(4, 18), (1, 2), (4, 40)], 1, 1, most_tiles=6)
+    assert sorted(plan.items.tolist(), key=lambda item: item[4]) == [
+        [1, 0, 0, 1, -1],
+        [0, 0, 0, 4, 0],
+        [0, 0, 4, 9, 1],
+        [2, 0, 0, 5, 2],
+        [2, 0, 5, 10, 3],
+        [2, 0, 10, 15, 4],
+        [2, 0, 15, 20, 5],
+    ]
+    assert plan.cut_tiles.tolist() == [[0, 0, 0, 2], [2, 0, 2, 4]] and plan.num_parts == 6
+
+
+def test_rows_are_the_queries_with_each_of_their_heads():
+    """The third row is of the second query, which sees a key more."""
+    plan = needed([(3, 3)], 1, 1, heads=2)
+    assert plan.items.tolist() == [[0, 4, 0, 2, -1], [0, 0, 0, 1, -1]]
+
+
+def test_lengths_are_read_from_their_tensors():
+    q_lens, kv_lens = check_lengths(integers(0, 3, 3, 7), integers(3, 0, 9))
+    assert q_lens.tolist() == [3, 0, 4] and kv_lens.tolist() == [3, 0, 9]
+    assert q_lens.dtype == kv_lens.dtype == np.int64
+    assert [len(each) for each in check_lengths(integers(0), integers())] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "starts, kv_lens, words",
+    [
+        (integers(0, 0, 3, 0, 7, 0)[::2], integers(5, 9), "cu_seqlens_q must be contiguous"),
+        (integers(0, 3, 7), integers(5, 0, 9, 0)[::2], "seq_lens_kv must be contiguous"),
+        (integers(1, 3, 7), integers(5, 9), "must begin with 0, not 1"),
+        (integers(-1, 3, 7), integers(5, 9), "must begin with 0, not -1"),
+        (integers(0, 3, 2), integers(5, 9), r"after 3 it has 2 \(sequence 1\)"),
+        (integers(0, 0, 0), integers(5, -1), "holds -1 for sequence 1"),
+        (integers(0, 3, 7), integers(2, 3), "gives sequence 0 2 keys, fewer than its 3"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(starts, kv_lens, words):
+    with pytest.raises(ValueError, match=words):
+        check_lengths(starts, kv_lens)
+
+
+def test_only_entries_that_a_key_needs_are_looked_at():
+    table = integers(0, 4, -1, 9, 1, 2).reshape(2, 3)
+    check_prefill_table(table, integers(32, 0), 5, 16)
+    check_prefill_table(table, integers(17, 0), 5, 16)
+    check_prefill_table(table[:, :2], integers(32, 0), 5, 16)
+
+
+@pytest.mark.parametrize(
+    "kv_lens, num_blocks, words",
+    [
+        ((33, 0), 5, r"row 0, holds -1 \(entry 2\); the blocks of this pool are 0 to 4"),
+        ((32, 0), 4, r"row 0, holds 4 \(entry 1\)"),
+        ((32, 1), 5, r"row 1, holds 9 \(entry 0\)"),
+        ((49, 0), 5, "sequence 0 49 keys, which need 4 blocks, and block_table has 3 entries"),
+        ((1, 65), 5, "sequence 1 65 keys, which need 5 blocks"),
+    ],
+)
+def test_entries_that_are_no_blocks_are_refused(kv_lens, num_blocks, words):
+    table = integers(0, 4, -1, 9, 1, 2).reshape(2, 3)
+    with pytest.raises(ValueError, match=words):
+        check_prefill_table(table, integers(*kv_lens), num_blocks, 16)
+
+
+def test_rung_5_is_compiled_for_hopper_alone_and_the_others_for_every_card(monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        prefill, "build_cuda", lambda *texts, **words: built.append((texts, words))
+    )
+    shape = Shape(HALF, 64, 3, 8)
+    for number, architecture in ((1, ""), (5, "90a")):
+        prefill_library.__wrapped__(number, shape, "fast")
+        texts = prefill_texts(number, shape)
+        assert built.pop() == (
+            tuple(texts.values()),
+            dict(
+                names=tuple(texts),
+                target="fast",
+                name=f"prefill_{number}",
+                architecture=architecture,
+            ),
+        )
+        assert "constexpr int queries_per_kv_head = 3;" in texts["ladder/shape.cuh"]
+
+
+def test_a_rung_is_not_compiled_for_a_shape_or_a_card_that_it_is_not_made_for(monkeypatch):
+    monkeypatch.setattr(prefill, "build_cuda", lambda *_, **__: None)
+    with pytest.raises(ValueError, match="head_size"):
+        prefill_library.__wrapped__(4, Shape(HALF, 65, 3, 8), "fast")
+    monkeypatch.setattr(prefill, "choose_target", lambda target: target)
+    monkeypatch.setattr(prefill, "lack_of_card", lambda number: f"lacks {number}")
+    with pytest.raises(ValueError, match="rung 4 of the prefill ladder lacks 4"):
+        prefill_library.__wrapped__(4, Shape(HALF, 64, 3, 8), "gpu")
+    prefill_library.__wrapped__(4, Shape(HALF, 64, 3, 8), "fast")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the function asks a PagedPrefill for."""
+    seen = []
+
+    def planned(*numbers, **sizes):
+        seen.append((numbers, sizes))
+        return lambda *tensors: tensors
+
+    def best(shape, place):
+        seen.append((shape, place))
+        return 5
+
+    monkeypatch.setattr(prefill, "PagedPrefill", planned)
+    monkeypatch.setattr(prefill, "best_prefill_rung", best)
+    return seen
+
+
+Q = torch.zeros(7, 8, 128, dtype=HALF)
+CACHE = torch.zeros(3, 16, 2, 128, dtype=HALF)
+METADATA = BatchMetadata(
+    integers(0, 3, 7), integers(5, 4), integers(0, 1).reshape(2, 1), torch.empty(0)
+)
+
+
+@pytest.mark.parametrize("target", [None, "checked"])
+def test_the_function_plans_the_best_rung_for_its_tensors(asked, target):
+    given = attn_paged_prefill(Q, CACHE, CACHE + 1, METADATA, 0.5, target)
+    (shape, place), (numbers, sizes) = asked
+    assert (shape, place) == (Shape(HALF, 128, 4, 16), target or "fast")
+    assert repr(shape) == repr(Shape(HALF, 128, 4, 16))  # whole numbers
+    assert numbers == (5, METADATA.cu_seqlens_q, METADATA.seq_lens_kv)
+    assert sizes == dict(
+        num_q_heads=8,
+        num_kv_heads=2,
+        head_size=128,
+        block_size=16,
+        dtype=HALF,
+        target=target,
+    )
+    assert given[0] is Q and given[1] is CACHE and torch.equal(given[2], CACHE + 1)
+    assert given[3] is METADATA.block_table and given[4] == 0.5
+
+
+def test_a_rung_may_be_named(asked):
+    attn_paged_prefill(Q, CACHE, CACHE, METADATA, number=0)
+    ((numbers, _),) = asked
+    assert numbers[0] == 0
+
+
+@pytest.mark.parametrize("num_q_heads, num_kv_heads", [(8, 0), (0, 2), (7, 2), (1, 2)])
+def test_query_heads_are_a_multiple_of_the_kv_heads(asked, num_q_heads, num_kv_heads):
+    with pytest.raises(ValueError, match=f"{num_kv_heads} KV heads, not {num_q_heads} heads"):
+        attn_paged_prefill(Q[:, :num_q_heads], *[CACHE[:, :, :num_kv_heads]] * 2, METADATA)
+    attn_paged_prefill(Q[:, :1], *[CACHE[:, :, :1]] * 2, METADATA)
+
+
+@pytest.mark.parametrize("name", ["block_table", "seq_lens_kv"])
+def test_the_tables_are_where_q_is(asked, name):
+    elsewhere = SimpleNamespace(**vars(METADATA))
+    setattr(elsewhere, name, getattr(METADATA, name).to("meta"))
+    with pytest.raises(ValueError, match=f"{name} must be on q's device, cpu, not on meta"):
+        attn_paged_prefill(Q, CACHE, CACHE, elsewhere)
