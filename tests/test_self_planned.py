@@ -11,17 +11,13 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
-from paged_attention.self_planned import MOST_BLOCKS, MOST_SEQS, SelfPlannedDecode
+from paged_attention.self_planned import SelfPlannedDecode
 from poison import POISONS, needs_gpu, poisons
 from test_ladder import (
     BFLOAT,
-    CACHE,
     FP8,
     HALF,
-    TABLE,
-    Q,
     assert_right,
-    at_an_odd_place,
     fp8,
     name_of,
 )
@@ -207,84 +203,3 @@ def test_a_cuda_graph_serves_any_lengths():
         graph.replay()
         torch.cuda.synchronize()
         assert_right(out, tensors)
-
-
-# What is refused
-
-LENS = torch.tensor([5, 4], dtype=torch.int32)
-
-
-@pytest.mark.parametrize(
-    "changes, error, words",
-    [
-        (dict(max_num_seqs=0), ValueError, ["max_num_seqs", "4096", "0"]),
-        (dict(max_num_seqs=MOST_SEQS + 1), ValueError, ["max_num_seqs", "4096", "4097"]),
-        (dict(num_blocks=MOST_BLOCKS + 1), ValueError, ["num_blocks", "256", "257"]),
-        (dict(num_q_heads=7), ValueError, ["num_q_heads", "2 KV heads", "7"]),
-        (dict(head_size=96), ValueError, ["head_size", "rung 9", "96"]),
-        (dict(head_size=64, kv_dtype=FP8), ValueError, ["head_size", "128 or", "64"]),
-        (dict(dtype=BFLOAT, kv_dtype=FP8), TypeError, ["dtype", "float16", "bfloat16"]),
-        (dict(kv_dtype=BFLOAT), TypeError, ["kv_dtype", "float16", "bfloat16"]),
-        (dict(dtype=torch.float32), TypeError, ["dtype", "float32"]),
-    ],
-)
-def test_what_it_is_not_made_for_is_refused(changes, error, words):
-    with pytest.raises(error) as caught:
-        SelfPlannedDecode(**dict(max_num_seqs=4, device="cpu") | MODEL | changes)
-    assert all(word in str(caught.value) for word in words), caught.value
-
-
-@pytest.mark.parametrize(
-    "lens, error, words",
-    [
-        (LENS.repeat(3), ValueError, ["context_lens", "1 to 4", "6"]),
-        (LENS[:0], ValueError, ["context_lens", "1 to 4", "0"]),
-        (LENS.long(), TypeError, ["context_lens", "int32", "int64"]),
-        (LENS[None], ValueError, ["context_lens", "(num_seqs,)"]),
-        (LENS.repeat(2)[::2], ValueError, ["context_lens", "contiguous"]),
-        (LENS.to("meta"), ValueError, ["context_lens", "meta"]),
-        ([5, 4], TypeError, ["context_lens", "list"]),
-    ],
-)
-def test_lengths_that_do_not_fit_are_refused(lens, error, words):
-    decode = SelfPlannedDecode(4, **MODEL, device="cpu")
-    with pytest.raises(error) as caught:
-        decode.plan(lens)
-    assert all(word in str(caught.value) for word in words), caught.value
-
-
-@pytest.mark.parametrize(
-    "changes, error, words",
-    [
-        (dict(q=Q[:1]), ValueError, ["q", "(2, 8, 128)"]),
-        (dict(q=Q.float()), TypeError, ["q", "float16"]),
-        (dict(k_cache=CACHE[:, :, :1]), ValueError, ["k_cache", "(num_blocks, 16, 2, 128)"]),
-        (dict(block_table=TABLE.long()), TypeError, ["block_table", "int32"]),
-        (dict(k_scales=torch.ones(2)), ValueError, ["k_scales", "rung 9"]),
-        (dict(out=Q[:1]), ValueError, ["out", "(2, 8, 128)"]),
-        (dict(k_cache=at_an_odd_place(CACHE)), ValueError, ["k_cache must begin", "16"]),
-        (dict(q=at_an_odd_place(Q)), ValueError, ["q must begin", "16"]),
-        (dict(q=Q.to("meta")), ValueError, ["meta"]),
-        (dict(block_table=[[0], [0]]), TypeError, ["block_table", "list"]),
-    ],
-)
-def test_tensors_that_do_not_fit_are_refused_after_right_ones_too(changes, error, words):
-    decode = SelfPlannedDecode(4, **MODEL, device="cpu")
-    right = dict(q=Q, k_cache=CACHE, v_cache=CACHE, block_table=TABLE)
-    with pytest.raises(RuntimeError, match="call plan"):
-        decode(**right)
-    decode.plan(LENS)
-    for _ in range(2):
-        with pytest.raises(error) as caught:
-            decode(**right | changes)
-        assert all(word in str(caught.value) for word in words), caught.value
-        decode(**right)
-
-
-def test_another_number_of_sequences_needs_other_tensors():
-    decode = SelfPlannedDecode(4, **MODEL, device="cpu")
-    decode.plan(LENS)
-    decode(Q, CACHE, CACHE, TABLE)
-    decode.plan(LENS[:1])
-    with pytest.raises(ValueError, match=r"q must have the shape \(1, 8, 128\)"):
-        decode(Q, CACHE, CACHE, TABLE)
