@@ -254,7 +254,9 @@ def make_buffers(
     return {
         "items": torch.empty((num_items, 8), dtype=torch.int32, device=device),
         "header": torch.empty(2 + max_num_seqs, dtype=torch.int32, device=device),
-        "parts": torch.empty((2 * num_blocks * most_heads, *state), device=device),
+        "parts": torch.empty(
+            (2 * num_blocks * most_heads, *state), dtype=torch.float32, device=device
+        ),
         "arrived": torch.zeros(2 * num_blocks, dtype=torch.int32, device=device),
     }
 

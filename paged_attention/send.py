@@ -12,7 +12,7 @@ def send(numbers, dtype: torch.dtype, device: torch.device) -> Tensor:
     the device copies by itself.
     """
     if device.type != "cuda":
-        return torch.as_tensor(numbers, dtype=dtype).clone()
+        return torch.as_tensor(numbers, dtype=dtype, device=device).clone()
     pinned = torch.as_tensor(numbers, dtype=dtype).pin_memory()
     return pinned.to(device, non_blocking=True)
 

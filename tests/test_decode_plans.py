@@ -19,6 +19,7 @@ from paged_attention.self_planned import MOST_SEQS, SelfPlannedDecode
 from paged_attention.work_plan import BUSY, best_plan, choose_heads_at_once, choose_plan
 from paged_attention.work_plan import plan_work as plan_of_rows
 from test_ladder import CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
+from unsaid import unsaid
 
 CPU = torch.device("cpu")
 
@@ -483,3 +484,16 @@ def test_what_was_refused_is_refused_again():
     for _ in range(2):
         with pytest.raises(TypeError, match="block_table"):
             attn_paged_fast(Q, CACHE, CACHE, TABLE.long(), LENS)
+
+
+@pytest.mark.parametrize("number", [0, 6, 7, 8, 9])
+def test_tensors_are_made_where_the_batch_is_and_in_32_bits(library, number):
+    lens, table = integers(12_000, 5), torch.zeros(2, 750, dtype=torch.int32)
+    with unsaid():
+        decode = planned(number, lens)
+        out, _ = call(number, decode, block_table=table)
+    told = library.launches[-1][1]
+    tensors = {name: each for name, each in told.items() if isinstance(each, torch.Tensor)}
+    assert {each.device for each in tensors.values()} == {CPU} and out.dtype == HALF
+    floats = {"scores", "part_o", "part_m", "part_l", "parts"} & {*tensors}
+    assert floats and {tensors[name].dtype for name in floats} == {FLOAT}

@@ -109,7 +109,8 @@ def test_smaller_tiles_where_there_is_less_shared_memory():
     ],
 )
 def test_tiles_are_of_the_size_that_the_kernels_have(number, head_size, expected):
-    assert tile_sizes(number, Shape(HALF, head_size, 4, 16)) == expected
+    found = tile_sizes(number, Shape(HALF, head_size, 4, 16))
+    assert repr(found) == repr(expected)  # whole numbers
 
 
 @pytest.mark.parametrize("spare, rows", [(0, 128), (-1, 64)])

@@ -21,6 +21,7 @@ from paged_attention.prefill import (
 )
 from paged_attention.prefill_plan import plan_all_tiles, plan_needed_tiles
 from test_prefill_kernels import metadata_of
+from unsaid import unsaid
 
 HALF, BFLOAT = torch.float16, torch.bfloat16
 MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
@@ -477,3 +478,23 @@ def test_what_does_not_fit_the_plan_is_refused(kernel, changes, error, words):
     with pytest.raises(error, match=words):
         planned(4)(**dict(q=Q, k_cache=CACHE, v_cache=CACHE, block_table=TABLE) | changes)
     assert not kernel.prepared
+
+
+def test_tensors_are_made_where_the_batch_is_and_in_32_bits(kernel):
+    lengths = metadata_of(((3, 300), (4, 4)), TABLE)
+    table = torch.zeros(2, 19, dtype=torch.int32)
+    with unsaid():
+        made = PagedPrefill(
+            4, lengths.cu_seqlens_q, lengths.seq_lens_kv, **MODEL, most_tiles=2
+        )
+        out = made(Q, CACHE, CACHE, table)
+    told = kernel.launches[0]
+    assert {told[name].dtype for name in ("part_o", "part_ml")} == {torch.float32}
+    assert {told[name].device.type for name in ("part_o", "part_ml", "items")} == {"cpu"}
+    assert (out.dtype, out.device.type) == (HALF, "cpu")
+
+
+def test_without_sequences_a_table_needs_no_entries():
+    none = torch.zeros(0, dtype=torch.int32)
+    made = PagedPrefill(4, torch.zeros(1, dtype=torch.int32), none, **MODEL)
+    assert made(Q[:0], CACHE, CACHE, none.reshape(0, 0)).shape == (0, 8, 128)

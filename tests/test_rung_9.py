@@ -20,6 +20,7 @@ from paged_attention.self_planned import (
     place_of,
 )
 from test_ladder import BFLOAT, CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
+from unsaid import unsaid
 
 CPU = torch.device("cpu")
 MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
@@ -315,3 +316,14 @@ def test_another_number_of_sequences_needs_other_tensors():
     decode.plan(LENS[:1])
     with pytest.raises(ValueError, match=r"q must have the shape \(1, 8, 128\)"):
         decode(Q, CACHE, CACHE, TABLE)
+
+
+def test_tensors_are_made_where_the_buffers_are(library):
+    with unsaid():
+        decode = own()
+        assert decode.table_fits(TABLE, LENS, 3, 16)
+        decode.plan(LENS)
+        out = decode(**RIGHT)
+    told = library.launches[-1][1] | library.launches[0][1]
+    assert all(each.device == CPU for each in told.values() if isinstance(each, torch.Tensor))
+    assert (out.dtype, out.device) == (HALF, CPU)
