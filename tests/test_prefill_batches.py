@@ -198,9 +198,9 @@ def test_lengths_are_read_from_their_tensors():
         (integers(0, 3, 7), integers(5, 0, 9, 0)[::2], "seq_lens_kv must be contiguous"),
         (integers(1, 3, 7), integers(5, 9), "must begin with 0, not 1"),
         (integers(-1, 3, 7), integers(5, 9), "must begin with 0, not -1"),
-        (integers(0, 3, 2), integers(5, 9), r"after 3 it has 2 \(sequence 1\)"),
-        (integers(0, 0, 0), integers(5, -1), "holds -1 for sequence 1"),
-        (integers(0, 3, 7), integers(2, 3), "gives sequence 0 2 keys, fewer than its 3"),
+        (integers(0, 0, 3, 2), integers(5, 5, 9), r"after 3 it has 2 \(sequence 2\)"),
+        (integers(0, 0, 0), integers(0, -1), "holds -1 for sequence 1"),
+        (integers(0, 3, 7), integers(3, 2), "gives sequence 1 2 keys, fewer than its 4"),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(starts, kv_lens, words):
@@ -326,3 +326,36 @@ def test_the_tables_are_where_q_is(asked, name):
     setattr(elsewhere, name, getattr(METADATA, name).to("meta"))
     with pytest.raises(ValueError, match=f"{name} must be on q's device, cpu, not on meta"):
         attn_paged_prefill(Q, CACHE, CACHE, elsewhere)
+
+
+@pytest.mark.parametrize(
+    "changes, error, words",
+    [
+        (dict(k_cache=CACHE[..., :64]), ValueError, "k_cache must have the shape"),
+        (dict(k_cache=CACHE[0]), ValueError, "k_cache must have the shape"),
+        (dict(q=Q[0]), ValueError, "q must have the shape"),
+        (dict(q=Q.float()), TypeError, "q must be torch.float16 or torch.bfloat16"),
+    ],
+)
+def test_tensors_of_another_form_are_refused_before_anything_is_planned(
+    asked, changes, error, words
+):
+    with pytest.raises(error, match=words):
+        attn_paged_prefill(
+            **dict(q=Q, k_cache=CACHE, v_cache=CACHE) | changes, metadata=METADATA
+        )
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "table, error",
+    [
+        (METADATA.block_table.long(), TypeError),
+        (METADATA.block_table[:1], ValueError),
+        (METADATA.block_table.repeat(2, 1), ValueError),
+    ],
+)
+def test_a_table_of_another_form_is_refused(asked, table, error):
+    metadata = SimpleNamespace(**vars(METADATA) | dict(block_table=table))
+    with pytest.raises(error, match="block_table must"):
+        attn_paged_prefill(Q, CACHE, CACHE, metadata)
