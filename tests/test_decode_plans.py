@@ -420,6 +420,13 @@ def test_more_sequences_than_the_device_plans_for_go_to_rung_7_or_8(library):
         attn_paged_fast(q, CACHE.float(), CACHE.float(), table, lens)
 
 
+@pytest.mark.parametrize("q, error", [(3, TypeError), (torch.tensor(3.0), ValueError)])
+def test_queries_without_a_length_are_refused_each_time(q, error):
+    for _ in range(2):
+        with pytest.raises(error, match="q must"):
+            attn_paged_fast(q, CACHE, CACHE, TABLE, LENS)
+
+
 class Kept:
     """A stand-in for the object that the function keeps."""
 
@@ -437,7 +444,7 @@ class Kept:
         return tensors
 
 
-@pytest.mark.parametrize("num_seqs, room", [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
+@pytest.mark.parametrize("num_seqs, room", [(1, 1), (2, 2), (3, 4), (5, 8), (4096, 4096)])
 def test_the_function_keeps_an_object_for_the_next_power_of_two(monkeypatch, num_seqs, room):
     asked, kept = [], Kept(True)
     monkeypatch.setattr(
@@ -478,12 +485,6 @@ def test_tensors_that_look_like_earlier_ones_are_not_checked_again(monkeypatch):
     num_seen = len(seen)
     ladder._check_once(Q[:1], None)  # forgotten meanwhile
     assert len(seen) == num_seen + 1
-
-
-def test_what_was_refused_is_refused_again():
-    for _ in range(2):
-        with pytest.raises(TypeError, match="block_table"):
-            attn_paged_fast(Q, CACHE, CACHE, TABLE.long(), LENS)
 
 
 @pytest.mark.parametrize("number", [0, 6, 7, 8, 9])

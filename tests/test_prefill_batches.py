@@ -142,8 +142,10 @@ def test_few_rows_take_a_third_of_the_time():
 
 
 def test_equal_items_keep_their_order():
-    plan = needed([(2, 20)] * 200, 1, 1)
-    assert plan.items[:, 0].tolist() == list(range(200))
+    plan = needed([(2, 20), (2, 30)] * 100, 1, 1)
+    assert plan.items[:, 0].tolist() == [*range(1, 200, 2), *range(0, 200, 2)]
+    parts = needed([(4, 16)], 1, 1, most_tiles=3)
+    assert parts.items[:, 2:].tolist() == [[2, 5, 1], [5, 8, 2], [0, 2, 0]]
 
 
 @pytest.mark.parametrize(
