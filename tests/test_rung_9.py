@@ -327,3 +327,4 @@ def test_tensors_are_made_where_the_buffers_are(library):
     told = library.launches[-1][1] | library.launches[0][1]
     assert all(each.device == CPU for each in told.values() if isinstance(each, torch.Tensor))
     assert (out.dtype, out.device) == (HALF, CPU)
+    assert decode.buffers["parts"].dtype == torch.float32
