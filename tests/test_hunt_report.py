@@ -94,8 +94,8 @@ def test_the_cases_find_what_others_do_not():
     assert CASES[3].num_q_heads != CASES[3].tensors()["block_table"].shape[1]
     assert CASES[7].context_lens[0] * 4 < 46 * 1024  # it still fits shared memory
     last = CASES[8]
-    full = {length % last.block_size == 0 for length in last.context_lens if length}
-    assert full == {True, False} and 0 in last.context_lens and last.head_size == 24
+    blocks = [divmod(length, last.block_size) for length in last.context_lens]
+    assert blocks == [(1, 0), (0, 1), (0, 0), (2, 1)] and last.head_size == 24
 
 
 def test_an_empty_context_gives_zeros():

@@ -307,6 +307,13 @@ def test_unequal_rows_are_dealt_out_and_few_are_cut():
         assert plan.num_parts == 0 and plan.num_blocks <= 132
 
 
+@pytest.mark.parametrize("rows_each, are_dealt", [(7, True), (8, True), (9, False)])
+def test_rows_are_dealt_out_where_a_multiprocessor_has_at_most_eight(rows_each, are_dealt):
+    lengths = [(600 - row) * TILE_SIZE for row in range(4 * rows_each)]
+    _, plan = choose_plan(lengths, 1, 1, 4)
+    assert (plan.num_blocks == len(lengths) and plan.num_parts == 0) == are_dealt
+
+
 def chosen(tiles, num_kv_heads=1, heads_at_once=1, multiprocessors=2, **busy):
     """Blocks and parts of the best plan for rows with these numbers of tiles."""
     plan = best_plan(

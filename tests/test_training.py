@@ -1,7 +1,6 @@
 """How the small model is trained, on stand-ins for the model and its optimizers."""
 
 import json
-import runpy
 from types import SimpleNamespace
 
 import pytest
@@ -279,11 +278,4 @@ def test_the_command_says_what_it_does(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["train", "--help"])
     with pytest.raises(SystemExit):
         train.main()
-    assert "Trains the small model" in capsys.readouterr().out
-
-
-def test_the_module_is_the_command(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["train", "--help"])
-    with pytest.raises(SystemExit):
-        runpy.run_path(train.__file__, run_name="__main__")
     assert "Trains the small model" in capsys.readouterr().out
