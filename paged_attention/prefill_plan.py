@@ -54,7 +54,8 @@ def plan_all_tiles(
     """
     seq, first_row, _ = _tiles_of_rows(q_lens, heads, sizes.rows)
     ends = -(-kv_lens[seq] // sizes.keys)
-    return PrefillPlan(_items(seq, first_row, 0 * ends, ends, 0 * ends - 1), _no_cuts())
+    none = np.zeros_like(ends)
+    return PrefillPlan(_items(seq, first_row, none, ends, none - 1), _no_cuts())
 
 
 def plan_needed_tiles(
