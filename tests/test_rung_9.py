@@ -86,6 +86,7 @@ def test_rung_9_is_compiled_for_the_shape_and_the_target(library, target):
 def test_rung_9_takes_as_many_sequences_and_blocks_as_it_has_room_for(monkeypatch):
     for changes in (dict(max_num_seqs=1), dict(max_num_seqs=MOST_SEQS), dict(num_blocks=1)):
         own(**changes)
+    own(2).plan(LENS)
     assert own(num_blocks=MOST_BLOCKS).num_blocks == 256
     with pytest.raises(ValueError, match="num_blocks must be 1 to 256, not 0"):
         own(num_blocks=0)

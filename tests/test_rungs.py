@@ -115,6 +115,11 @@ def test_shapes_that_they_are_not_made_for(number, not_made_for, error, words):
         check_shape(number, not_made_for)
 
 
+def test_without_a_dtype_of_their_own_caches_have_that_of_q():
+    assert Shape(HALF, 64, 1, 16) == Shape(HALF, 64, 1, 16, None, 232_448)
+    assert (shape().cache_dtype, shape(kv_dtype=FP8).cache_dtype) == (HALF, FP8)
+
+
 def test_heads_must_be_shared_evenly():
     for heads in ((1, 1), (8, 2), (2, 2)):
         check_heads(*heads)
