@@ -90,12 +90,18 @@ def test_the_cases_find_what_others_do_not():
     by_title = {case.title: case for case in CASES}
     assert len(by_title) == len(CASES) == 9
     # one of the cases has a table that is wider than its contexts, to show a wrong stride
-    assert {case.spare_entries for case in CASES[:3]} == {0} and CASES[3].spare_entries > 0
-    assert CASES[3].num_q_heads != CASES[3].tensors()["block_table"].shape[1]
+    assert {case.spare_entries for case in CASES[:3]} == {0}
+    assert CASES[3].num_q_heads == 2 and CASES[3].tensors()["block_table"].shape == (2, 3)
+    assert CASES[4].context_lens == (0, 3)
     assert CASES[7].context_lens[0] * 4 < 46 * 1024  # it still fits shared memory
     last = CASES[8]
     blocks = [divmod(length, last.block_size) for length in last.context_lens]
     assert blocks == [(1, 0), (0, 1), (0, 0), (2, 1)] and last.head_size == 24
+
+
+def test_the_blocks_that_the_lesson_names_stay_the_same():
+    tables = [case.tensors()["block_table"].tolist() for case in CASES[:5]]
+    assert tables == [[[0]], [[1]], [[3, 2]], [[0, -1, -1], [3, 1, -1]], [[-1], [1]]]
 
 
 def test_an_empty_context_gives_zeros():
@@ -141,16 +147,23 @@ def kernel(monkeypatch):
     """
     made = SimpleNamespace(wrong=None, read=[], error=None, cases=0)
 
+    traced = None
+
     @contextlib.contextmanager
     def trace(name):
+        nonlocal traced
         assert name == "k_cache"
-        yield made.read
+        traced = []
+        yield traced
+        traced = None
 
     library = SimpleNamespace(trace=trace)
 
     def attention(library, **tensors):
         assert library.trace is trace
         made.cases += 1
+        if traced is not None:
+            traced.extend(made.read)
         if made.error:
             raise made.error
         out = expected_output(**tensors).float()
