@@ -329,3 +329,15 @@ def test_tensors_are_made_where_the_buffers_are(library):
     assert all(each.device == CPU for each in told.values() if isinstance(each, torch.Tensor))
     assert (out.dtype, out.device) == (HALF, CPU)
     assert decode.buffers["parts"].dtype == torch.float32
+
+
+def test_an_address_is_refused_by_its_distance_from_16_alone(monkeypatch):
+    decode = own()
+    decode.plan(LENS)
+    right = RIGHT | dict(out=torch.zeros_like(Q))
+    decode(**right)
+    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda tensor: 8 * 15)
+    with pytest.raises(ValueError, match="q must begin"):
+        decode(**right)
+    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda tensor: 16 * 17)
+    decode(**right)
