@@ -97,6 +97,7 @@ def test_the_cases_find_what_others_do_not():
     last = CASES[8]
     blocks = [divmod(length, last.block_size) for length in last.context_lens]
     assert blocks == [(1, 0), (0, 1), (0, 0), (2, 1)] and last.head_size == 24
+    assert last.tensors()["block_table"].shape == (4, 3 + 2)
 
 
 def test_the_blocks_that_the_lesson_names_stay_the_same():
@@ -184,8 +185,9 @@ def test_a_kernel_that_is_right_passes_every_case(kernel, capsys):
     assert shown(capsys) == "1. a few: as the reference\n2. : as the reference\n"
 
 
-@pytest.mark.parametrize("factor, is_right", [(1 + 5e-5, True), (1 + 1e-3, False)])
-def test_numbers_are_compared_with_a_tolerance(kernel, capsys, factor, is_right):
+@pytest.mark.parametrize("factor, is_right", [(1 + 8e-5, True), (1 + 1e-3, False)])
+def test_numbers_are_compared_with_a_tolerance(kernel, monkeypatch, capsys, factor, is_right):
+    monkeypatch.setattr(bug_hunt, "CASES", (HuntCase("", (1,), head_size=4096),))
     kernel.wrong = lambda out: out * factor
     assert ("wrong numbers" not in shown(capsys)) == is_right
 
