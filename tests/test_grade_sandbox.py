@@ -388,12 +388,14 @@ def test_it_starts_in_a_folder_of_its_own_and_leaves_nothing(python, tmp_path):
     assert os.getsid(box._process.pid) == box._process.pid
     assert (tmp_path / "words").read_text().split()[:2] == ["-P", "-c"]
     seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
-    assert json.loads(seen["LESSONS_GRADE_LIMITS"]) == {
+    resources = json.loads(seen["LESSONS_GRADE_LIMITS"])
+    assert resources == {
         "RLIMIT_DATA": 6 * GB,
         "RLIMIT_FSIZE": 3 * GB,
         "RLIMIT_NOFILE": 1024,
         "RLIMIT_CORE": 0,
     }
+    assert {type(limit) for limit in resources.values()} == {int}  # as the system wants them
     assert seen["HOME"] == folder
     box.close()
     assert box.reason == "it was closed" and not os.path.exists(folder)
