@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from locales import c_locale
 
 from lessons_command import beside, doctor
 from lessons_command.beside import Needs
@@ -125,7 +124,7 @@ def test_what_else_the_lessons_need_is_told(machine, needed, found, is_told):
     assert complete() == (not is_told, [told if is_told else READY.format("")])
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_what_stays_is_written_in_any_letters(machine):
-    with c_locale():
-        assert beside._install(Needs(met=["é==1"], missing=["a"]), print)
+    assert beside._install(Needs(met=["é==1"], missing=["a"]), print)
     assert machine.given[0][1] == "é==1\n"

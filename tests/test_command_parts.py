@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from locales import c_locale
 
 from lessons_command import __main__ as command
 from lessons_command import copies, doctor, jupyterlab, kernel, lab
@@ -380,7 +379,7 @@ def test_a_file_that_cannot_take_its_place_leaves_nothing_beside(
     assert not [path for path in mine.rglob("*") if path.is_file()]
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_a_list_may_name_files_in_any_letters(tmp_path):
     (tmp_path / "list").write_text('{"é.ipynb": "1"}', encoding="utf-8")
-    with c_locale():
-        assert copies._read_list(tmp_path / "list") == {"é.ipynb": "1"}
+    assert copies._read_list(tmp_path / "list") == {"é.ipynb": "1"}

@@ -5,7 +5,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from locales import c_locale
 
 from lessons_guide import (
     KINDS,
@@ -172,10 +171,10 @@ def notebooks(monkeypatch, tmp_path):
     return put
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_a_cell_is_shown_as_it_was_given(notebooks, shown):
     notebooks("notebooks", "def count():", "    return 'é'")
-    with c_locale():
-        given.stub("1.2")
+    given.stub("1.2")
     given.stub("1.1")
     assert shown == [
         Card("Exercise 1.2 as you were given it", "  def count():\n      return 'é'\n  "),
@@ -479,13 +478,13 @@ def test_a_bar_has_its_exercises_in_lines_or_in_one(course):
     assert progress_page.bar("01", titles=True) == Card(head, lines)
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_a_lesson_has_the_title_of_its_notebook(monkeypatch, tmp_path):
     monkeypatch.setattr(progress_page, "NOTEBOOKS", tmp_path)
     cells = [{"source": ["# 01 · é\n", "Text"]}, {"source": ["# No"]}]
     text = json.dumps({"cells": cells}, ensure_ascii=False)
     (tmp_path / "01_a.ipynb").write_text(text, encoding="utf-8")
-    with c_locale():
-        (lesson,) = progress_page.page().lessons
+    (lesson,) = progress_page.page().lessons
     assert (lesson.title, lesson.notebook, lesson.num_passed) == ("01 · é", "01_a.ipynb", 0)
     assert [each.mark for each in lesson.exercises] == ["□"] * 3
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from locales import c_locale
 
 from lessons_processes import own_time
 from lessons_processes.own_time import Stopwatch
@@ -92,11 +91,11 @@ def test_a_thread_has_its_own_work_only(system, state, is_awake):
     assert worked == pytest.approx(21 * TICK) and awake is is_awake
 
 
+@pytest.mark.usefixtures("plain_locale")
 @pytest.mark.parametrize("name", [b"(a ) R 1)", b"(\xc3\xa9)", b"(\xff)"])
 def test_a_process_may_have_any_name(system, name):
     system.put("self/task/5/stat", name=name, user=1)
-    with c_locale():
-        worked, is_awake = own_time.observe_thread(5)
+    worked, is_awake = own_time.observe_thread(5)
     assert worked == pytest.approx(TICK) and not is_awake
 
 

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from locales import c_locale
 
 from lessons_guide import restart
 
@@ -121,9 +120,9 @@ def lesson_again(lesson, *texts):
     return lesson(*texts)
 
 
+@pytest.mark.usefixtures("plain_locale")
 def test_a_lesson_may_have_any_letters(lesson):
-    with c_locale():
-        assert sources(lesson("é = 1")) == ["é = 1"]
+    assert sources(lesson("é = 1")) == ["é = 1"]
 
 
 def test_a_name_needs_the_last_cell_that_makes_it_and_those_that_fill_it(lesson):
