@@ -1,9 +1,11 @@
 """How a run gets its process and how that ends, with stand-ins for processes."""
 
+import gc
 import importlib.util
 import multiprocessing
 import os
 import pickle
+import runpy
 import sys
 import threading
 from multiprocessing import Pipe, forkserver, spawn
@@ -417,3 +419,10 @@ def test_an_import_prepares_the_forkserver_and_forks(monkeypatch):
     assert {"torch", "lessons_lib.checks", "lessons_processes.frozen"} < set(preloaded)
     assert in_forks == [module._forget_waiting]
     assert not module._waiting and not module._starter and is_free(module._starting)
+
+
+def test_a_run_does_not_look_for_garbage_in_what_the_server_has_imported(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    runpy.run_module("lessons_processes.frozen")
+    assert frozen == [True]
