@@ -28,6 +28,11 @@ __global__ void loop_kernel(const float* a, float* out) {
   for (int i = 0; i < threadIdx.x % 4; ++i) sum += a[i * 64 + threadIdx.x];
   out[threadIdx.x] = sum;
 }
+__global__ void shared_kernel(const float* a, float* out) {
+  __shared__ float own[32];
+  own[threadIdx.x] = a[threadIdx.x];
+  out[threadIdx.x] = own[threadIdx.x];
+}
 __global__ void bytes_kernel(const float* a, float* out) {
   out[threadIdx.x] = reinterpret_cast<const char*>(a)[threadIdx.x * 32];
 }
@@ -51,6 +56,7 @@ __global__ void large_kernel(const float* a, float* out) {
         "shifted",
         "some",
         "loop",
+        "shared",
         "bytes",
         "large",
     )
@@ -78,6 +84,7 @@ def count(function, threads):
         ("shifted", 32, 128, 1, 5),
         ("some", 32, 64, 1, 4),
         ("loop", 32, 4 * 8 * (0 + 1 + 2 + 3), 3, 3 * 4),
+        ("shared", 32, 128, 1, 4),  # only the tensor's
         ("bytes", 32, 32, 1, 32),
         ("large", 32, 32 * 48, 3, 32 * 3),  # 48 bytes are three loads of 16
     ],

@@ -147,7 +147,7 @@ REPORTS = {
     "assertion": "kind assertion\ntext i < n && n > 0\n" + here(3) + THREAD,
     "bad-launch": (
         "kind bad-launch\nkernel k<float>\ntext more than 1024 threads in a block\n"
-        "grid 2 1 1\nthreads 2048 1 1\nshared_bytes 64\nshared_limit 49152\n" + here(7)
+        "grid 2 1 1\nthreads 2048 1 1\nshared_bytes 64\n" + here(7)
     ),
 }
 SENTENCES = {

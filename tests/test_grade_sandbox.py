@@ -24,7 +24,7 @@ class Process:
     pid = 77
 
     def __init__(self, code=None):
-        self.code, self.killed = code, 0
+        self.code, self.killed, self.waited = code, 0, 0
 
     def poll(self):
         return self.code
@@ -33,6 +33,7 @@ class Process:
         self.killed += 1
 
     def wait(self, timeout=None):
+        self.waited += 1
         if self.code is None and timeout is not None:
             raise subprocess.TimeoutExpired("bwrap", timeout)
         return self.code
@@ -363,6 +364,7 @@ def test_to_stop_it_takes_all_that_still_comes(clock):
 
 
 READY = "printf '\\0\\0\\0\\5ready'; exec cat > /dev/null"
+ECHOES = READY.removesuffix(" > /dev/null")
 
 
 @pytest.fixture
@@ -400,6 +402,14 @@ def test_it_starts_in_a_folder_of_its_own_and_leaves_nothing(python, tmp_path):
     box.close()
     assert box.reason == "it was closed" and not os.path.exists(folder)
     assert open_files() <= before and box._process.poll() is not None
+
+
+def test_orders_go_in_and_replies_come_out(python):
+    python(ECHOES)
+    box = Sandbox(Limits(sandboxed=False), Reported())
+    box._orders.send_bytes(b"an order")
+    assert box._next_message() == b"an order"
+    box.close()
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -448,18 +458,24 @@ def test_one_that_says_something_else_is_none(python):
         Sandbox(Limits(sandboxed=False), Reported())
 
 
-def test_the_watcher_ends_it(python, monkeypatch):
-    # it would end by itself, so that a fault here ends too
-    python(f"sleep 20 & {READY.replace('cat', 'sleep 20')}")
+def test_the_watcher_ends_it(python, monkeypatch, tmp_path):
+    # they would end by themselves, so that a fault here ends too
+    python(f"(sleep 20; touch $seen/end) & {READY.replace('cat', 'sleep 20')}")
     box = Sandbox(Limits(sandboxed=False), Reported())
     family = usage.tree(box._process.pid)
-    assert len(family) == 1  # what it has started
+    assert family  # what it has started
     monkeypatch.setattr(box, "_too_much", lambda: "enough")
     assert box.receive() is None and box.reason == "enough" and not box.alive
     for process in family:
         process.wait()
+    assert not (tmp_path / "end").exists()
     box.close()
     assert box.reason == "enough"
+
+
+def test_its_end_is_waited_for(box):
+    box.end("enough")
+    assert (box._process.killed, box._process.waited) == (1, 1)
 
 
 def test_what_a_notebook_may_take_if_nothing_else_is_said():

@@ -96,7 +96,6 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
     report.add("grid", launch.grid.x, launch.grid.y, launch.grid.z)
         .add("threads", launch.block.x, launch.block.y, launch.block.z);
     report.add("shared_bytes", launch.shared_bytes);
-    if (launch.shared_allowed != not_set) report.add("shared_limit", launch.shared_allowed);
     return outcome.refuse_launch(report.text(), code);
   }
 #if CHECKED

@@ -24,7 +24,6 @@ _NUMBERS = (
     "launches",
     "steps",
     "shared_bytes",
-    "shared_limit",
     "lanes_missing",
     "both_update",
 )
