@@ -1,21 +1,24 @@
-"""How an answer runs in its process, which is this one here: cases, reports, and what it does
-beside.
+"""How an answer is judged in its process: its cases, its reports, and its side effects. Here
+the process is the one of the tests.
 """
 
 import linecache
 from dataclasses import replace
 
 import pytest
+import torch
 
 from doubling import DOUBLES, Kept, doubled
 from lessons_lib import checks, remedies
-from lessons_lib.checks import (
-    CRASH,
-    HANG,
-    CheckResult,
-    Failure,
-    Mistake,
-)
+from lessons_lib.checks import CRASH, HANG, CheckResult, Failure, Mistake
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before():
+    """Judging leaves PyTorch with one thread; the tests after these get theirs back."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 def judged(monkeypatch, answer, ended=(), sources=(), of=DOUBLES):
@@ -55,7 +58,7 @@ def test_a_failure_is_reported_and_waits_for_further_time(monkeypatch):
     assert kept[:4] == [True, checks._attempt, False, False]
 
 
-def test_a_run_that_ends_late_is_compared_on_all_cases_before():
+def test_a_run_that_ends_late_is_compared_on_all_earlier_cases():
     """The second mistake would have shown itself on case 2 already."""
     hangs = [
         Mistake(name, "", lambda x, right=right: HANG if x == 3 else right(x))
@@ -66,8 +69,6 @@ def test_a_run_that_ends_late_is_compared_on_all_cases_before():
 
 
 def test_tensors_are_not_shared_among_threads(monkeypatch):
-    import torch
-
     numbers = []
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     assert judged(monkeypatch, doubled)[0].passed and numbers == [1]
@@ -102,7 +103,7 @@ def test_what_crashed_before_does_not_run_again(monkeypatch):
     assert checks._beside not in kept
 
 
-def test_lines_of_a_cell_are_there_for_words_of_errors(monkeypatch):
+def test_an_error_quotes_the_line_of_its_cell(monkeypatch):
     lines = ["def answer(x):\n", "    return x.lenght\n"]
     scope = {}
     exec(compile("".join(lines), "/tmp/ipykernel_7/1.py", "exec"), scope)
@@ -114,7 +115,7 @@ def test_lines_of_a_cell_are_there_for_words_of_errors(monkeypatch):
     assert linecache.cache["/tmp/ipykernel_7/1.py"][0] == sum(map(len, lines))
 
 
-def test_an_unnamed_answer_is_compared_in_what_it_does_beside_its_result(monkeypatch):
+def test_a_wrong_answer_without_a_name_is_searched_for_side_effects(monkeypatch):
     def slip(reference, subject, passes):
         assert reference is doubled and subject is answer
         assert passes(lambda x: 2 * x, doubled) and not passes(lambda x: x + 1, doubled)
@@ -132,7 +133,7 @@ def test_an_unnamed_answer_is_compared_in_what_it_does_beside_its_result(monkeyp
 
 
 @pytest.mark.parametrize("what", ["nothing is found", "memory is used up"])
-def test_what_is_done_beside_changes_no_verdict_if_nothing_is_found(monkeypatch, what):
+def test_a_search_for_side_effects_that_finds_none_changes_no_verdict(monkeypatch, what):
     def slip(*_):
         if what == "memory is used up":
             raise MemoryError
