@@ -43,7 +43,7 @@ def qwen3():
 
 @functools.cache
 def llama():
-    """One with a bias everywhere, and a head of its own."""
+    """A model that has biases everywhere, and a head that is not its embedding."""
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=45,
@@ -72,7 +72,7 @@ def pool_of(own, dtype=torch.float32):
 
 
 def attend(q, k_cache, v_cache):
-    """Of one sequence, which has the slots from 2 on."""
+    """Attention of one sequence, which has the slots from 2 on."""
     k, v = (cache.float().flatten(0, 1)[2 : 2 + len(q)] for cache in (k_cache, v_cache))
     q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))
     out = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
@@ -137,8 +137,8 @@ def test_a_head_that_is_cut_is_joined_from_all_ranks(given):
     joined, own = [], object.__new__(FusedModel)
     own.layers, own.kv_cache, own.last_norm = [], [], None
     make = dict(dtype=torch.float16, device=META)
-    own.embedding, own.head, own.vocab_size = torch.empty(9, 8, **make), None, 6
-    own.head = torch.empty(3, 8, **make)
+    own.embedding, own.vocab_size = torch.empty(9, 8, **make), 6
+    own.head = torch.empty(3, 8, **make)  # this rank's half of the vocabulary
     own.add_norm = lambda residual, x, weight: residual
     own.ranks = SimpleNamespace(join=join)
     out = torch.empty(2, 6, **make) if given else None
@@ -202,7 +202,7 @@ def test_each_position_has_the_cosines_and_sines_of_its_angles():
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_they_are_of_32_bits_whatever_others_are_and_where_the_model_is(device):
+def test_they_have_32_bits_whatever_the_default_is_and_lie_where_the_model_is(device):
     own = load_model().to(device)
     torch.set_default_dtype(torch.float64)
     try:

@@ -74,7 +74,7 @@ PAGED = dict(q=Q, k_cache=CACHE, v_cache=CACHE)
             "sequence 0 0 queries; it must be 1",
         ),
         (
-            dict(cu_seqlens_q=integers(0, 4, 3)),
+            dict(cu_seqlens_q=integers(0, 4, 3), seq_lens_kv=integers(8, 4)),
             ValueError,
             "sequence 1 -1 queries; it must be 1",
         ),
@@ -102,9 +102,6 @@ PAGED = dict(q=Q, k_cache=CACHE, v_cache=CACHE)
     ],
 )
 def test_a_batch_fits_its_queries_and_its_pool(changes, error, words):
-    if "cu_seqlens_q" in changes and changes["cu_seqlens_q"].tolist() == [0, 4, 3]:
-        changes = changes | dict(seq_lens_kv=integers(8, 4))
-
     def check(changes):
         tensors = {name: changes.get(name, tensor) for name, tensor in PAGED.items()}
         metadata = {name: changes.get(name, tensor) for name, tensor in BATCH.items()}
@@ -202,17 +199,12 @@ def test_each_row_begins_at_a_multiple_of_16_bytes(tensor, fits):
         )
 
 
-def test_tensors_are_alike_if_all_but_their_addresses_is():
+def test_tensors_are_alike_if_they_differ_only_in_their_addresses():
     def alike(first, second):
         return validate.signature_of(first) == validate.signature_of(second)
 
     assert alike(CACHE, CACHE.clone()) and alike(None, None) and alike(3, 4)
-    for other in (
-        CACHE[:2],
-        CACHE.transpose(1, 1).transpose(0, 0).to("meta"),
-        CACHE.half(),
-        None,
-    ):
+    for other in (CACHE[:2], CACHE.to("meta"), CACHE.half(), None):
         assert not alike(CACHE, other)
     assert not alike(torch.zeros(2, 2), torch.zeros(2, 2).T)
     assert not alike(None, 3)
@@ -289,7 +281,7 @@ def test_a_table_and_its_lengths_are_int32():
     )
 
 
-def test_a_table_with_the_largest_numbers_is_no_surprise():
+def test_the_largest_numbers_do_not_overflow():
     most = 2**31 - 1
     table = torch.full((1, 1), most, dtype=torch.int32)
     assert validate.table_fits(table, integers(4), 2**31, 4)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paged_attention import prefill
@@ -22,7 +22,6 @@ from paged_attention.prefill import (
 )
 from paged_attention.prefill_plan import TileSizes, plan_all_tiles, plan_needed_tiles
 
-few = settings(max_examples=12, deadline=None, derandomize=True)
 HALF = torch.float16
 SMALL = TileSizes(rows=4, keys=2, few_rows=1)
 
@@ -158,7 +157,7 @@ def test_equal_items_keep_their_order():
         ((4, 40), 2, 4, 2),
     ],
 )
-def test_an_item_is_cut_where_it_would_still_run_when_all_could_be_done(
+def test_an_item_is_cut_if_it_would_still_run_when_the_others_are_done(
     lens, num_kv_heads, num_slots, num_parts
 ):
     plan = needed([lens], num_kv_heads, num_slots)

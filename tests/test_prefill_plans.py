@@ -20,6 +20,7 @@ from paged_attention.prefill import (
     tile_sizes,
 )
 from paged_attention.prefill_plan import plan_all_tiles, plan_needed_tiles
+from test_ladder import at_an_odd_place
 from test_prefill_kernels import metadata_of
 from unsaid import unsaid
 
@@ -71,11 +72,6 @@ CACHE = torch.zeros(3, 16, 2, 128).half()
 
 def integers(*numbers):
     return torch.tensor(numbers, dtype=torch.int32)
-
-
-def at_an_odd_place(tensor):
-    place = torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:].view(tensor.shape)
-    return place.copy_(tensor)
 
 
 BAD = {
@@ -178,7 +174,7 @@ BAD = {
         ["k_cache must begin", "16"],
     ),
     "a cache of 2³¹ rows": (
-        dict(k_cache=CACHE[:1].expand(2**26, -1, -1, -1), v_cache=None),
+        dict(k_cache=CACHE[:1].expand(2**26, -1, -1, -1)),
         ValueError,
         ["2147483648 rows"],
     ),
@@ -189,12 +185,8 @@ BAD = {
 @pytest.mark.parametrize("changes, error, words", BAD.values(), ids=BAD)
 def test_what_does_not_fit_is_refused(changes, error, words):
     arguments = dict(q=Q, k_cache=CACHE, v_cache=CACHE) | changes
-    if (
-        arguments["v_cache"] is None
-        or arguments["k_cache"].shape != CACHE.shape
-        and ("v_cache" not in changes)
-    ):
-        arguments["v_cache"] = arguments["k_cache"]
+    if arguments["k_cache"].shape != CACHE.shape:
+        arguments["v_cache"] = arguments["k_cache"]  # both have this shape
     fields = {name: arguments.pop(name) for name in vars(METADATA) if name in arguments}
     metadata = replace(METADATA, **fields)
     with pytest.raises(error) as caught:
@@ -404,7 +396,7 @@ def test_a_table_must_have_room_for_the_longest_context():
     "scale, told, factor",
     [(None, 1 / math.sqrt(128), 1), (2.5, 2.5, 1), (-2.5, 2.5, -1), (0.0, 1.0, 0)],
 )
-def test_a_factor_that_is_not_positive_is_one_for_q(kernel, scale, told, factor):
+def test_a_factor_that_is_not_positive_is_multiplied_into_q(kernel, scale, told, factor):
     q = torch.randn(Q.shape).half()
     made = planned(4)
     for count in (1, 2):
