@@ -14,7 +14,7 @@ class Library:
 
 
 class Compiled:
-    """A function of a library. It takes values of its declared types alone."""
+    """A function of a library. It takes only values of its declared types."""
 
     argtypes = None
 
@@ -38,7 +38,7 @@ def in_c(kind, argument):
 
 
 class Runtime:
-    """The runtime of checked mode. It keeps what it is told, and answers what a test wants."""
+    """The runtime of checked mode. It keeps what it is told; a test sets its answers."""
 
     def __init__(self):
         self.error, self.report, self.unwritten = 0, b"", False
@@ -94,7 +94,7 @@ class Runtime:
 
 
 def copy(those, records, count):
-    """Writes `count` of them, and says how many there are."""
+    """Writes the first `count` of them, and returns how many there are in all."""
     for place, each in enumerate(those[:count]):
         records[place] = each
     return len(those)

@@ -1,13 +1,8 @@
-"""An exercise that there is not, 9.9, in Python and in C++: to double a number."""
+"""Exercise 9.9, which the course does not have: to double a number, in Python and in C++."""
 
 from dataclasses import replace
 
-from lessons_lib.checks import (
-    CheckResult,
-    Exercise,
-    Form,
-    Mistake,
-)
+from lessons_lib.checks import CheckResult, Exercise, Form, Mistake
 
 
 def doubled(x):

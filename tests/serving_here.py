@@ -1,4 +1,4 @@
-"""The server without sockets or an engine: a test is the client, and tells the news."""
+"""The server without sockets or an engine: a test plays the client, and the engine too."""
 
 import asyncio
 import functools
@@ -28,7 +28,7 @@ def in_a_loop(test):
 
 
 async def settle() -> None:
-    """Lets everything go on until it waits, for which these turns of the loop are enough."""
+    """Gives all tasks so much time that they wait for something; 50 turns are enough here."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -57,7 +57,7 @@ class Client(HTTPConnection):
         taken = asyncio.Future()
         if not self.is_open:
             taken.set_exception(StreamClosedError())
-            taken.exception()  # nobody has to ask for it
+            taken.exception()  # else asyncio complains if nobody asks for it
         elif self.takes:
             taken.set_result(None)
         return taken
@@ -74,7 +74,7 @@ class Client(HTTPConnection):
         return json.loads(self.data)["error"]
 
     def events(self) -> list:
-        """What has come of a stream, without its last word."""
+        """The events of a stream that have come, without the closing [DONE]."""
         *events, rest = self.data.decode().split("\n\n")
         assert rest == "" and all(event.startswith("data: ") for event in events)
         found = [event.removeprefix("data: ") for event in events]
@@ -82,10 +82,7 @@ class Client(HTTPConnection):
 
 
 class Engine:
-    """Takes requests.
-
-    error: raised instead, if `room` requests are there.
-    """
+    """Takes requests. Once it has `room` of them, it raises `error` instead."""
 
     def __init__(self):
         self.engine = SimpleNamespace(end_tokens=frozenset(encode(END)))
@@ -115,8 +112,8 @@ class Server:
     ) -> Client:
         """Asks, and waits until the server waits.
 
-        body: what becomes JSON, or a list of pieces, of which the length is not said before.
-        is_whole: whether nothing of the body is still to come.
+        body: sent as JSON; a list is sent piece by piece, without a Content-Length.
+        is_whole: whether the body ends here.
         more: headers; "_" is for "-".
         """
         client, pieces = Client(), []

@@ -1,6 +1,6 @@
-"""With which words and texts CUDA is compiled, for each target, compiler and machine.
+"""The flags and texts that CUDA is compiled with, for each target, compiler and machine.
 
-Nothing is compiled: compilers are scripts of the shell.
+Nothing is compiled: the compilers are shell scripts.
 """
 
 import ctypes
@@ -84,7 +84,7 @@ def test_the_target_is_what_was_asked_for_or_the_best_that_is_here(
     assert cuda_builds.choose_target(asked) == got
 
 
-def test_a_target_that_cannot_be_had_is_told(monkeypatch):
+def test_a_target_that_cannot_be_had_is_an_error_that_says_why(monkeypatch):
     monkeypatch.setattr(cuda_builds, "no_gpu", lambda: "no nvcc.")
     with pytest.raises(
         RuntimeError, match='"gpu" cannot be had here: no nvcc. The targets "ch'
@@ -160,7 +160,7 @@ def test_a_watched_build_is_inspected_before_and_after(builds, monkeypatch, comp
 RECIPE = Recipe(("-O7", "-include"), include=(Path("/ours"), Path("/more")))
 
 
-def test_the_preprocessor_gets_the_text_and_the_words_of_the_compilation(compiler):
+def test_the_preprocessor_gets_the_text_and_the_flags_of_the_compiler(compiler):
     compiler(r"""printf '%s\n' "$@"; cat; printf '\377'""")
     *words, text = cuda_builds._preprocessed("the text", "mine", RECIPE).split("\n")
     assert text == "the text\N{REPLACEMENT CHARACTER}"
@@ -176,7 +176,7 @@ def test_the_preprocessor_gets_the_text_and_the_words_of_the_compilation(compile
 
 
 @pytest.mark.parametrize("ending", ["exit 1", "exit 2", "kill $$"])
-def test_of_a_preprocessor_that_fails_nothing_is_taken(compiler, ending):
+def test_the_output_of_a_preprocessor_that_fails_is_not_used(compiler, ending):
     compiler(f"cat; {ending}")
     assert cuda_builds._preprocessed("the text", "mine", RECIPE) == ""
 
@@ -242,7 +242,7 @@ def test_the_code_is_for_this_processor(monkeypatch, compiler, machine, flag):
 
 
 @pytest.mark.parametrize("name, is_clang", [("linux", False), ("darwin", True)])
-def test_a_compiler_that_is_missing_is_the_systems_usual_one(system, name, is_clang):
+def test_a_missing_compiler_counts_as_the_systems_usual_one(system, name, is_clang):
     system(name)
     cuda_builds._compiler_is_clang.cache_clear()
     assert cuda_builds._compiler_is_clang("/no/such/compiler") is is_clang

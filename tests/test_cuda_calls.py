@@ -193,7 +193,7 @@ def test_an_error_code_is_said_in_words(runtime, checked, code, words):
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_an_error_that_the_function_swallows_is_one_and_the_next_call_begins_anew(
+def test_an_error_that_the_function_swallows_is_raised_and_the_next_call_begins_anew(
     runtime, checked
 ):
     def body(*values):

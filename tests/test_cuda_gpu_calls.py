@@ -50,7 +50,7 @@ class ErrorText:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Each GPU has streams of its own. The one of now counts up."""
+    """Each GPU has its own streams, and another one is current each time that it is asked."""
     made = SimpleNamespace(current=None, asked=0)
 
     class Device:
@@ -138,7 +138,7 @@ def test_an_error_from_somewhere_else_is_not_the_functions(gpu, call):
 
 @at_both_times
 @pytest.mark.parametrize("code, earlier", [(699, False), (700, True), (701, True)])
-def test_an_error_of_a_running_kernel_may_be_an_earlier_ones(gpu, call, code, earlier):
+def test_an_error_of_a_running_kernel_may_come_from_an_earlier_one(gpu, call, code, earlier):
     library = GpuLibrary()
     library.returned = code
     with pytest.raises(KernelError) as caught:
@@ -164,7 +164,7 @@ def test_what_is_given_again_changes_and_the_rest_stays(gpu):
         call(speed=1)
 
 
-def test_two_prepared_calls_of_a_function_are_apart(gpu):
+def test_two_prepared_calls_of_a_function_do_not_change_each_other(gpu):
     library = GpuLibrary()
     one, other = prepare(library, F, **numbers(n=1)), prepare(library, F, **numbers(n=2))
     one(), other(n=5), one()

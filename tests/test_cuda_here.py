@@ -82,7 +82,7 @@ def test_a_machine_without_nvcc(machine, monkeypatch, lacks):
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (8, 9), (12, 0), (13, 0)])
-def test_a_gpu_is_known_from_the_oldest_on(machine, capability):
+def test_the_oldest_gpu_that_is_known_will_do_and_every_newer_one(machine, capability):
     machine.put_in(capability)
     assert cuda_here.no_gpu() == ""
 
@@ -100,7 +100,7 @@ def test_a_gpu_is_known_from_the_oldest_on(machine, capability):
         (("sm_100a",), "", "this PyTorch knows only 10.0 and newer."),
     ],
 )
-def test_an_older_gpu_has_no_code(machine, pytorch, nvcc_knows, words):
+def test_a_gpu_that_is_too_old_is_named(machine, pytorch, nvcc_knows, words):
     machine.put_in((6, 1), pytorch, nvcc_knows)
     assert cuda_here.no_gpu() == (
         f"GTX 9 has compute capability 6.1, and {words.format(machine.nvcc)}"
@@ -112,7 +112,7 @@ def missing(*_, **__):
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_an_nvcc_that_does_not_say_is_taken(machine, code):
+def test_an_nvcc_that_does_not_list_its_gpus_is_trusted(machine, code):
     machine.put_in((6, 1), pytorch=["sm_60"])
     failed = SimpleNamespace(returncode=code, stdout="error_99\n")
     for run in (lambda *_, **__: failed, missing):

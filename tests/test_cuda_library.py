@@ -42,7 +42,7 @@ class OnGpu:
 
 @pytest.fixture(autouse=True)
 def nothing_is_compiled(monkeypatch):
-    """What would be compiled is a tuple of how. This machine's best target is "fast"."""
+    """A library is the tuple of its arguments. This machine's best target is "fast"."""
     monkeypatch.setattr(cuda, "CallOnCpu", OnCpu)
     monkeypatch.setattr(cuda, "CallOnGpu", OnGpu)
     monkeypatch.setattr(cuda, "PreparedOnGpu", lambda *made_of: ("prepared", *made_of))

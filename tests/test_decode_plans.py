@@ -9,12 +9,7 @@ import pytest
 import torch
 
 from paged_attention import ladder
-from paged_attention.ladder import (
-    FP8,
-    PagedDecode,
-    Shape,
-    attn_paged_fast,
-)
+from paged_attention.ladder import FP8, PagedDecode, Shape, attn_paged_fast
 from paged_attention.self_planned import MOST_SEQS, SelfPlannedDecode
 from paged_attention.work_plan import BUSY, best_plan, choose_heads_at_once, choose_plan
 from paged_attention.work_plan import plan_work as plan_of_rows
@@ -141,7 +136,7 @@ BAD_CALLS = {
         ["block_table", "0 entries", "5 tokens", "1"],
     ),
     "int64 table": (7, dict(block_table=TABLE.long()), TypeError, ["block_table", "int32"]),
-    "scales that nobody wants": (7, dict(k_scales=SCALES), ValueError, ["k_scales", "rung 8"]),
+    "scales without a use": (7, dict(k_scales=SCALES), ValueError, ["k_scales", "rung 8"]),
     "missing scales": (8, dict(), TypeError, ["k_scales", "tensor", "NoneType"]),
     "scales without an fp8 cache": (
         9,

@@ -7,14 +7,10 @@ import pytest
 
 from doubling import DOUBLES
 from lessons_lib import checks
-from lessons_lib.checks import (
-    Failure,
-    Form,
-    Raised,
-)
+from lessons_lib.checks import Failure, Form, Raised
 
 
-def test_what_an_exercise_has_if_it_says_nothing():
+def test_what_an_exercise_has_if_nothing_else_is_given():
     assert (DOUBLES.language, DOUBLES.points, DOUBLES.time_limit) == ("python", 1, 5.0)
     assert DOUBLES.describe("case") == "'case'" and DOUBLES.show(1, "2") == ("1", "'2'")
     assert DOUBLES.same(1, 1.0) and not DOUBLES.same(1, 2)
@@ -54,7 +50,7 @@ def test_cases_come_smallest_first_and_those_of_chance_last():
         ("1.100", "There is no exercise '1.100'; the ids here are of the form '1.2', in the"),
     ],
 )
-def test_an_id_that_is_not_there_is_one_line(wanted, words):
+def test_an_unknown_id_is_an_error_of_one_line(wanted, words):
     with pytest.raises(checks.NoSuchExercise) as caught:
         checks.find(wanted)
     (line,) = caught.value._render_traceback_()
@@ -81,7 +77,7 @@ def test_exercises_are_in_the_order_of_their_numbers(monkeypatch, tmp_path):
     assert checks._modules("3", "9") == ["lessons_exercises.lesson_03.e3_9_b"]
 
 
-def test_lessons_are_told_by_two_digits():
+def test_lessons_are_named_by_two_digits():
     assert checks.lessons()[:3] == ("00", "01", "02")
 
 

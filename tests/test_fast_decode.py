@@ -17,7 +17,7 @@ SIZES = dict(num_q_heads=6, num_kv_heads=2, head_size=64, block_size=16, target=
 
 
 def pool(dtype=torch.float16):
-    """Of 8 sequences, each with 5 blocks at most."""
+    """A pool for 8 sequences, each with 5 blocks at most."""
     return SimpleNamespace(
         kv_cache=torch.empty(3, 2, 9, 16, 2, 64, dtype=dtype, device=META),
         block_table=torch.empty(8, 5, device=META),
@@ -40,8 +40,7 @@ class Rung9:
 
     def __call__(self, q, k_cache, v_cache, block_table, k_scales, v_scales, out=None):
         self.seen = q.dtype, k_cache, v_cache, block_table, k_scales, v_scales
-        result = torch.full_like(q, 3) if out is None else out.fill_(3)
-        return result
+        return torch.full_like(q, 3) if out is None else out.fill_(3)
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_numbers_of_8_bits_are_read_with_queries_of_float16(rung_9, dtype):
         assert scales.tolist() == [1.0, 1.0] and scales.dtype == torch.float32
 
 
-def test_the_factors_of_8_bits_are_where_the_kernel_runs(rung_9):
+def test_the_scales_of_8_bits_are_where_the_kernel_runs(rung_9):
     found = NarrowDecode(8, dtype=torch.float16, num_kv_heads=2, device=META)
     assert found.scales.device == META
 

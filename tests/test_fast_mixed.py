@@ -205,7 +205,7 @@ def test_the_rung_is_the_best_for_where_it_runs(monkeypatch, device, target):
     assert repr(chunk_kernel(runner)) == repr((3, shape)) and seen == [(shape, target)]
 
 
-def test_a_shape_that_no_rung_takes_has_none():
+def test_a_shape_that_no_rung_takes_has_no_kernel():
     assert chunk_kernel(Runner()) is None
 
 

@@ -135,7 +135,7 @@ def test_the_host_can_write_a_batch_in_place_of_the_device():
 
 
 def test_what_is_no_token_is_a_negative_number():
-    """So it is never mistaken for one."""
+    """So it is never mistaken for a token."""
     assert PENDING < 0 and NOT_FINITE < 0 and PADDING == -1
 
 
@@ -273,7 +273,7 @@ def test_a_device_that_samples_gives_tokens_instead_of_logits(stand_ins):
     assert own.are_finite(torch.tensor([3, NOT_FINITE, 0])) == [True, False, True]
 
 
-def test_a_host_that_samples_does_so_as_in_lesson_08(stand_ins):
+def test_a_host_that_samples_uses_lesson_08s_functions(stand_ins):
     own = fast_engine(MODEL, FastParts(sampling=False, ahead=False))
     assert own.sample == own.are_finite == "lesson 08's"
 

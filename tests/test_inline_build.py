@@ -179,7 +179,7 @@ def test_what_is_rewritten_is_compiled_and_errors_show_the_learners_text(compile
     assert str(caught.value) == "mine, line 1: no\n    a b\n    ^"
 
 
-def test_a_build_is_looked_at_before_and_after(compiler, builds):
+def test_a_build_is_inspected_before_and_after(compiler, builds):
     seen = []
     library = inline._compile(
         {"mine": "text"},
@@ -392,7 +392,7 @@ def test_a_library_that_does_not_load_is_removed(compiler, builds, kind, is_gone
 
 
 def test_a_module_is_not_known_to_other_imports(tmp_path, monkeypatch):
-    """PyTorch's are libraries; of a text Python imports the same way."""
+    """A Python text is imported in the same way as PyTorch's libraries."""
     monkeypatch.undo()
     library = tmp_path / "no_other.py"
     library.write_text("answer = 42")

@@ -6,12 +6,7 @@ import pytest
 
 from doubling import DOUBLES, Kept, doubled
 from lessons_lib import checks
-from lessons_lib.checks import (
-    HANG,
-    CheckResult,
-    Mistake,
-    Raised,
-)
+from lessons_lib.checks import HANG, CheckResult, Mistake, Raised
 from lessons_processes.isolation import Outcome
 
 
@@ -64,7 +59,7 @@ from lessons_processes.isolation import Outcome
         ),
     ],
 )
-def test_a_stub_that_an_answer_reaches_has_its_words(raised, where, of, verdict):
+def test_a_stub_that_an_answer_reaches_is_named(raised, where, of, verdict):
     result = Raised(raised)
     result.where = where
     assert checks._is_a_stubs(result)

@@ -85,7 +85,7 @@ def test_scores_that_shared_memory_cannot_hold_have_room(longest, lies_outside):
         assert scores is None
 
 
-def test_without_a_library_the_course_s_own_is_taken(monkeypatch):
+def test_without_a_library_the_courses_own_is_taken(monkeypatch):
     library, asked = Library(), []
 
     def own(target):
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused_before_the_launch():
 
 
 @pytest.mark.parametrize("target", [None, "checked"])
-def test_the_course_s_own_is_built_from_its_files(monkeypatch, target):
+def test_the_courses_own_is_built_from_its_files(monkeypatch, target):
     built = []
     monkeypatch.setattr(
         paged_kernel, "build_cuda", lambda *texts, **words: built.append((texts, words))

@@ -138,7 +138,7 @@ def test_all_ranks_get_the_logits_of_all_tokens():
     assert type(logits) is torch.Tensor and logits.shape == (1, 3, 14)
 
 
-def test_a_head_that_is_the_embedding_stays_it_and_is_not_read():
+def test_a_head_that_is_the_embedding_stays_tied_and_is_not_read():
     weights = Numbered()
     with group(1, 2):
         config = llama(tie_word_embeddings=True)
@@ -149,7 +149,7 @@ def test_a_head_that_is_the_embedding_stays_it_and_is_not_read():
 
 
 @pytest.mark.parametrize("head_dim", [None, 4])
-def test_its_config_has_the_ranks_numbers_and_the_given_one_those_of_all(head_dim):
+def test_its_config_counts_the_ranks_own_heads_and_the_given_one_does_not_change(head_dim):
     config = llama(head_dim=head_dim)
     before = copy.deepcopy(config)
     model = of_rank(1, 2, config)

@@ -1,4 +1,4 @@
-"""What the record of a learner's progress says, and that a file is written whole or not."""
+"""What the record of a learner's progress says, and that a file is always written whole."""
 
 import fcntl
 import json
@@ -50,7 +50,7 @@ def test_the_record_is_a_file_that_a_person_can_read(folder):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"0.1": 3}', '"text"'])
-def test_a_record_that_is_none_counts_as_empty(folder, text):
+def test_a_file_that_is_no_record_counts_as_empty(folder, text):
     assert progress.load() == {}
     (folder / "progress.json").write_text(text)
     assert progress.load() == {}
@@ -58,7 +58,7 @@ def test_a_record_that_is_none_counts_as_empty(folder, text):
     assert progress.load()["0.1"]["passed"]
 
 
-def test_an_entry_that_is_none_is_left_out(folder):
+def test_an_entry_of_another_form_is_left_out(folder):
     right = {"passed": True, "mistakes": []}
     (folder / "progress.json").write_text(
         json.dumps(

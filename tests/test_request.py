@@ -52,7 +52,7 @@ def test_values_past_the_ends_of_their_ranges_are_refused(name, values, words):
 
 
 @pytest.mark.parametrize("name", ["max_new_tokens", "top_k", "seed"])
-def test_whole_numbers_must_be_some(name):
+def test_a_fraction_is_refused_where_a_whole_number_is_wanted(name):
     with pytest.raises(TypeError):
         SamplingParams(**{name: 1.5})
 

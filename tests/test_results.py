@@ -1,4 +1,4 @@
-"""What an answer's result is after it went through JSON, and what is refused on the way."""
+"""What becomes of an answer's result on its way through JSON, and what is refused there."""
 
 import enum
 import json
@@ -18,7 +18,7 @@ from lessons_lib.results import Foreign, decode, encode
 
 
 def there(value):
-    """`value` after its way out of a sandbox."""
+    """`value` as it comes out of a sandbox."""
     return decode(json.loads(json.dumps(encode(value))))
 
 
@@ -42,7 +42,7 @@ class Plain:
 
 @dataclass
 class Imported:
-    """Of another module than the one where it is found."""
+    """A class that the module below has, but does not define."""
 
     rows: int
 
@@ -156,7 +156,7 @@ def test_a_million_numbers_are_the_most(make):
     assert isinstance(there(make(most + 1)), Foreign)
 
 
-def test_what_an_exercise_defines_comes_out_as_that():
+def test_a_value_of_an_exercises_own_class_keeps_it():
     words, pair = Words("text"), Pair((1, [2]))
     words.mark, pair.mark = (1, 2), "a"
     for value in (words, pair, Sizes(3, (1, 2))):
@@ -166,7 +166,7 @@ def test_what_an_exercise_defines_comes_out_as_that():
     assert there(Raised("E: no")) == Raised("E: no")
 
 
-def test_a_value_of_another_class_that_equals_it_becomes_words():
+def test_a_value_of_an_imported_class_becomes_words():
     assert type(there(Imported(3))) is Foreign
     assert repr(there(Imported(3))) == repr(Imported(3))
 
@@ -231,6 +231,6 @@ def test_only_results_of_the_course_are_made(exercise, module, name, base, attri
         decode(["course", module, name, base, attributes])
 
 
-def test_what_judges_is_gone_in_a_sandbox():
+def test_the_courses_own_answers_are_not_in_a_sandbox():
     with pytest.raises(LookupError, match="The course's own answer is not here"):
         results.gone(1, a=2)

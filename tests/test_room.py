@@ -1,4 +1,4 @@
-"""Room for a prompt, a whole block at a time, is the room that single tokens would get."""
+"""A prompt gets its room block by block: the same room that single tokens would get."""
 
 import operator
 
@@ -38,7 +38,7 @@ STARTS = {
 
 
 def managers(start, num_blocks):
-    """Two alike."""
+    """Two that are alike."""
     made = []
     for _ in range(2):
         manager = PagedAttentionManager(num_blocks, BLOCK_SIZE, 1, 2, 4, MOST_BLOCKS)
@@ -63,7 +63,7 @@ def state(manager):
 
 @pytest.mark.parametrize("num_tokens", range(1, 7))
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_it_is_the_room_of_one_token_after_another(start, num_tokens):
+def test_it_is_the_room_that_single_tokens_get(start, num_tokens):
     one, other = managers(start, num_blocks=8)
     if one.get(0).length + num_tokens > BLOCK_SIZE * MOST_BLOCKS:
         with pytest.raises(SequenceTooLongError):

@@ -7,10 +7,7 @@ import pytest
 import torch
 
 from paged_attention import self_planned
-from paged_attention.ladder import (
-    FP8,
-    Shape,
-)
+from paged_attention.ladder import FP8, Shape
 from paged_attention.self_planned import (
     MOST_BLOCKS,
     MOST_SEQS,

@@ -187,7 +187,7 @@ def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    """The text of the script that runs as `__main__`, where no cells are."""
+    """Makes `__main__` a script with this text; it has no cells."""
 
     def write(text: str):
         path = tmp_path / "script.py"
@@ -200,7 +200,7 @@ def script(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("mark, ours", [("# BEGIN SOLUTION é\n", True), ("# é\n", False)])
-def test_of_a_script_the_whole_text_counts_in_any_locale(script, plain_locale, mark, ours):
+def test_the_whole_text_of_a_script_counts_in_any_locale(script, plain_locale, mark, ours):
     script(f"def f(x):\n    {mark}    return x\n")
     assert solution_cells.define("f") == ours and not solution_cells.define("g")
 

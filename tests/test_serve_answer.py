@@ -37,7 +37,7 @@ def test_its_text_grows_up_to_its_end():
     "text, reason, shown, finish",
     [("b$", "end", "b", "stop"), ("b$", "length", "b$", "length"), ("$", "end", "", "stop")],
 )
-def test_only_the_token_that_ended_it_is_no_text(text, reason, shown, finish):
+def test_only_the_token_that_ended_it_is_left_out_of_its_text(text, reason, shown, finish):
     made = answer()
     take(made, "a$")
     assert take(made, text, reason) == (shown, True)

@@ -77,7 +77,7 @@ async def test_a_stop_text_ends_its_request_and_the_others_go_on():
 
 
 @in_a_loop
-async def test_a_stream_sends_what_there_is_as_soon_as_it_comes():
+async def test_a_stream_sends_each_part_as_soon_as_it_comes():
     server = Server()
     client = await server.ask(body(["ab", "ab"], **WITH_USAGE, stop=["yz"]))
     parts = [
@@ -120,7 +120,7 @@ async def test_a_stream_has_the_numbers_of_tokens_only_where_they_were_asked_for
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @in_a_loop
-async def test_what_fails_before_its_first_word_has_its_status(is_stream):
+async def test_an_answer_that_fails_before_its_first_word_has_the_errors_status(is_stream):
     server = Server()
     client = await server.ask(body(stream=is_stream))
     await server.tell(0, "", error=ERROR)
@@ -152,7 +152,9 @@ async def test_a_stream_that_fails_later_says_so_in_its_last_event(num_events):
     ],
 )
 @in_a_loop
-async def test_if_one_finds_no_room_the_others_are_cancelled(error, status, code):
+async def test_if_there_is_no_room_for_one_request_the_others_are_cancelled(
+    error, status, code
+):
     server = Server()
     server.engine.room, server.engine.error = 2, error
     client = await server.ask(body(n=3))
@@ -180,7 +182,7 @@ async def test_a_prompt_without_tokens_asks_nothing_of_the_engine():
 
 
 @in_a_loop
-async def test_another_model_is_not_here():
+async def test_an_unknown_model_is_refused():
     server = Server()
     client = await server.ask(body() | {"model": "gpt"})
     assert (client.status, client.error()["code"]) == (404, "model_not_found")
@@ -220,7 +222,7 @@ async def test_a_client_that_leaves_cancels_its_requests_and_is_no_error(
 
 
 @in_a_loop
-async def test_one_that_leaves_with_an_event_not_taken_is_not_waited_for():
+async def test_a_client_that_leaves_before_it_takes_an_event_is_not_waited_for():
     server = Server(send_seconds=3600.0)
     client = await server.ask(body(stream=True))
     client.takes = False
@@ -231,7 +233,7 @@ async def test_one_that_leaves_with_an_event_not_taken_is_not_waited_for():
 
 
 @in_a_loop
-async def test_one_that_does_not_take_an_event_in_time_is_sent_nothing_more():
+async def test_a_client_that_takes_an_event_too_late_is_sent_nothing_more():
     server = Server(send_seconds=0.0)
     client = await server.ask(body(stream=True))
     client.takes = False
@@ -243,7 +245,7 @@ async def test_one_that_does_not_take_an_event_in_time_is_sent_nothing_more():
 
 
 @in_a_loop
-async def test_one_that_leaves_while_its_body_comes_leaves_nothing():
+async def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing():
     server = Server()
     client = await server.ask([b"{"], is_whole=False, Content_Length="100")
     client.close()

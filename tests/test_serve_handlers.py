@@ -15,7 +15,7 @@ from paged_attention.engine.serve.settings import Limits, Serving
 from paged_attention.engine.serve.words import Characters
 from serving_here import MODEL, Server, body, in_a_loop
 
-SECONDS = 60  # that no machine needs for what is waited for here
+SECONDS = 60  # more than any machine needs
 
 
 @in_a_loop
@@ -30,7 +30,7 @@ async def test_models_are_listed_and_shown(monkeypatch):
 
 
 @in_a_loop
-async def test_another_model_is_named_as_far_as_it_is_short():
+async def test_an_unknown_model_is_named_by_its_first_200_characters():
     client = await Server().ask(path=f"/v1/models/{'x' * 300}")
     assert client.status == 404 and client.error() == {
         "message": f"there is no model {'x' * 200!r}; this server has 'small'",
@@ -41,7 +41,7 @@ async def test_another_model_is_named_as_far_as_it_is_short():
 
 
 @in_a_loop
-async def test_its_health_is_how_many_requests_it_has():
+async def test_its_health_has_the_number_of_its_requests():
     here = Server()
     await here.ask(body(n=3))
     client = await here.ask(path="/health")
@@ -49,7 +49,7 @@ async def test_its_health_is_how_many_requests_it_has():
 
 
 @in_a_loop
-async def test_what_is_not_there_is_said_in_openais_form(caplog):
+async def test_an_unknown_path_is_an_error_in_openais_form(caplog):
     client = await Server().ask(path=f"/{'y' * 300}")
     words = {"message": f"there is nothing at /{'y' * 199}", "type": "invalid_request_error"}
     assert client.status == 404 and client.error() == words | {"param": None, "code": None}
@@ -58,7 +58,7 @@ async def test_what_is_not_there_is_said_in_openais_form(caplog):
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/nothing"])
 @in_a_loop
-async def test_under_another_name_nothing_is_there(path):
+async def test_a_request_to_another_host_is_refused(path):
     here = Server()
     client = await here.ask(body(), path, Host=f"{'z' * 200}:80")
     words = f"this server is not called {'z' * 100!r} (--allowed-host)"
@@ -67,20 +67,20 @@ async def test_under_another_name_nothing_is_there(path):
 
 
 @in_a_loop
-async def test_another_method_is_said_with_tornados_words():
+async def test_a_wrong_method_is_refused_in_tornados_words():
     client = await Server().ask(path="/v1/completions")
     assert (client.status, client.error()["message"]) == (405, "Method Not Allowed")
 
 
 @in_a_loop
-async def test_what_tornado_says_of_an_address_is_handed_on():
+async def test_what_tornado_says_of_a_wrong_path_is_handed_on():
     client = await Server().ask(path="/v1/models/%ff")
     assert client.status == 400
     assert client.error()["message"] == r"Invalid unicode in url: b'\xff'"
 
 
 @in_a_loop
-async def test_an_error_without_words_is_said_in_those_of_its_status(monkeypatch):
+async def test_an_error_without_words_gets_those_of_its_status(monkeypatch):
     monkeypatch.setattr(Handler, "get", lambda handler: handler.send_error(500), raising=False)
     client = await Server().ask(path="/v1/completions")
     assert client.error()["message"] == "Internal Server Error"
@@ -88,7 +88,7 @@ async def test_an_error_without_words_is_said_in_those_of_its_status(monkeypatch
 
 
 @in_a_loop
-async def test_what_nobody_expects_is_logged_and_no_word_of_it_is_sent(caplog):
+async def test_an_unexpected_error_is_logged_and_no_word_of_it_is_sent(caplog):
     here = Server()
     here.engine.room, here.engine.error = 0, RuntimeError("a secret")
     client = await here.ask(body())
@@ -110,16 +110,16 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(path, length,
         assert client.status == (404 if path == "/nothing" else 0)
 
 
-@pytest.mark.parametrize("status, is_now_and_then", [(429, True), (503, True), (500, False)])
+@pytest.mark.parametrize("status, may_pass", [(429, True), (503, True), (500, False)])
 @in_a_loop
-async def test_what_may_be_better_in_a_moment_says_so(monkeypatch, status, is_now_and_then):
+async def test_an_error_that_may_pass_says_when_to_try_again(monkeypatch, status, may_pass):
     def get(handler):
         raise ApiError(status, "words")
 
     monkeypatch.setattr(Handler, "get", get, raising=False)
     client = await Server().ask(path="/v1/completions")
     assert client.status == status
-    assert client.headers.get("Retry-After") == ("1" if is_now_and_then else None)
+    assert client.headers.get("Retry-After") == ("1" if may_pass else None)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_what_may_be_better_in_a_moment_says_so(monkeypatch, status, is_no
         (503, "server_error"),
     ],
 )
-def test_an_error_is_of_a_kind(status, kind):
+def test_each_status_has_its_kind_of_error(status, kind):
     error = ApiError(status, "words", "n", "a code")
     body = {"message": "words", "type": kind, "param": "n", "code": "a code"}
     assert error.body() == {"error": body} and str(error) == "words"
@@ -154,12 +154,12 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("name, any_address, is_known", KNOWN)
-def test_it_is_asked_by_its_own_names_only(name, any_address, is_known):
+def test_it_answers_to_its_own_names_only(name, any_address, is_known):
     here = Serving(None, None, MODEL, Limits(), any_address=any_address)
     assert here.knows_host(name) is is_known
 
 
-def test_nobody_may_ask_by_an_address_that_was_not_told():
+def test_it_does_not_answer_to_an_address_that_it_was_not_given():
     here = Serving(None, None, MODEL, Limits(), frozenset({"here"}))
     assert here.knows_host("HERE") is True and here.knows_host("10.0.0.1") is False
 
@@ -242,7 +242,7 @@ async def test_a_limit_of_tornados_own_does_not_come_first():
     ids=["a body", "a request"],
 )
 @in_a_loop
-async def test_what_does_not_come_in_time_is_not_waited_for(limits, words):
+async def test_a_request_that_does_not_come_in_time_is_not_waited_for(limits, words):
     assert await answered(limits, words) == b""
 
 

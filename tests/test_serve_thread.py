@@ -22,9 +22,9 @@ PARAMS = SamplingParams(max_new_tokens=7)
 class Engine:
     """In each step a request gets what is planned for it.
 
-    A plan has a dictionary for each step: the request's number, and a list for it. In this are
-    tokens, a word that ends the request, a function to call, or an error. An error instead of
-    a dictionary comes before any request is chosen.
+    A plan has a dictionary for each step, with a list for each request's number. A list has
+    tokens, a word that ends the request, functions to call, or an error to raise. A step may
+    also be an error, which is raised before any request is chosen.
     """
 
     def __init__(self, *plan):
@@ -70,7 +70,7 @@ class Engine:
 
 
 class Asked:
-    """The thread's queue. Where the thread would wait, the test's next moment comes."""
+    """The thread's queue. Where the thread would wait, it calls the test's next moment."""
 
     def __init__(self):
         self.items, self.moments = deque(), deque()
@@ -296,7 +296,7 @@ def test_the_end_is_waited_for_half_a_minute_at_most(monkeypatch):
     assert served.threads[0].joined == [30.0, 2.5]
 
 
-def test_its_thread_does_not_keep_the_process(monkeypatch):
+def test_its_thread_does_not_keep_the_process_alive(monkeypatch):
     named = Served(monkeypatch).threads[0].named
     assert named["daemon"] is True and named["name"] == "engine"
 

@@ -1,4 +1,4 @@
-"""Recording on a GPU: what runs on which stream, in which order. A stand-in has no GPU."""
+"""Recording on a GPU: what runs on which stream, and in which order. The GPU is a stand-in."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -72,7 +72,7 @@ def cuda(monkeypatch):
     graphs._capture_stream.cache_clear()
 
 
-def test_a_step_runs_once_beside_the_host_s_work_and_is_recorded_then(cuda):
+def test_a_step_runs_once_on_another_stream_and_is_then_recorded(cuda):
     """The first call of a library may do what cannot be recorded."""
     graph = capture(cuda.step, SECOND, "the memory of all graphs")
     assert cuda.happened == [

@@ -144,7 +144,7 @@ def test_the_prompts_grow_until_two_fifths_are_done(run):
     assert sizes == pytest.approx([0.3 * each * 0.5 for each in share])
 
 
-def test_after_that_three_in_ten_are_of_the_full_size(run):
+def test_after_that_three_in_ten_have_the_full_size(run):
     run.train(10, number=0.29)
     sizes = [size for _, size in run.sizes[::4]]
     assert sizes[3:5] == pytest.approx([0.29 * 0.5] * 2)
@@ -156,7 +156,7 @@ def test_a_batch_has_as_many_of_each_task(run):
     assert [name for name, _ in run.sizes] == FOUR * 2
 
 
-def test_the_seed_is_for_the_weights_and_the_prompts(run):
+def test_the_seed_decides_the_weights_and_the_prompts(run):
     first, _ = run.train(1)
     again, _ = run.train(1)
     assert run.seeds == [7, 7]

@@ -21,7 +21,7 @@ def refused(error, words, check, *arguments, **more):
         check(*arguments, **more)
 
 
-def test_an_integer_is_one_without_a_point():
+def test_a_number_with_a_point_is_no_integer():
     assert validate.as_integer("size", torch.tensor(3)) == 3
     refused(
         TypeError,
@@ -72,13 +72,13 @@ def test_a_tensor_has_a_shape_and_a_dtype(tensor, shape, dtype, error, words):
     refused(error, words, check_tensor, "t", tensor, shape, dtype)
 
 
-def test_a_name_fits_every_size_and_no_dtype_fits_every_dtype():
+def test_a_size_may_have_a_name_and_a_dtype_may_be_left_out():
     check_tensor("t", CACHE, (3, "any", 2, "any"))
     check_tensor("t", CACHE, (3, 4, 2, 8), FLOAT)
     check_tensor("t", CACHE[:0], ("any", 4, 2, 8), FLOAT)
 
 
-def test_both_caches_are_alike():
+def test_both_caches_have_the_same_shape_and_dtype():
     validate.check_caches(CACHE, CACHE.clone())
     for k_cache, v_cache, error, words in (
         (

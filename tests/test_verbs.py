@@ -161,7 +161,7 @@ def test_only_the_learners_own_answers_are_kept(
         assert bool(course.remembered) == bool(course.saved) == saved
 
 
-def test_an_answer_that_lacks_a_cell_is_told_so_and_is_no_try(course):
+def test_an_answer_that_needs_a_cell_that_did_not_run_says_so_and_is_not_remembered(course):
     course.verdict, course.absent = WRONG, ABSENT
     with pytest.raises(verbs.CheckFailed):
         verbs.check("3.4", answer)
@@ -220,7 +220,7 @@ def test_hints_come_one_after_the_other(course, no_hint_shown):
 def test_a_hint_may_be_asked_for_by_its_number(course, no_hint_shown, number, shown):
     verbs.hint("3.4", number)
     assert course.shown == [shown]
-    verbs.hint("3.4")  # that did not count
+    verbs.hint("3.4")  # the one before did not count
     assert course.shown == [shown, HINTS[0]]
 
 
@@ -294,7 +294,7 @@ def test_a_lesson_says_what_is_missing_and_what_to_do(
     assert caught.value.__suppress_context__ and lesson.shown == []
 
 
-def test_mistakes_that_cannot_be_read_are_said_without_what_led_to_it(lesson, monkeypatch):
+def test_mistakes_that_cannot_be_read_are_an_error_without_its_cause(lesson, monkeypatch):
     def fails(lessons):
         try:
             raise KeyError("something within")

@@ -198,7 +198,7 @@ def test_what_cannot_be_built_is_not_run(monkeypatch, runs, outcome, mistake, wo
     assert checks.run("9.9", "int f();") == CheckResult("9.9", False, mistake, words)
 
 
-def test_a_teachers_file_that_cannot_be_read_is_said_as_it_is(exercise, runs):
+def test_an_error_in_a_teachers_file_is_raised_as_it_is(exercise, runs):
     error = MistakesError("mistakes.txt:3: no id")
     runs(Outcome("raised", error=error))
     with pytest.raises(MistakesError) as caught:

@@ -1,4 +1,5 @@
-"""Whether the course is whole, in a checkout and where pip put it. The folders are made up."""
+"""Whether all files of the course are there, in a checkout and where pip put them. The folders
+are made up."""
 
 import subprocess
 from pathlib import PurePosixPath
@@ -97,7 +98,7 @@ def test_what_is_missing_and_what_mends_it_are_said_together(git):
     )
 
 
-def test_git_is_asked_once_in_a_process(git):
+def test_git_is_asked_only_once(git):
     whole.require(), whole.require()
     assert len(git.asked) == 1
 

@@ -1,4 +1,4 @@
-"""A place where a tensor that is made without a device or a dtype is made wrong."""
+"""A context in which a tensor comes out wrong if it is made without a device or a dtype."""
 
 import contextlib
 
