@@ -223,43 +223,9 @@ def test_they_have_32_bits_whatever_the_default_is_and_lie_where_the_model_is(de
             "float32",
             "is of the type gemma; only qwen3 and llama are fused",
         ),
-        ({"head_dim": 31}, "float32", "has heads of 31; only even sizes up to 256 are fused"),
-        ({"hidden_size": 66}, "float32", "has hidden_size = 66, which is not a multiple of 4"),
-        (
-            {"intermediate_size": 132},
-            "float16",
-            "has intermediate_size = 132, which is not a multiple of 8",
-        ),
-    ],
-)
-def test_what_is_not_fused_is_said_in_full(other, dtype, problem):
-    given = dict(
-        model_type="llama",
-        hidden_act="silu",
-        head_dim=32,
-        hidden_size=128,
-        intermediate_size=256,
-        num_attention_heads=4,
-    )
-    check_fused(SimpleNamespace(**given), getattr(torch, dtype))
-    with pytest.raises(UnfusedModelError) as raised:
-        check_fused(SimpleNamespace(**given | other), getattr(torch, dtype))
-    assert str(raised.value) == f"the model {problem}"
-
-
-def test_a_model_that_is_not_fused_stays_as_it_was():
-    own = load_model(dtype=torch.float64)
-    weight = own.model.layers[0].self_attn.q_proj.weight.data_ptr()
-    with pytest.raises(UnfusedModelError, match="has numbers of torch.float64"):
-        FusedModel(own, pool_of(own), 8, "fast")
-    assert own.model.layers[0].self_attn.q_proj.weight.data_ptr() == weight
-
-
-@pytest.mark.parametrize(
-    "other, dtype, why",
-    [
         ({"hidden_act": "gelu"}, "float32", "has the activation gelu; only silu is fused"),
         ({}, "float64", "has numbers of torch.float64"),
+        ({"head_dim": 31}, "float32", "has heads of 31; only even sizes up to 256 are fused"),
         (
             {"head_dim": 258},
             "float32",
@@ -271,13 +237,34 @@ def test_a_model_that_is_not_fused_stays_as_it_was():
             "bfloat16",
             "has hidden_size = 68, which is not a multiple of 8",
         ),
-        ({"intermediate_size": 132}, "float16", "has intermediate_size = 132, .* of 8"),
+        (
+            {"intermediate_size": 132},
+            "float16",
+            "has intermediate_size = 132, which is not a multiple of 8",
+        ),
     ],
 )
-def test_a_model_that_is_not_fused_says_why(other, dtype, why):
-    config = qwen3().config
-    with pytest.raises(ValueError, match=f"the model .*{why}"):
-        check_fused(type(config)(**config.to_dict() | other), getattr(torch, dtype))
+def test_a_model_that_is_not_fused_says_why(other, dtype, problem):
+    given = dict(
+        model_type="llama",
+        hidden_act="silu",
+        head_dim=32,
+        hidden_size=128,
+        intermediate_size=256,
+        num_attention_heads=4,
+    )
+    check_fused(SimpleNamespace(**given), torch.float32)
+    with pytest.raises(UnfusedModelError) as raised:
+        check_fused(SimpleNamespace(**given | other), getattr(torch, dtype))
+    assert str(raised.value) == f"the model {problem}" and isinstance(raised.value, ValueError)
+
+
+def test_a_model_that_is_not_fused_stays_as_it_was():
+    own = load_model(dtype=torch.float64)
+    weight = own.model.layers[0].self_attn.q_proj.weight.data_ptr()
+    with pytest.raises(UnfusedModelError, match="has numbers of torch.float64"):
+        FusedModel(own, pool_of(own), 8, "fast")
+    assert own.model.layers[0].self_attn.q_proj.weight.data_ptr() == weight
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+from pathlib import Path
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_a_file_is_replaced_whole(folder, monkeypatch):
     parts, replace = [], progress.os.replace
 
     def look_and_replace(part, whole):
-        parts.append((open(part).read(), open(whole).read()))
+        parts.append((Path(part).read_text(), Path(whole).read_text()))
         # on the same disk, and if it is left there, its name tells what it was to be
         assert str(part).startswith(str(whole))
         replace(part, whole)
