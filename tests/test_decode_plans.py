@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from int32 import integers
 from paged_attention import ladder
 from paged_attention.ladder import FP8, PagedDecode, Shape, attn_paged_fast
 from paged_attention.self_planned import MOST_SEQS, SelfPlannedDecode
@@ -47,10 +48,6 @@ def library(monkeypatch):
 
     monkeypatch.setattr(ladder, "rung_library", compiled)
     return made
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 GOOD = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)

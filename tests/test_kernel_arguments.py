@@ -5,15 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from int32 import integers
 from paged_attention import validate
 from unsaid import unsaid
 
 HALF = torch.float16
 CACHE = torch.zeros(3, 4, 2, 8)
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 def refused(error, words, check, *arguments, **more):

@@ -6,16 +6,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from int32 import integers
 from lessons_lib.inline import read_kernel
 from paged_attention import paged_kernel
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda, paged_attention_library
 from unsaid import unsaid
 
 CPU = torch.device("cpu")
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 class Library:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from int32 import integers
 from paged_attention import prefill
 from paged_attention.ladder import Shape
 from paged_attention.metadata import BatchMetadata
@@ -24,10 +25,6 @@ from paged_attention.prefill_plan import TileSizes, plan_all_tiles, plan_needed_
 
 HALF = torch.float16
 SMALL = TileSizes(rows=4, keys=2, few_rows=1)
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 def needed(lens, num_kv_heads, num_slots, most_tiles=None, heads=1):

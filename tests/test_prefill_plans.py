@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from int32 import integers
 from paged_attention import prefill
 from paged_attention.ladder import Shape
 from paged_attention.prefill import (
@@ -68,10 +69,6 @@ TABLE = torch.tensor([[0], [1]], dtype=torch.int32)
 METADATA = metadata_of(LENS, TABLE)
 Q = torch.zeros(7, 8, 128).half()
 CACHE = torch.zeros(3, 16, 2, 128).half()
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 BAD = {

@@ -17,6 +17,7 @@ from paged_attention.self_planned import (
     place_of,
 )
 from test_ladder import BFLOAT, CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
+from test_rungs import shape
 from unsaid import unsaid
 
 CPU = torch.device("cpu")
@@ -60,10 +61,6 @@ def library(monkeypatch):
     monkeypatch.setattr(self_planned, "rung_library", compiled)
     made.asked = asked
     return made
-
-
-def shape(dtype=HALF, head_size=128, queries=4, block_size=16, kv_dtype=None):
-    return Shape(dtype, head_size, queries, block_size, kv_dtype)
 
 
 def own(max_num_seqs=4, **changes):

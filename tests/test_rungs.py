@@ -26,7 +26,6 @@ from paged_attention.rungs import (
 from test_ladder import BFLOAT, CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
 
 CPU = torch.device("cpu")
-MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 SCALES = torch.ones(2)
 
 

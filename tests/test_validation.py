@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from int32 import integers
 from paged_attention import validate
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
@@ -10,10 +11,6 @@ from paged_attention.validate import check_tensor
 
 HALF, FLOAT = torch.float16, torch.float32
 CACHE = torch.zeros(3, 4, 2, 8)
-
-
-def integers(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
 
 
 def refused(error, words, check, *arguments, **more):

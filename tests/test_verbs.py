@@ -194,8 +194,8 @@ def test_an_exercise_that_is_not_there_is_named_before_the_course_is_looked_at(c
 
 
 @pytest.fixture
-def no_hint_shown():
-    verbs._hints_shown.clear()
+def no_hint_shown(monkeypatch):
+    monkeypatch.setattr(verbs, "_hints_shown", {})
 
 
 NO_MORE = Card(
