@@ -137,7 +137,7 @@ def test_without_an_error_the_last_six_lines_of_the_compiler_are_shown():
     assert (error.source, error.line, error.reason, error.output) == (None, None, "", output)
 
 
-def test_an_error_goes_through_another_process_whole():
+def test_an_error_from_another_process_has_all_its_parts():
     error = pickle.loads(pickle.dumps(CompileError("words", "mine", 3, "why", "all")))
     assert str(error) == "words" and error._render_traceback_() == ["CompileError: words"]
     assert (error.source, error.line, error.reason, error.output) == ("mine", 3, "why", "all")

@@ -73,7 +73,7 @@ def one_in_the_working_folder(machine, monkeypatch):
 
 
 @pytest.mark.parametrize("lacks", [no_folder, no_file, one_in_the_working_folder])
-def test_a_machine_without_nvcc(machine, monkeypatch, lacks):
+def test_a_machine_without_nvcc_hears_how_to_get_it(machine, monkeypatch, lacks):
     lacks(machine, monkeypatch)
     assert cuda_here.no_gpu() == (
         "nvcc is not installed. Install CUDA 13.0 (conda: cuda-nvcc), or set CUDA_HOME to "

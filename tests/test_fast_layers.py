@@ -202,7 +202,7 @@ def test_each_position_has_the_cosines_and_sines_of_its_angles():
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_they_have_32_bits_whatever_the_default_is_and_lie_where_the_model_is(device):
+def test_cosines_and_sines_have_32_bits_and_lie_where_the_model_is(device):
     own = load_model().to(device)
     torch.set_default_dtype(torch.float64)
     try:

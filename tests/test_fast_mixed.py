@@ -209,7 +209,7 @@ def test_a_shape_that_no_rung_takes_has_no_kernel():
     assert chunk_kernel(Runner()) is None
 
 
-def test_an_attention_is_written_where_it_belongs():
+def test_the_result_of_an_attention_goes_into_the_given_tensor():
     out = torch.zeros(2)
     mixed._into(lambda q, k_cache, v_cache: q + k_cache * v_cache)(
         torch.ones(2), torch.tensor([2.0, 3.0]), torch.tensor([5.0, 7.0]), out

@@ -263,7 +263,7 @@ def test_layers_are_fused_only_where_that_part_is_in():
     assert engine_of(graphs=False, layers=False).runner.fused is None
 
 
-def test_why_a_part_could_not_be_had_is_said():
+def test_a_part_that_is_missing_has_a_reason():
     """Rung 9 takes no heads of 32."""
     reasons = engine_of(graphs=False).runner.reasons
     assert set(reasons) == {"plan"} and "for rung 9" in reasons["plan"]

@@ -222,7 +222,7 @@ def failure(error: Exception, cause: Exception) -> Exception:
     ],
 )
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_build_that_fails_is_told_and_leaves_nothing(
+def test_a_build_that_fails_is_explained_and_leaves_nothing(
     compiler, builds, monkeypatch, error, words, is_gone
 ):
     compiler.error = error

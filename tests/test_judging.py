@@ -68,7 +68,7 @@ def test_a_run_that_ends_late_is_compared_on_all_earlier_cases():
     assert checks._fatal(hanging, 2, HANG).suspects == (("late", 0),)
 
 
-def test_tensors_are_not_shared_among_threads(monkeypatch):
+def test_pytorch_has_one_thread_where_an_answer_runs(monkeypatch):
     numbers = []
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     assert judged(monkeypatch, doubled)[0].passed and numbers == [1]

@@ -36,7 +36,7 @@ def test_the_function_is_called_once():
     assert called == [1]
 
 
-def test_the_results_are_the_usual_ones():
+def test_the_tensors_are_made_as_usual():
     made = []
     new_bytes(lambda: made.append(torch.full((2,), 3, dtype=torch.int64)))
     assert made[0].dtype == torch.int64 and made[0].tolist() == [3, 3]

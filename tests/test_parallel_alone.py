@@ -254,7 +254,7 @@ def test_weights_in_several_files_are_found_by_the_index_or_without_one(tmp_path
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_random_weights_are_small_and_those_of_a_norm_one(dtype):
+def test_random_weights_are_small_and_those_of_a_norm_are_1(dtype):
     weights = RandomWeights(dtype, torch.device("cpu"))
     with torch.device("meta"):  # what is made without a device cannot be read
         matrix = weights.part("a", torch.Size([64, 64]), (ALL, ALL))

@@ -154,7 +154,7 @@ def test_equal_items_keep_their_order():
         ((4, 40), 2, 4, 2),
     ],
 )
-def test_an_item_is_cut_if_it_would_still_run_when_the_others_are_done(
+def test_an_item_that_takes_longer_than_its_share_is_cut(
     lens, num_kv_heads, num_slots, num_parts
 ):
     plan = needed([lens], num_kv_heads, num_slots)

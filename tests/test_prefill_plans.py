@@ -393,7 +393,7 @@ def test_a_table_must_have_room_for_the_longest_context():
     "scale, told, factor",
     [(None, 1 / math.sqrt(128), 1), (2.5, 2.5, 1), (-2.5, 2.5, -1), (0.0, 1.0, 0)],
 )
-def test_a_factor_that_is_not_positive_is_multiplied_into_q(kernel, scale, told, factor):
+def test_a_factor_that_is_not_positive_changes_q_instead(kernel, scale, told, factor):
     q = torch.randn(Q.shape).half()
     made = planned(4)
     for count in (1, 2):

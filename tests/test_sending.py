@@ -84,7 +84,7 @@ class Event:
         self.waited = True
 
 
-def test_what_is_on_a_gpu_arrives_in_pinned_memory_after_the_work_of_its_own_stream(
+def test_what_is_on_a_gpu_arrives_in_pinned_memory_after_the_earlier_work_of_its_stream(
     monkeypatch, copies
 ):
     made, plain = [], torch.empty

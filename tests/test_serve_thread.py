@@ -214,14 +214,14 @@ def test_there_are_as_many_requests_as_it_takes_and_no_more(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [RequestError, TypeError, ValueError])
-def test_one_that_the_engine_refuses_hears_of_it(monkeypatch, kind):
+def test_a_request_that_the_engine_refuses_hears_of_it(monkeypatch, kind):
     served, error = Served(monkeypatch, {1: ["end"]}), kind("request 0 is too long")
     served.run(lambda: served.submit(error), served.submit)
     assert served.told(0) == [([], None, error)]
     assert served.told(1) == [([], "end", None)] and len(served.thread) == 0
 
 
-def test_one_that_is_cancelled_hears_nothing_more(monkeypatch):
+def test_a_request_that_is_cancelled_hears_nothing_more(monkeypatch):
     served = Served(
         monkeypatch, {0: [1, lambda: served.thread.cancel(0)], 1: []}, {1: ["end"]}
     )
@@ -276,7 +276,7 @@ def test_after_the_end_nothing_is_taken(monkeypatch):
     assert len(served.thread) == 0 and not served.asked.items
 
 
-def test_one_that_is_taken_just_before_the_end_hears_of_it(monkeypatch):
+def test_a_request_that_is_taken_just_before_the_end_hears_of_it(monkeypatch):
     served = Served(monkeypatch)
 
     def end():

@@ -62,7 +62,7 @@ SLOTS = torch.tensor([2, 5, 3])
 
 
 def attend(q, k_cache, v_cache):
-    """Something of the own heads only. Its heads lie one after another in memory."""
+    """Depends on a rank's own heads only. The heads lie one after another in memory."""
     k, v = (
         cache.flatten(0, 1)[SLOTS].repeat_interleave(q.shape[1] // cache.shape[2], dim=1)
         for cache in (k_cache, v_cache)
@@ -181,7 +181,7 @@ class Context:
 
 @pytest.fixture
 def context(monkeypatch):
-    """Its ranks answer with `rank_0`, `rank_1`, … of this, or with RUN."""
+    """Each rank answers with its entry in `answers`, or else with RUN."""
     made = Context()
     made.answers, made.jobs = {}, []
 
@@ -219,7 +219,7 @@ def test_each_rank_gets_the_whole_job_and_one_answer_comes_back(context):
     assert len({job[3] for job in context.jobs}) == 1 and len(context.jobs) == 3
 
 
-def test_what_is_not_said_is_two_ranks_with_the_small_model_for_five_minutes(context):
+def test_by_default_two_ranks_run_the_small_model_for_five_minutes_at_most(context):
     assert run_sharded(PROMPTS) == RUN
     job = ("gloo", 300.0, load_model, PROMPTS, SamplingParams(), 1, sharded_engine, {})
     assert [(number, *rest) for _, number, *rest in context.jobs] == [

@@ -27,7 +27,7 @@ class Small(torch.nn.Module):
 
 
 class Optimizer:
-    """Keeps its settings, and of each step the rate and whether the gradients are fresh."""
+    """Keeps its settings, and the rate of each step with the length of the gradient."""
 
     made: list = []
 
