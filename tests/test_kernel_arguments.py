@@ -7,15 +7,11 @@ import torch
 
 from int32 import integers
 from paged_attention import validate
+from test_validation import refused
 from unsaid import unsaid
 
 HALF = torch.float16
 CACHE = torch.zeros(3, 4, 2, 8)
-
-
-def refused(error, words, check, *arguments, **more):
-    with pytest.raises(error, match=words):
-        check(*arguments, **more)
 
 
 Q = torch.zeros(3, 4, 8)
