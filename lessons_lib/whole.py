@@ -1,6 +1,7 @@
 """Says whether the course is whole: every file there, and in one version only."""
 
 import functools
+import shlex
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -43,7 +44,7 @@ def faults() -> str:
 
 def remedy() -> str:
     if IS_CHECKOUT:
-        return f"git -C {ROOT} restore kernels 'lessons_*' paged_attention"
+        return f"git -C {shlex.quote(str(ROOT))} restore kernels 'lessons_*' paged_attention"
     return (
         f"{REINSTALL}, the file that you got the course as "
         f"(if there are two versions, first: pip uninstall {NAME})"

@@ -1,8 +1,9 @@
 """Whether all files of the course are there, in a checkout and where pip put them. The folders
 are made up."""
 
+import shlex
 import subprocess
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
 import pytest
@@ -93,7 +94,7 @@ def test_what_is_missing_and_what_mends_it_are_said_together(git):
         whole.require()
     assert str(caught.value) == (
         "The course is not whole, and until it is, it judges no answer: missing or cut off: "
-        f"kernels/sum.cu. To mend it: git -C {ROOT} "
+        f"kernels/sum.cu. To mend it: git -C {shlex.quote(str(ROOT))} "
         "restore kernels 'lessons_*' paged_attention"
     )
 
@@ -175,3 +176,9 @@ def test_how_the_course_is_installed_and_mended(monkeypatch):
         "paged-attention-course)"
     )
     assert whole.REINSTALL in whole.remedy() and whole.WHEEL in whole.REINSTALL
+
+
+def test_a_command_to_copy_is_right_for_a_folder_with_a_space(monkeypatch):
+    monkeypatch.setattr(whole, "IS_CHECKOUT", True)
+    monkeypatch.setattr(whole, "ROOT", Path("/home/Ann B/it's here"))
+    assert shlex.split(whole.remedy())[:4] == ["git", "-C", "/home/Ann B/it's here", "restore"]
