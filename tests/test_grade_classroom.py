@@ -16,16 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graded import RIGHT, WRONG
+from graded import ALL_RIGHT, RIGHT, WRONG
 from graded import hand_in as hand_in_cells
 from lessons_grading import arguments, classroom, command, sandbox
 from lessons_grading.classroom import grade_all
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.grades import SubmissionGrade
 from lessons_grading.kept import course_digest, write_whole
 from lessons_grading.notebook import digest_of
 from lessons_grading.submissions import find_submissions
-
-ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
 
 def fake_grader(path, student, seed=0, limits=None, progress=lambda: None):

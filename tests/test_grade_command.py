@@ -11,16 +11,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from graded import RIGHT, WRONG, hand_in
-from lessons_grading import command, dask_link, sandbox
+from graded import ALL_RIGHT, RIGHT, WRONG, hand_in
+from lessons_grading import command, dask_link, notebook, sandbox
 from lessons_grading.command import OF_THE_JUDGE, patience
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import digest_of
 from lessons_grading.sandbox import Limits
 from lessons_lib import checks
 from lessons_processes.isolation import BUSY
 
-ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 TIME_OF_ONE = 15.0  # seconds for a notebook
 
 
@@ -75,6 +74,7 @@ def students(tmp_path, monkeypatch) -> Class:
     monkeypatch.setattr(command, "time", made)
     monkeypatch.setattr(command, "course_digest", lambda: "the course")  # reads all of it
     monkeypatch.setattr(checks, "exercises_of", lambda lesson: [])  # imports all of them
+    monkeypatch.setattr(notebook, "_lessons_by_answer", dict)  # would keep that for good
     monkeypatch.setattr(sandbox, "missing", lambda: None)
     monkeypatch.setattr(sandbox, "limited_by", lambda limits: "the kernel")
     return made

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from graded import ALL_RIGHT
 from lessons_grading import classroom
 from lessons_grading.classroom import grade_all, twice_if_needed
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.grades import SubmissionGrade
 from lessons_grading.submissions import Submission
-
-ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
 
 def graded(student: str, *events: str, is_final: bool = True) -> SubmissionGrade:
