@@ -22,6 +22,8 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
+# Where FORCE_COLOR is set, Python 3.14 would colour each help text.
+os.environ["PYTHON_COLORS"] = "0"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a worker already
 

@@ -17,7 +17,7 @@ from lessons_grading import worker
 from lessons_grading.controller import LENGTH
 from lessons_lib.checks import Exercise, Mistake
 
-BUFFER = ctypes.create_string_buffer(4096)  # stays, since C keeps using it
+BUFFER = ctypes.create_string_buffer(4096)  # of the module, since C goes on using it
 
 
 class Exited(BaseException):
@@ -122,11 +122,11 @@ def test_a_line_comes_out_at_once_and_half_a_line_at_the_end(run, capfd):
 
 
 def test_what_c_has_printed_comes_out_at_the_end(run, capfd):
-    c, until_full = (
-        ctypes.CDLL(None),
-        0,
-    )  # as C does by itself, but not if Python is told not to
+    c = ctypes.CDLL(None)
     stdout = ctypes.c_void_p.in_dll(c, "stdout")
+    until_full = (
+        0  # C keeps what it prints until then; under `python -u` it would keep nothing
+    )
     assert c.setvbuf(stdout, BUFFER, until_full, len(BUFFER)) == 0
     run(lambda report: c.printf(b"from C"))
     assert capfd.readouterr().out == "from C"
@@ -164,17 +164,15 @@ def trial():
 
     def trial(function, packed: dict, *arguments, language="c++", cases=(1, 13, 3)) -> list:
         exercise = Exercise(
-            *(
-                "1.1",
-                "",
-                "SOURCE",
-                None,
-                tuple,
-                observe,
-                len,
-                [Mistake("typo", "Oh.", None)],
-                (),
-            ),
+            id="1.1",
+            title="",
+            answer_name="SOURCE",
+            reference=None,
+            cases=tuple,
+            observe=observe,
+            size=len,
+            mistakes=[Mistake("typo", "Oh.", None)],
+            hints=(),
             language=language,
             prepare=prepare if language == "c++" else callable_as_it_is,
             recognise=slip_in,
@@ -239,17 +237,15 @@ def real_shell(monkeypatch, tmp_path):
         monkeypatch.setattr(sys, name, getattr(sys, name))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(HistoryManager, "enabled", HistoryManager.enabled)
-    assert not InteractiveShell.initialized()
-    shell = worker._shell()
-    yield shell
-    type(shell).clear_instance()
+    monkeypatch.setattr(InteractiveShell, "_instance", None)  # other tests may have made one
+    return worker._shell()
 
 
 def test_ipython_runs_cells_as_a_notebook_does(real_shell, tmp_path):
     shell = real_shell
     assert shell.run_cell("def f():\n    return 3").error_in_exec is None
     assert shell.user_ns["f"]() == 3 and shell.user_ns["f"].__module__ == "__main__"
-    assert shell.run_cell("x = %env HOME\nassert f() == 3\n%gui qt").success
+    assert shell.run_cell("x = %env IPYTHONDIR\nassert f() == 3\n%gui qt").success
     assert isinstance(shell.run_cell("1 +").error_before_exec, SyntaxError)
     assert isinstance(shell.run_cell("1 / 0").error_in_exec, ZeroDivisionError)
     assert not shell.history_manager.enabled and not [*tmp_path.rglob("history*")]

@@ -75,7 +75,7 @@ RUN_IT = "run its cell: click on it and press Shift+Enter"
 
 
 def test_the_same_answer_once_more_is_told_to_run_its_cell(monkeypatch):
-    monkeypatch.setattr(advice, "_failed", dict(advice._failed))
+    monkeypatch.setattr(advice, "_failed", {})
     usual = 'It is wrong.\nOne hint at a time: hint("1.1")'
     again = "\nThis is the answer of your last check. Is yours newer? Then " + RUN_IT + "."
     assert advice.after_failing(failed(), print) == usual
@@ -330,7 +330,7 @@ def test_what_cannot_be_explained_shows_nothing(monkeypatch, shown):
 
 
 NAMES = [
-    # the name, what the kernel knows, whether a cell makes it; whom it is like, and how
+    # the name, what the kernel knows, whether a cell makes it; what is said
     (
         "count",
         ["counts"],
