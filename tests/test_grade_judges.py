@@ -1,4 +1,4 @@
-"""The processes beside a Dask worker that grade, as stand-ins whose seconds pass here."""
+"""The processes beside a Dask worker that grade. They are stand-ins, and so is the clock."""
 
 import json
 import os
@@ -84,8 +84,8 @@ class Process:
         self.stdin.close = lambda: setattr(self.stdin, "closed", True)
 
     def says(self, message: dict | bytes):
-        is_ready = isinstance(message, bytes)
-        self.pipe.said.append(message if is_ready else json.dumps(message).encode())
+        is_encoded = isinstance(message, bytes)
+        self.pipe.said.append(message if is_encoded else json.dumps(message).encode())
 
     def goes_on(self):
         match self.begins:
@@ -234,7 +234,8 @@ def test_a_reply_has_4_mb_at_most(machine, size, is_read):
         assert machine.now == 1005 and machine.processes[0].code == -15
 
 
-def test_only_what_the_command_has_at_work_is_stopped(machine):
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_only_what_the_command_has_at_work_is_stopped(machine, has_waited):
     def call():
         (process,) = machine.processes
         remote.stop("theirs")
@@ -242,14 +243,11 @@ def test_only_what_the_command_has_at_work_is_stopped(machine):
         remote.stop("ours")
 
     machine.call = call
+    if has_waited:
+        remote.look()
     ended = "the process that graded it ended, exit code -15"
     assert graded("call", command="ours") == {"lost": ended}
     assert machine.now == 1000 and not remote._idle
-
-
-def test_a_process_that_works_already_for_a_command_may_be_stopped_too(machine):
-    remote.look()
-    test_only_what_the_command_has_at_work_is_stopped(machine)
 
 
 def test_while_one_is_at_work_another_is_started(machine):
@@ -273,14 +271,14 @@ def test_a_process_that_waited_for_a_minute_gets_no_further_work(machine, second
     assert len(machine.processes) == (1 if is_fresh else 3)
 
 
-def test_one_that_ended_while_it_waited_gets_none_either(machine):
+def test_a_process_that_ended_while_it_waited_gets_no_work_either(machine):
     remote.look()
     machine.processes[0].code = -9
     assert graded("go") == GRADE and len(machine.processes) == 2
 
 
-def test_one_that_waits_ends_itself_only_after_it_gets_no_further_work():
-    assert remote.IDLE_LIMIT == 2 * remote.STILL_FRESH
+def test_a_process_ends_itself_only_when_it_gets_no_further_work():
+    assert remote.IDLE_LIMIT > remote.STILL_FRESH
 
 
 ENDS = {  # the seconds that it needs, those that it gets, and its exit code

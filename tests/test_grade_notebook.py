@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there_cannot_be_read(tmp_path):
 def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkeypatch):
     path, other, opened = tmp_path / "ada.ipynb", tmp_path / "other", os.open
     other.write_text("another's")
-    # the pipe last, because to open one may take for ever
+    # the pipe is last, because opening one may take for ever
     traps = {
         "this file cannot be read: Too many levels": lambda path: path.symlink_to(other),
         "this is not a file": os.mkfifo,
@@ -130,19 +130,17 @@ def test_a_file_that_changes_while_it_is_read_is_read_another_time(
     tmp_path, monkeypatch, change
 ):
     path = tmp_path / "00.ipynb"
-    seen = []
-    fstat = os.fstat
+    looks, fstat = [], os.fstat
     path.write_text("good")
 
     def look(descriptor):
-        seen.append(descriptor)
-        if seen.count(descriptor) == 2:
+        looks.append(descriptor)
+        if len(looks) == 2:  # the first is before the reading, the second after it
             change(path)
         return fstat(descriptor)
 
-    monkeypatch.setattr(notebook.os, "fstat", lambda descriptor: look(descriptor))
+    monkeypatch.setattr(notebook.os, "fstat", look)
     with pytest.raises(Unreadable, match="this file changed while it was read"):
-        # Only `_expect_file` and the two looks around the reading come here.
         read_file(path)
 
 
@@ -295,7 +293,7 @@ def test_what_is_marked_comes_before_what_is_only_called_alike(written):
     assert written(*answers, answers[0], code("check('3.1', x)")).lesson == "03"
 
 
-def test_the_lesson_that_most_cells_name_counts_and_of_equals_the_first(written):
+def test_the_lesson_that_most_cells_name_counts_and_the_first_of_equals(written):
     def checks(*lessons):
         return code("".join(f"check('{lesson}.1', x)\n" for lesson in lessons))
 

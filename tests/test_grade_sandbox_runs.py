@@ -46,10 +46,6 @@ def test_a_message_may_have_200_000_parts(box, count, is_read):
     sender.join()
 
 
-def test_what_is_missing_for_it_is_known():
-    assert sandbox.missing is confinement.missing
-
-
 def test_of_what_it_said_the_last_500_characters_of_64_kb_are_told(box):
     box._errors = io.BytesIO(b"a" * ((1 << 16) - 1) + b"b" + b"c" * 100)
     assert box._read_errors() == "a" * 499 + "b"
@@ -109,11 +105,11 @@ def test_it_is_looked_at_five_times_a_second_until_it_ends(box, monkeypatch):
     assert looks == [True] * 3 and pauses == [0.2] * 3 and box.reason == "enough"
     box._watch()  # it has ended
     box.alive, box._process.code = True, 0
-    box._watch()  # its process has
+    box._watch()  # its process has ended
     assert len(looks) == 3
 
 
-def test_it_may_take_its_time_to_the_end_and_its_memory(box, clock, monkeypatch):
+def test_it_may_use_all_of_its_time_and_memory(box, clock, monkeypatch):
     box.deadline = 100.0
     assert box._too_much() == ""
     box.limits = Limits(memory=25 * GB, sandboxed=False)
@@ -123,7 +119,7 @@ def test_it_may_take_its_time_to_the_end_and_its_memory(box, clock, monkeypatch)
     assert box._too_much() == ""
 
 
-def test_for_its_end_it_is_not_waited_for_ever(box):
+def test_waiting_for_its_end_has_a_limit(box):
     class Stuck(Process):
         def wait(self, timeout=None):
             assert timeout is not None

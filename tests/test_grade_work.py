@@ -142,9 +142,7 @@ def test_progress_need_not_be_watched(boxes):
     assert begun().run("observe", files={}, seconds=1.0) == "run 1"
 
 
-def test_the_runtimes_for_cuda_are_built_once_before_the_first_sandbox(
-    boxes, built, monkeypatch
-):
+def test_the_runtimes_for_cuda_are_built_once_before_the_first_sandbox(boxes, built):
     for _ in range(2):
         begun(PYTHON, CUDA).run("observe", files={}, seconds=1.0)
     assert built == [True, False] and len(boxes) == 2
@@ -155,7 +153,7 @@ def test_without_cuda_no_runtime_is_built(boxes, built):
     assert not built and len(boxes) == 1
 
 
-def test_where_no_runtime_can_be_built_the_sandboxes_say_why(boxes, built, monkeypatch):
+def test_a_runtime_that_cannot_be_built_stops_no_run(boxes, built, monkeypatch):
     def fail(checked):
         built.append(checked)
         raise CompileError("no compiler")

@@ -313,7 +313,7 @@ def test_an_answer_in_python_is_as_large_as_all_that_it_uses(packed, monkeypatch
     assert packed("2.1", answer)["refused"][0] == "not-an-answer"
 
 
-def test_what_cannot_be_sent_is_refused_in_few_words(packed, monkeypatch):
+def test_what_cannot_be_sent_is_refused_in_few_words(packed):
     class Kept(Counted):
         __module__ = "elsewhere"
 

@@ -1,7 +1,6 @@
 """What is read about sessions and threads in the folder /proc, here one that a test made."""
 
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -169,7 +168,3 @@ def test_time_that_is_left_out_adds_up():
     run.stopwatch.leave_out(3.0)
     run.stopwatch.leave_out(4.0)
     assert run.look_after(8.0, None) == 1
-
-
-def test_the_ticks_are_those_of_the_system():
-    assert own_time._TICK == TICK and sys.float_info.epsilon < TICK < 1
