@@ -44,7 +44,7 @@ class System:
         self.is_run, self.helper_code = False, 0
         self.pipes, self.run, self.watch = {}, None, None
         self.descriptors: dict[int, int] = {}  # ours, in place of the process's
-        self.drained: set[int] = set()  # said to be readable, but something was quicker
+        self.drained: set[int] = set()  # look readable, but somebody has read them already
 
     def __getattr__(self, name):
         return getattr(os, name)

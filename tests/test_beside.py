@@ -12,7 +12,11 @@ from lessons_command.beside import Needs
 
 @pytest.fixture
 def machine(monkeypatch):
-    """`here`: versions by name; `pip`: its status and what it complains of; `given`: to it."""
+    """A machine with a pip that installs nothing.
+
+    here: the versions by name. pip: its exit status and its complaint.
+    given: what pip was called with: its words, the versions to keep, and what to install.
+    """
     machine = SimpleNamespace(
         here={"paged-attention-course": "1.0", "torch": "2.12"},
         requires=None,

@@ -283,7 +283,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("what, words, said", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("on_hub", [False, True])
-def test_what_cannot_be_copied_is_not_opened_but_on_a_hub(
+def test_what_cannot_be_copied_is_not_opened_except_on_a_hub(
     opened, monkeypatch, tmp_path, capsys, what, words, said, on_hub
 ):
     def fail(*words_given):

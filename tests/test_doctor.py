@@ -1,4 +1,4 @@
-"""What the doctor says of a machine, for machines that a test has made up."""
+"""What the doctor says of a machine. The machines are made up by the tests."""
 
 import platform
 import runpy
@@ -62,7 +62,7 @@ def test_a_report_as_a_page():
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Where nothing of what the lessons need is found."""
+    """A machine on which nothing that the lessons need is found."""
     for name in ("_python", "_headers", "_ninja", "_cuda_on_cpu", "_nvcc", "_gpu"):
         monkeypatch.setattr(doctor, name, lambda: "")
     monkeypatch.setattr(doctor, "_version", lambda package: "")
@@ -71,7 +71,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(doctor.whole, "remedy", lambda: "mend it")
 
 
-def test_what_the_lessons_need_and_what_they_do_without(machine):
+def test_the_lessons_need_some_parts_and_can_do_without_others(machine):
     findings = {each.name: each.needed for each in doctor.doctor().findings}
     needed = "Python,the course,PyTorch,transformers,C++ compiler,Python headers,ninja"
     assert findings == {
@@ -142,7 +142,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("result, line", RESULTS.values(), ids=RESULTS)
-def test_a_program_is_told_by_its_first_line(programs, result, line):
+def test_of_what_a_program_prints_the_first_line_counts(programs, result, line):
     programs["c++ --version"] = result
     assert doctor._first_line("c++", "--version") == line
 
@@ -159,7 +159,7 @@ NVCC = "nvcc: NVIDIA (R) Cuda compiler driver\n  Cuda compilation tools, release
         (subprocess.TimeoutExpired("nvcc", 120), ""),
     ],
 )
-def test_nvcc_is_told_by_its_release(programs, result, line):
+def test_of_what_nvcc_prints_the_release_counts(programs, result, line):
     programs["nvcc --version"] = result
     assert doctor._nvcc() == line
 

@@ -1,4 +1,4 @@
-"""Which line of a learner an error comes from, for errors of cells that a test has made."""
+"""Which of a learner's lines an error comes from. The cells are made up by the tests."""
 
 import linecache
 
@@ -65,13 +65,13 @@ def divide(x):
     return 1 / x
 
 
-def test_a_line_of_a_file_is_none_of_a_learner():
+def test_a_line_of_a_file_is_not_the_learners():
     answer = cell("def answer(x):\n    return divide(x)\n", "<cell 3>", divide=divide)
     assert words(answer["answer"], 0) == "line 2: `return divide(x)`"
     assert words(divide, 0) == ""
 
 
-def test_a_line_without_text_goes_before_none_and_after_one_with_text():
+def test_a_line_without_text_counts_if_no_line_has_text():
     helper = unseen("\n\ndef helper(x):\n    return 1 / x\n", "<unseen>")["helper"]
     assert words(helper, 0) == "line 4"
     deeper = unseen("def deeper(x):\n    return helper(x)\n", "<also>", helper=helper)[
@@ -89,8 +89,8 @@ NAMES = {
     "called": ("table.q()", "Longer has: grow, increase_length"),
     "called and like one": ("table.gro()", "Longer has: grow"),
     "another is called": ("table.q + len(table.rows)", f"Longer has: {ALL}"),
-    "a class of others": ("[].q", ""),
-    "what others have made": ("table.rows.q", ""),
+    "another library's class": ("[].q", ""),
+    "another library's object": ("table.rows.q", ""),
 }
 
 
@@ -102,7 +102,7 @@ def test_an_object_says_what_it_has(name):
     assert words(answer, Longer()) == f"line 2: `return {line}`" + (has and f"\n  {has}")
 
 
-def test_an_object_of_others_has_no_names_even_with_some_of_its_own():
+def test_an_object_of_another_library_lists_no_names_even_if_it_has_its_own():
     class Odd(dict):
         pass
 
@@ -139,5 +139,5 @@ def test_only_an_error_about_a_name_lists_names():
     assert words(cell(text, "<cell 8>")["answer"], Longer()) == "line 5: `raise error`"
 
 
-def test_an_error_outside_of_cells_lists_no_names():
+def test_an_error_outside_cells_lists_no_names():
     assert words(getattr, Longer(), "q") == ""

@@ -161,7 +161,7 @@ def test_three_edits_are_the_most(edits_of):
     assert edits_of(ours, three.replace("e = 1", "e = 2")) is None
 
 
-def test_the_lines_of_other_languages_keep_their_indents_but_for_what_is_alike(edits_of):
+def test_the_lines_of_other_languages_lose_only_the_indent_that_all_share(edits_of):
     ours = "int f() {\n  int a = 1;\n  int b = 2;  // two\n  return a;\n}\n"
     theirs = "int f() {\n  int a = 1;\n  if (a)\n    a = 3;\n  return a;\n}\n"
     assert edits_of(ours, theirs, "C++") == (
@@ -188,7 +188,7 @@ def test_a_line_that_is_there_twice_cannot_be_quoted(edits_of):
     assert edits_of(ours, ours.replace("a *= 2", "a *= 3")) == "    a *= 2 => a *= 3"
 
 
-def test_long_texts_differ_only_where_they_differ(edits_of):
+def test_of_a_long_text_only_the_lines_that_differ_are_quoted(edits_of):
     ours = "def f(a):\n    first = 1\n" + "    a += 1\n" * 250 + "    last = 1\n"
     theirs = ours.replace("first = 1", "first = 2").replace("last = 1", "last = 2")
     assert edits_of(ours, theirs) == "    first = 1 => first = 2\n    last = 1 => last = 2"

@@ -34,7 +34,7 @@ def read(folder: Path, *words: str):
 
 
 def refusal(capsys, *words: object) -> str:
-    """What is said of arguments that cannot be."""
+    """What is said of arguments that are refused."""
     with pytest.raises(SystemExit) as refused:
         read_arguments([str(word) for word in words])
     assert refused.value.code == 2
@@ -73,12 +73,12 @@ def test_a_cell_has_no_more_time_than_its_notebook_and_no_more_than_usual(folder
 
 @pytest.mark.parametrize("option", ["--workers", "--limit-seconds", "--limit-memory"])
 @pytest.mark.parametrize("amount", ["0", "-1"])
-def test_nothing_can_be_done_with_nothing(folder, capsys, option, amount):
+def test_nothing_and_less_are_refused(folder, capsys, option, amount):
     said = refusal(capsys, folder, f"{option}={amount}")
     assert f"{option} must be more than 0, not {amount}" in said
 
 
-def test_no_number_of_seconds_is_refused_too(folder, capsys):
+def test_nan_seconds_are_refused_too(folder, capsys):
     assert "--limit-seconds must be more than 0, not nan" in refusal(
         capsys, folder, "--limit-seconds", "nan"
     )
@@ -249,13 +249,13 @@ def test_the_results_of_one_class_are_not_for_another(folder, capsys):
     assert "has the grades of ../cl\ufffd, not of ../other" in refusal(capsys, other)
 
 
-CORES = {  # of the process, or of the machine where no process has its own; GiB; workers
+CORES = {  # the process's cores, how many the machine has, GiB of memory, workers
     "cores": ({1, 2, 3}, 8, 100, 3),
     "memory": ({1, 2, 3, 4}, 8, 7.9, 3),
     "just enough memory": ({1, 2, 3, 4}, 8, 6, 3),
     "hardly any memory": ({1, 2}, 8, 0.5, 1),
     "two": ({1, 2}, 1, 100, 2),
-    "cores of the machine": (None, 4, 100, 4),
+    "cores of the machine": (None, 4, 100, 4),  # where the process has none of its own
     "an unknown number": (None, None, 100, 1),
 }
 

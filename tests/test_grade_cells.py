@@ -1,4 +1,4 @@
-"""What comes of the runs of a notebook's cells, on stand-ins for the runs."""
+"""What comes out when the cells of a notebook run. The runs are stand-ins."""
 
 from collections import deque
 from itertools import repeat
@@ -20,8 +20,8 @@ START = 10_000.0  # by the clock
 class Session:
     """A stand-in for a run in the sandbox.
 
-    reports: a number among them says how many own seconds it has had by then.
-    asked: what each report was given, in own seconds and by the clock.
+    reports: a number among them is how many own seconds it has had by then.
+    asked: the time that each report was given, in own seconds and by the clock.
     """
 
     def __init__(self, *reports, ending="returned", starved=False, **how):
@@ -71,7 +71,7 @@ def run(monkeypatch):
     return run
 
 
-def test_all_cells_go_into_one_run_with_all_that_they_may_see(run):
+def test_all_cells_go_into_one_run_with_everything_that_they_may_see(run):
     work = run(Session(["cell", 1], ["cell", 2], ["cell", 3]))
     function, given, exercises, wanted, seconds = work.run.arguments
     assert function == "run_cells"

@@ -26,7 +26,7 @@ TIME_OF_ONE = 15.0  # seconds for a notebook
 class Class:
     """A folder of submissions, and graders that take the time which passes here.
 
-    becomes: student to what is other about this grade.
+    becomes: student to what is different in this grade.
     graded: the students whose notebooks were graded, in order.
     given: to the graders: seed and limits, then what else there was.
     """
@@ -175,7 +175,7 @@ def test_what_has_no_final_grade_is_tried_again_by_the_next_run(students, capsys
 
 
 @pytest.mark.parametrize("what", ["seed", "limits", "course_digest", "mistakes_digest"])
-def test_a_grade_holds_on_its_terms(students, monkeypatch, what):
+def test_a_grade_counts_only_on_the_terms_that_it_was_given_on(students, monkeypatch, what):
     students.hand_in("ada")
     students.run("--seed", "1")
     students.run()
@@ -275,7 +275,7 @@ def test_with_a_scheduler_its_workers_grade(students, cluster, capsys):
     assert "Worker one gets nothing to grade" in said.err and "Worker" not in said.out
     assert "were kept by a watcher; the kernel." in said.out
     assert students.results()["limits_kept_by"] == "a watcher; the kernel"
-    assert students.run(*words) == 0 and len(cluster) == 1  # nobody is needed for nothing
+    assert students.run(*words) == 0 and len(cluster) == 1  # nothing is left to grade
     assert "were kept by" not in capsys.readouterr().out
     assert students.graded == ["ada"]
 
@@ -291,8 +291,8 @@ LONGEST = {  # seconds: of a notebook, of a build, and of two lessons' exercises
 def test_patience_is_for_the_longest_run_and_its_judge(
     monkeypatch, notebook, build, exercises, longest
 ):
-    """By the clock a run may take BUSY times its limit; twice that of a check, for both kinds
-    of cases.
+    """By the clock a run may take BUSY times its limit. An exercise's run has twice the limit
+    of a check, because it tries the visible and the hidden cases.
     """
     monkeypatch.setattr(checks, "BUILD_TIME_LIMIT", build)
     monkeypatch.setattr(checks, "lessons", lambda: range(2))

@@ -70,7 +70,7 @@ def test_the_end_of_a_run_is_not_that_of_an_orphan_that_it_has_left(system):
         system.end(pid, code)
     system.script = [lambda: None, lambda: system.run.end(2 << 8)]
     assert run.follow()["detail"] == "exit code 2"
-    assert not system.parents  # nor is any left for the system to keep
+    assert not system.parents  # and no ended process is left either
 
 
 def test_what_has_ended_is_not_waited_for(system):
@@ -150,7 +150,7 @@ def test_a_run_may_close_what_it_reports_and_prints_to(system):
         lambda: system.run.end(3 << 8),
     ]
     assert run.follow()["detail"] == "exit code 3"
-    assert system.now == pytest.approx(START + 0.4)  # no turning in circles
+    assert system.now == pytest.approx(START + 0.4)  # it does not spin
 
 
 def test_reports_go_to_the_judge_as_they_are_with_the_own_seconds(system):
@@ -164,7 +164,7 @@ def test_reports_go_to_the_judge_as_they_are_with_the_own_seconds(system):
     begin = REPORT + SECONDS.pack(2.5)
     assert judge.got == [begin + b"first", begin, begin + b"third"]
     assert ended["ending"] == "exited"
-    assert system.now == START + 0.1  # while reports are here it waits for none
+    assert system.now == START + 0.1  # it does not wait while there are reports
 
 
 def test_a_report_may_come_in_parts(system):
@@ -210,7 +210,7 @@ def test_a_run_is_told_that_its_report_was_read(system):
     assert told == [b"\n"]
 
 
-def test_one_that_takes_no_answers_goes_on(system):
+def test_a_run_that_takes_no_answers_goes_on(system):
     run, judge = start(system, b"null", b"null")
     os.close(system.run.answers)
     system.run.answers = os.dup(system.run.output)
@@ -251,7 +251,7 @@ def test_it_may_take_its_own_seconds_and_no_more(system):
     assert not system.script and ended["seconds"] == 4.75
 
 
-def test_it_may_take_so_much_time_by_the_clock_and_no_more(system):
+def test_it_may_take_its_seconds_by_the_clock_and_no_more(system):
     run, _ = start(system, seconds=4.0, clock=8.5)
     system.script = [
         sets(system, "now", START + 8.5),

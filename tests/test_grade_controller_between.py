@@ -193,7 +193,8 @@ def left(tmp_path, monkeypatch):
 def test_everything_that_is_left_is_deleted_but_not_what_it_points_to(
     system, left, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(controller, "subprocess", None)  # there may be very many links
+    # No program is started for a link: there may be very many.
+    monkeypatch.setattr(controller, "subprocess", None)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
@@ -294,13 +295,13 @@ def test_in_a_sandbox_all_are_ended_at_once_so_that_none_starts_another(system):
     assert system.parents == {1: 0} and not system.exits
 
 
-def test_those_that_have_ended_already_cost_no_time(system):
+def test_processes_that_have_ended_already_cost_no_time(system):
     system.parents, system.codes = {51: ME, 52: ME, 53: ME}, {51: 0, 52: 1, 53: 0}
     controller._end_what_is_left()
     assert system.now == START and not system.parents
 
 
-def test_one_that_ends_by_itself_meanwhile_is_no_error(system, monkeypatch):
+def test_a_process_that_ends_by_itself_meanwhile_is_no_error(system, monkeypatch):
     system.parents = {51: ME, 52: ME}
     processes = system.processes()
     del system.parents[51]
@@ -349,7 +350,7 @@ def test_the_seconds_of_all_runs_count_in_all_ways_that_the_system_counts(system
         ([[SLEEPS, WORKS, SLEEPS]], True),
         ([[WORKS], [SLEEPS]], True),
         ([[SLEEPS], [WORKS]], True),
-        ([[ON_DISK]], False),  # so looks one that waits for its child in vfork
+        ([[ON_DISK]], False),  # a process that waits for its child in vfork looks like this
         ([], False),
     ],
     ids=["asleep", "at work", "one thread", "the first", "the last", "disk", "none"],

@@ -96,7 +96,7 @@ SOLVED = """first
     {comment} END SOLUTION
 between
 last"""
-SHOWN = [  # the region's exercise, its file, the exercise that is answered; is it shown?
+SHOWN = [  # a solution's exercise and file; the answered exercise, its language; is it shown?
     ("4.2", "x.py", "4.2", "python", False),
     ("4.3", "x.py", "4.2", "python", False),
     ("5.1", "x.py", "4.2", "python", False),
@@ -114,7 +114,7 @@ SHOWN = [  # the region's exercise, its file, the exercise that is answered; is 
     ("3.9", "x.py", "4.2", "cuda", False),
     ("3.9", "x.py", "4.1", "c++", False),
     ("3.1", "x.py", "4.2", "c++", False),
-    # what says no exercise is never there
+    # a solution that names no exercise is never shown
     ("", "x.py", "13.9", "python", False),
 ]
 
@@ -147,7 +147,7 @@ def test_a_stub_says_why_it_is_there(files, name, comment, stub):
     assert seen == f"first\n{stub}\nbetween\nlast"
 
 
-def test_two_solutions_of_a_text_are_hidden_each_for_itself(files):
+def test_each_solution_of_a_text_is_hidden_for_itself(files):
     text = SOLVED.format(of=" 2.4", comment="#") + "\n" + SOLVED.format(of=" 2.5", comment="#")
     files({"paged_attention/x.py": text})
     (seen,) = course.without_answers(exercise("2.5")).values()

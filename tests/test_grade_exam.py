@@ -136,7 +136,7 @@ def test_a_mistake_is_named_as_in_the_notebook(asked):
     assert found.mistake == "adds-one" and found.message.startswith("It adds one.\nSmallest")
 
 
-def test_hidden_cases_do_not_unname_a_mistake(asked):
+def test_a_mistake_keeps_its_name_whatever_the_hidden_cases_give(asked):
     only_in_the_visible_cases = [4, 6, 8, 503, 0, 0, 0]
     assert verdict(asked(), told(only_in_the_visible_cases)).mistake == "adds-three"
 
@@ -156,7 +156,7 @@ def test_a_message_says_that_only_a_hidden_case_fails(asked, wrong, shown):
     assert NEW_CASE.startswith("It passes the check of the notebook, and not all")
 
 
-def test_of_a_visible_case_by_chance_the_message_says_first(asked):
+def test_a_visible_case_by_chance_is_called_the_first_and_not_the_smallest(asked):
     found = verdict(asked(), told(changed(of_500=0)))
     assert found.message.startswith(
         "The result is not right.\nFirst case that shows it: double"
@@ -181,7 +181,7 @@ def test_a_result_is_looked_at_only_for_its_own_case(asked):
     assert not verdict(asked(), [["case", 1, 2], *reports[1:]]).passed
 
 
-def test_results_that_do_not_come_are_no_right_ones(asked):
+def test_results_that_do_not_come_are_not_right(asked):
     found = verdict(asked(), told(RIGHT)[:2])
     assert not found.passed and found.mistake == "exited"
     assert "ended its process (without a result)" in found.message
@@ -207,14 +207,14 @@ def test_a_crash_before_any_difference_is_told_with_its_case(asked):
     assert "crashed its process (fault)" in found.message and NEW_CASE not in found.message
 
 
-def test_a_crash_after_a_difference_or_another_end_is_none(asked):
+def test_only_a_crash_before_any_difference_counts_as_one(asked):
     wrong_before = told([2, 9])
     for reports, ending in ((wrong_before, "crashed"), (told(RIGHT)[:2], "timed out")):
         found, crash = compare(asked(), Ran(reports, ending, detail="so"))
         assert crash is None and not found.passed
 
 
-def test_a_crash_in_a_hidden_case_is_shown_as_one(asked):
+def test_a_crash_in_a_hidden_case_is_said_to_be_in_a_new_case(asked):
     found, crash = compare(asked(), Ran(told(RIGHT)[:4], "crashed", detail="fault"))
     assert crash.last_report == (4, None)
     assert found.message.startswith(NEW_CASE) and "Smallest case" in found.message

@@ -1,4 +1,7 @@
-"""A process beside a Dask worker, here in this one: what it says, and how it takes orders."""
+"""The process beside a Dask worker: what it says, and how it takes orders.
+
+Here it has no process of its own.
+"""
 
 import json
 import queue
@@ -94,7 +97,7 @@ def test_it_tidies_up_and_remembers_answers(worker):
     assert worker.is_tidy == [True] and trials._known == {}
 
 
-def test_a_thread_that_does_not_keep_it_watches_for_the_workers_end(worker):
+def test_a_daemon_thread_watches_for_the_workers_end(worker):
     judge_process.serve()
     assert worker.watched.get(timeout=60) is True
 

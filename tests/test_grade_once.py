@@ -36,8 +36,9 @@ def test_the_code_is_all_that_a_grade_depends_on():
 class Class:
     """Students, each with a notebook, and a grader that notes whose notebooks it gets.
 
-    rounds: the students of each call.
-    fails: those whose grade is not final. changes: those whose file changes before it is read.
+    rounds: the students of each call of the grader.
+    fails: the students whose grade is not final.
+    changes: the students whose file changes before the grader reads it.
     """
 
     def __init__(self, folder):
@@ -75,7 +76,7 @@ class Class:
             yield each, replace(found, is_final=False, digest="") if fails else found
 
     def run(self, look_back=True, terms="") -> dict[str, SubmissionGrade]:
-        """The grades by student: those that were passed on, which are also those kept."""
+        """The grades by student. Those that are passed on are also those that are kept."""
         self.rounds.clear()
         with GradeStore(self.root / FILE, terms, self.folder) as store:
             passed_on = [*grade_once(self.submissions, self.grade, store, look_back)]
@@ -129,7 +130,7 @@ def test_a_grade_of_an_earlier_run_is_taken_over(students):
     assert grades["bob"].digest == read_notebook(students.folder / "bob.ipynb").digest
 
 
-def test_that_of_a_copy_is_taken_over_too(students):
+def test_the_grade_of_a_copy_is_taken_over_too(students):
     students.hand_in(ada="x", bob="x")
     students.run()
     del students.submissions[0]

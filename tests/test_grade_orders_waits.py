@@ -1,4 +1,4 @@
-"""How long the command waits for workers and their scheduler. Its seconds pass here."""
+"""How long the command waits for workers and their scheduler. The clock is a stand-in."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from test_grade_orders import submissions  # noqa: F401
 
 
 class Clock:
-    """Passes while somebody waits for a reply. waits: their seconds."""
+    """Moves only while somebody waits for a reply. waits: the seconds of each wait."""
 
     def __init__(self):
         self.now, self.waits = 1000.0, []
@@ -50,7 +50,7 @@ def over(monkeypatch):
 
 
 def end(dask: Dask, number: int):
-    """Ends the order with this number of all futures."""
+    """Gives the future of this number its reply: the grade of the first order."""
     future = dask.futures[number]
     call = future.called
     future.ends_with(graded_by(dask.orders[0][1]))
@@ -85,7 +85,7 @@ def test_a_worker_that_comes_later_gets_work(clock, over, submissions):
     assert dask.tried() == [("late", "ada")]
 
 
-def test_for_one_that_does_not_come_it_waits_no_longer(clock, over, submissions):
+def test_for_a_worker_that_does_not_come_it_waits_no_longer(clock, over, submissions):
     with pytest.raises(NoWorkers, match="for too long"), over(Dask()) as workers:
         outcomes(workers, submissions[:1])
     assert clock.now == 1000 + crew.COMES_BACK + 0.5

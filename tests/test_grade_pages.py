@@ -125,7 +125,7 @@ def shown(row: dict) -> tuple:
     return row["count"], row["alike"], row["words"], names, bool(row["name"])
 
 
-def test_one_that_is_alone_has_a_name_and_several_have_none():
+def test_an_answer_that_fails_alone_has_a_name_and_several_have_none():
     assert list(map(shown, held_up(wrong(5)))) == [(1, 1, ALONE, ["s0"], True)]
     words = OF_ITS_OWN.format("2 of 2")
     assert list(map(shown, held_up(wrong(5), wrong(6)))) == [
@@ -133,7 +133,7 @@ def test_one_that_is_alone_has_a_name_and_several_have_none():
     ]
 
 
-def test_those_that_are_alone_are_apart_by_exercise_and_by_how_they_end():
+def test_answers_that_fail_alone_are_apart_by_exercise_and_by_how_they_end():
     rows = held_up(wrong(1), wrong(2, slug="crashed"), entry("2.1", "wrong", "got: 1"))
     assert [(row["id"], row["slug"], row["words"]) for row in rows] == [
         ("2.1", "wrong", ALONE),
@@ -206,8 +206,10 @@ def test_a_page_keeps_its_name_from_run_to_run():
 
 def test_a_students_exercises_are_in_order_of_their_numbers():
     grades = tuple(
-        submission("ada", *(replace(entry("2.1"), exercise=each) for each in names), lesson=le)
-        for le, names in {"10": ["10.1"], "02": ["2.10", "2.9", "2.1"]}.items()
+        submission(
+            "ada", *(replace(entry("2.1"), exercise=each) for each in names), lesson=lesson
+        )
+        for lesson, names in {"10": ["10.1"], "02": ["2.10", "2.9", "2.1"]}.items()
     )
     student = Student("ada", grades)
     assert [each.exercise for each in student.exercises] == ["2.1", "2.9", "2.10", "10.1"]

@@ -122,8 +122,7 @@ def test_a_student_may_hand_in_a_hundred_thousand_files(hand_in, monkeypatch, mo
     assert found(folder) == [("eve", "eve", problems[more])]
 
 
-def test_of_too_many_files_hardly_more_are_looked_at_than_may_be(hand_in, monkeypatch):
-    """The one that is too much is the last."""
+def test_of_too_many_files_only_one_more_than_allowed_is_looked_at(hand_in, monkeypatch):
     monkeypatch.setattr(submissions, "MOST_ENTRIES", 4)
     folder = hand_in("eve/1/a.ipynb", *(f"eve/2/{name}.ipynb" for name in "bcdef"))
     files = [place for _, place, problem in found(folder) if not problem]

@@ -63,7 +63,7 @@ def test_a_process_tries_an_answer_again_unless_it_is_to_remember(tried):
     assert [examine("a"), examine("a"), tried] == ["a", "a", ["a", "a"]]
 
 
-def test_an_answer_is_tried_once_by_a_process_that_remembers(remembered):
+def test_a_process_that_remembers_tries_an_answer_once(remembered):
     work = new_work()
     assert [examine("a", work), examine("a"), remembered] == ["a", "a", ["a"]]
     assert work.repeated == 0
@@ -122,7 +122,7 @@ def test_the_two_thousand_answers_that_were_needed_last_are_remembered(remembere
     work = new_work()
     work.effort.add = lambda seconds: None
     texts = [str(number) for number in range(2_000)]
-    for text in (*texts, texts[0]):  # so the second one is the one not needed for longest
+    for text in (*texts, texts[0]):  # so the second has not been needed for longest
         examine(text, work)
     assert remembered == texts
     assert [examine(text, work) for text in ("new", "0", "2")] == ["new", "0", "2"]

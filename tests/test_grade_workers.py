@@ -1,4 +1,4 @@
-"""The processes that grade side by side. They are stand-ins, whose seconds pass here."""
+"""The processes that grade side by side. They are stand-ins, and so is the clock."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Machine:
     behaviour: student to what becomes of a grading, or of each attempt: "right", "not final",
         "raises", "dies", "hangs", "steps" (one a minute, three before the grade), or "closes"
         (its pipe, but does not end).
-    began: (student, how many other gradings went on) each.
+    began: for each grading, its student and how many others went on.
     waited: the seconds of each wait.
     """
 
@@ -244,7 +244,7 @@ def test_a_process_has_time_to_tidy_up_and_no_more(machine, monkeypatch):
     assert (process.ended_by, process.exitcode, machine.now) == ("SIGTERM", 1, 1004.0)
 
 
-def test_one_that_does_not_hear_is_killed(machine, monkeypatch):
+def test_a_process_that_does_not_hear_is_killed(machine, monkeypatch):
     monkeypatch.setattr(Process, "needs", float("inf"))
     outcomes(named("a"))
     (process,) = machine.processes

@@ -83,7 +83,7 @@ class Child:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Nothing moves it but waiting. Nothing can be seen of a run, so it alone counts."""
+    """Only waiting moves it. Nothing can be seen of a run, so only this clock counts."""
     clock = SimpleNamespace(now=1024.0, looks=0)
     monkeypatch.setattr(isolation, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(
@@ -277,7 +277,7 @@ def test_what_the_receiver_takes_is_not_the_runs_time(clock, child):
 
 
 def over_after(time_of_run, clock) -> float:
-    """How many seconds from now the time is not over yet. Looks every quarter of one."""
+    """How many seconds the run may take from now on. Looks every quarter of a second."""
     begun = clock.now
     while not time_of_run.is_over():
         assert clock.now - begun < 1_000
@@ -359,7 +359,9 @@ def test_a_look_reads_64_kilobytes(printed):
 
 
 @pytest.mark.parametrize("more, length", [([], 200_000), ([1, 50_000], 200_001)])
-def test_what_is_left_is_read_up_to_a_hundred_times_of_what_is_kept(monkeypatch, more, length):
+def test_what_is_left_is_read_up_to_a_hundred_times_as_much_as_is_kept(
+    monkeypatch, more, length
+):
     output, printing = Pipe(duplex=False)
     os.set_blocking(output.fileno(), False)
     chunks = [*[50_000] * 4, *more]

@@ -47,7 +47,7 @@ class Process:
 
 @pytest.fixture
 def family(monkeypatch):
-    """The processes that a run has left: their number, and for whom they were looked."""
+    """left: how many processes a run has left. looks: whose family was looked for."""
     family = SimpleNamespace(left=2, looks=[])
 
     def kill(pid) -> bool:
@@ -189,7 +189,7 @@ def test_a_process_that_cannot_wait_is_no_trouble(monkeypatch, waiting, error):
     assert not waiting
 
 
-def test_the_next_process_is_started_beside_and_ended_at_the_end(waiting):
+def test_the_next_process_is_started_by_a_thread_and_ended_at_the_end(waiting):
     isolation._start_soon()
     assert isolation._starter.daemon  # it keeps no program from ending
     isolation._starter.join()
@@ -246,7 +246,7 @@ def test_at_the_end_of_the_program_nothing_is_started_any_more(waiting):
     assert child.ended == 1 and not is_free(isolation._starting)
 
 
-def test_a_process_is_of_a_place(monkeypatch, tmp_path):
+def test_a_place_is_the_current_folder_and_where_modules_are_found(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert isolation._place() == (str(tmp_path), *sys.path)
     monkeypatch.setattr(isolation, "os", SimpleNamespace(getcwd=lambda: os.stat("/not there")))

@@ -243,7 +243,9 @@ def test_output_that_cannot_be_written_is_no_trouble(run):
     [({}, True, True), ({"waits": False}, True, False), ({}, False, False)],
     ids=["waits", "needs no answer", "nobody answers"],
 )
-def test_a_report_waits_if_it_shall_and_somebody_answers(run, system, words, call_waits, sent):
+def test_a_report_waits_if_it_should_and_somebody_answers(
+    run, system, words, call_waits, sent
+):
     if sent:
         run.theirs.send(7.0)
 
@@ -439,8 +441,8 @@ def test_what_c_printed_is_written_too(tmp_path):
 
 
 @pytest.fixture
-def printing(run, system):
-    """A run may print, and keep it or not. Returns what is written in the end."""
+def printing(run):
+    """Makes a call of this function, and returns all that was written."""
 
     def write(function):
         run.make(function)
@@ -449,7 +451,7 @@ def printing(run, system):
     return write
 
 
-def test_what_came_before_the_mark_is_forgotten(printing):
+def test_a_mark_comes_after_what_is_to_be_forgotten(printing):
     def answer():
         print("before", end="")
         one_call.keep_printed(begins=True)
@@ -458,7 +460,7 @@ def test_what_came_before_the_mark_is_forgotten(printing):
     assert printing(answer) == "before\x1eafter"
 
 
-def test_the_mark_is_in_what_is_printed(printing, system):
+def test_the_mark_goes_to_stdout(printing, system):
     def answer():
         system.table[2] = os.open(os.devnull, os.O_WRONLY)
         system.opened.append(system.table[2])

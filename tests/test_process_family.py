@@ -109,7 +109,7 @@ def system(monkeypatch):
 
 @pytest.fixture
 def looks(monkeypatch):
-    """For whom it was looked, and what each look found: `looks.found`."""
+    """at: whose family was looked for. found: what each look will find."""
     looks = SimpleNamespace(at=[], found=[])
 
     def family_of(pid):
@@ -132,7 +132,7 @@ def test_orphans_come_to_us(monkeypatch):
     assert asked == [(36, 1, 0, 0, 0)]  # PR_SET_CHILD_SUBREAPER, in linux/prctl.h
 
 
-def test_where_orphans_cannot_be_had_they_are_not(monkeypatch):
+def test_where_orphans_cannot_come_to_us_nothing_fails(monkeypatch):
     monkeypatch.setattr(
         process_family, "ctypes", SimpleNamespace(CDLL=lambda name: SimpleNamespace())
     )

@@ -143,7 +143,7 @@ def test_what_was_asked_for_is_what_the_server_gets(monkeypatch):
     assert parts.shown.shown == "Serving mine on http://0.0.0.0:80\n"
 
 
-def test_an_address_of_six_parts_is_in_brackets_and_a_model_has_its_folders_name(monkeypatch):
+def test_an_ipv6_address_is_in_brackets_and_a_model_has_its_folders_name(monkeypatch):
     parts = Parts(monkeypatch, ("::1", 80, 0, 0))
     serve(parts, "--host", "::1", "--model", "a/folder")
     assert parts.shown.shown == "Serving folder on http://[::1]:80\n"
@@ -160,7 +160,7 @@ def test_what_it_cannot_serve_is_a_sentence(monkeypatch, capsys, kind):
     assert capsys.readouterr() == ("", "Cannot serve: port 7 is taken\n")
 
 
-def test_an_end_that_was_asked_for_is_none(monkeypatch, capsys):
+def test_an_end_that_was_asked_for_is_no_failure(monkeypatch, capsys):
     served = []
 
     async def serve(arguments):
@@ -216,7 +216,7 @@ def test_a_processor_runs_the_plain_engine(monkeypatch):
 
 
 NO_LIMIT = -1
-FILES = {  # most that are open: now, and ever; connections there may be, and most asked for
+FILES = {  # most open files now, and ever; connections there may be; most files asked for
     "enough": (5000, 9000, 1000, None),
     "just enough": (1128, 9000, 1000, None),
     "one too few": (1127, 9000, 1000, 1128),

@@ -137,7 +137,7 @@ def test_elsewhere_the_block_runs_and_nothing_is_shown(
     assert ran == ["the block"] and not made.made and not notebook.shown
 
 
-def test_who_shows_the_line_itself_needs_no_notebook(monkeypatch, threads):
+def test_a_caller_that_shows_the_line_itself_needs_no_notebook(monkeypatch, threads):
     monkeypatch.delitem(os.environ, "JPY_SESSION_NAME", raising=False)
     threads(2.5)
     lines = []
