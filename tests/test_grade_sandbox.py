@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 from multiprocessing import Pipe
@@ -373,7 +374,7 @@ def python(monkeypatch, tmp_path):
 
     def does(commands: str):
         script = tmp_path / "python"
-        script.write_text(f"#!/bin/sh\nseen={tmp_path}\n{commands}\n")
+        script.write_text(f"#!/bin/sh\nseen={shlex.quote(str(tmp_path))}\n{commands}\n")
         script.chmod(0o755)
         monkeypatch.setattr(sandbox.sys, "executable", str(script))
 
@@ -381,7 +382,7 @@ def python(monkeypatch, tmp_path):
 
 
 def test_it_starts_in_a_folder_of_its_own_and_leaves_nothing(python, tmp_path):
-    python(f'pwd > $seen/pwd; echo "$@" > $seen/words; env > $seen/env; {READY}')
+    python(f'pwd > "$seen/pwd"; echo "$@" > "$seen/words"; env > "$seen/env"; {READY}')
     before = open_files()
     box = Sandbox(Limits(memory=8 * GB, disk=3 * GB, sandboxed=False), Reported())
     assert box.alive and not box.reason and box.deadline == float("inf")
@@ -416,7 +417,7 @@ def test_orders_go_in_and_replies_come_out(python):
 def test_in_a_sandbox_it_is_put_into_a_scope_and_then_into_bubblewrap(
     python, monkeypatch, tmp_path, counts
 ):
-    python(f"env > $seen/env; {READY}")
+    python(f'env > "$seen/env"; {READY}')
     asked = {}
 
     @contextlib.contextmanager

@@ -143,7 +143,7 @@ def test_bubblewrap_gets_the_descriptors_that_it_needs(
     monkeypatch,
     tmp_path,
 ):
-    python(f'cat "/dev/fd/$filter" > $seen/read; {READY}')
+    python(f'cat "/dev/fd/$filter" > "$seen/read"; {READY}')
     end, other = os.pipe()
     os.write(other, b"the filter")
     os.close(other)
