@@ -1,6 +1,7 @@
 """What the functions of a sandbox report, without a sandbox; and how it tries an answer."""
 
 import base64
+import builtins
 import ctypes
 import io
 import json
@@ -197,7 +198,7 @@ def test_an_answer_in_cpp_is_built(trial):
     assert trial(worker.build, {"text": "int f();"}) == [] and PREPARED == ["int f();"]
 
 
-def test_what_its_text_refuses_is_neither_built_nor_tried(trial):
+def test_what_its_text_refuses_is_neither_built_nor_tried(trial, threads):
     refused = [["refused", "typo", "Oh."]]
     assert trial(worker.build, {"text": "int tyop();"}) == refused
     assert trial(worker.observe, {"text": "int tyop();"}, []) == refused
@@ -231,12 +232,14 @@ def test_an_answer_in_python_is_tried_as_it_was_packed(trial, threads):
 
 @pytest.fixture
 def real_shell(monkeypatch, tmp_path):
-    """IPython's own shell, as the sandbox has it."""
+    """IPython's own shell, as the sandbox has it. What it changes is put back afterwards."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     for name in ("displayhook", "excepthook"):
         monkeypatch.setattr(sys, name, getattr(sys, name))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(HistoryManager, "enabled", HistoryManager.enabled)
+    for name in ("display", "__IPYTHON__"):
+        monkeypatch.setattr(builtins, name, None, raising=False)
     monkeypatch.setattr(InteractiveShell, "_instance", None)  # other tests may have made one
     return worker._shell()
 
