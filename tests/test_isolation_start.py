@@ -147,7 +147,7 @@ class Child:
 
 @pytest.fixture
 def waiting(monkeypatch):
-    """The list of processes that wait, with nobody who starts one."""
+    """The list of processes that wait, and no thread that starts one."""
     monkeypatch.setattr(isolation, "_waiting", list(isolation._waiting[:0]))
     monkeypatch.setattr(isolation, "_starting", threading.RLock())
     monkeypatch.setattr(isolation, "_starter", None)
