@@ -7,6 +7,8 @@ import functools
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -398,3 +400,24 @@ def test_an_index_far_out_of_a_shared_array_still_tells_whose_it_was(which, name
     assert caught.value.kind == (
         "dynamic-shared-too-small" if name == "three" and index > 0 else "shared-out-of-bounds"
     )
+
+
+SAYS = """
+#include <cstdio>
+__global__ void say_kernel() { printf("block %d\\n", int(blockIdx.x)); }
+extern "C" int say(cudaStream_t stream) {
+  say_kernel<<<1, 1, 0, stream>>>();
+  return cudaGetLastError();
+}
+"""
+
+
+def test_what_a_kernel_prints_is_out_when_its_call_is_back():
+    build_cuda(SAYS, target="fast")
+    program = (
+        f"import os\nfrom lessons_lib import build_cuda\n"
+        f"build_cuda({SAYS!r}, target='fast').say()\nos._exit(0)"  # nothing is flushed there
+    )
+    buffered = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, env=buffered)
+    assert said.stdout == b"block 0\n", said.stderr.decode()

@@ -479,6 +479,10 @@ def test_its_end_is_waited_for(box):
     assert (box._process.killed, box._process.waited) == (1, 1)
 
 
+def test_what_is_missing_for_a_sandbox_is_asked_here():
+    assert sandbox.missing() == confinement.missing()
+
+
 def test_what_a_notebook_may_take_if_nothing_else_is_said():
     usual = Limits()
     assert (usual.cell_seconds, usual.notebook_seconds) == (60.0, 600.0)
