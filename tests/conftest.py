@@ -99,3 +99,14 @@ def plain_locale():
     locale.setlocale(locale.LC_CTYPE, "C")
     yield
     locale.setlocale(locale.LC_CTYPE, before)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Of a file whose tensors are small, so that threads would mostly wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

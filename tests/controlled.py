@@ -43,7 +43,7 @@ class System:
         self.niceness, self.sessions, self.imported, self.invalidated = 0, 0, [], 0
         self.is_run, self.helper_code = False, 0
         self.pipes, self.run, self.watch = {}, None, None
-        self.descriptors: dict[int, int] = {}  # ours, in place of the process's
+        self.descriptors: dict[int, int] = {}  # the process's, each with ours in its place
         self.drained: set[int] = set()  # look readable, but somebody has read them already
 
     def __getattr__(self, name):

@@ -26,7 +26,7 @@ def pool(dtype=torch.float16):
 
 
 class Rung9:
-    """Stands in for SelfPlannedDecode."""
+    """A stand-in for SelfPlannedDecode."""
 
     takes = True
 

@@ -30,13 +30,7 @@ ALL_PARTS = [
 PROMPTS = ["?ab>", "a1b2?a>", "a1b2c3d4?c>", "a1b2c3d4?b>", "C", "a1b2c3d4e5f6?e>"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @functools.cache

@@ -44,13 +44,7 @@ LOGITS = FastParts(sampling=False, ahead=False)  # the host sees the logits
 SMALL = dict(num_blocks=40, block_size=8, max_num_seqs=4, kv_dtype=FP8)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @functools.cache

@@ -27,13 +27,7 @@ TOKENS = torch.tensor([8, 11, 3, 40, 9])
 POSITIONS = torch.arange(5)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @functools.cache

@@ -125,7 +125,7 @@ def test_the_result_has_the_queries_numbers_and_device(dtype):
 
 
 class Prefill:
-    """Stands in for PagedPrefill: notes what it is planned with, and fills `out`."""
+    """A stand-in for PagedPrefill: notes what it is planned with, and fills `out`."""
 
     def __init__(self, *arguments, **named):
         Prefill.planned = [

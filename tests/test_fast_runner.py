@@ -21,13 +21,7 @@ SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 CPU, META, GPU = map(torch.device, ("cpu", "meta", "cuda"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @functools.cache

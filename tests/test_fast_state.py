@@ -215,7 +215,7 @@ def test_with_no_part_all_are_out():
 
 
 class Engine:
-    """Stands in for the engine: notes its options."""
+    """A stand-in for the engine: notes its options."""
 
     def __init__(self, model, **options):
         self.options = options
@@ -225,7 +225,7 @@ class Engine:
 
 
 class Ahead(Engine):
-    """Stands in for AheadEngine."""
+    """A stand-in for AheadEngine."""
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_what_was_not_finished_is_tried_again_alone_and_then_by_the_next_run(
 
 
 class Steps:
-    """Stands in for the clock and for waiting: each look at the worker takes a minute."""
+    """A stand-in for the clock and for waiting: each look at the worker takes a minute."""
 
     def __init__(self):
         self.now = 0.0

@@ -39,7 +39,7 @@ class Session:
 
 
 class Sessions:
-    """Stands in for Work.run: one session after another.
+    """A stand-in for Work.run: one session after another.
 
     ran: the numbers of the cells that each was given.
     """

@@ -27,7 +27,7 @@ class Left(BaseException):
 
 
 class System:
-    """Stands in for the module `os` and for `open`, with its own table of descriptors."""
+    """A stand-in for the module `os` and for `open`, with its own table of descriptors."""
 
     O_WRONLY, devnull = os.O_WRONLY, os.devnull
 

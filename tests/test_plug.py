@@ -78,13 +78,7 @@ def served(model, prompts=PROMPTS, **options):
     return [request.output for request in requests]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # these two take a GPU and other heads

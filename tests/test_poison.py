@@ -39,13 +39,7 @@ on_each_path = pytest.mark.parametrize("path", PATHS)
 by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def skip_where_missing(path, device):

@@ -24,7 +24,7 @@ class Unseen(Exception):
 
 
 class System:
-    """Stands in for the modules `os`, `signal` and `resource`."""
+    """A stand-in for the modules `os`, `signal` and `resource`."""
 
     SIG_IGN, SIG_DFL = signal.SIG_IGN, signal.SIG_DFL
     SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK = "block", "unblock", "set"

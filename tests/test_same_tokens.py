@@ -23,13 +23,7 @@ PARAMS = SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)
 PATHS_ON_THE_CPU = [path for path in PATHS if path not in ("fast", "fused")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def prompts_of_many_lengths(count: int) -> list[list[int]]:

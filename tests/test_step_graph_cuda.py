@@ -13,7 +13,7 @@ SECOND = torch.device("cuda:1")
 
 
 class Cuda:
-    """Stands in for torch.cuda: notes what happens on which GPU and stream.
+    """A stand-in for torch.cuda: notes what happens on which GPU and stream.
 
     `happened`: in order. `gpu`, `stream`: the current ones. `recording`: a graph, or None.
     """

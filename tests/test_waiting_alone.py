@@ -12,7 +12,7 @@ MOST_LOOKS = 100  # a thread that looks more often would never end
 
 
 class Threads:
-    """Stands in for the modules `threading` and `time`.
+    """A stand-in for the modules `threading` and `time`.
 
     A thread does all of its work when it is joined. `seconds`: what the block takes.
     """
