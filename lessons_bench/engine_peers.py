@@ -8,11 +8,9 @@ count. Then the next peer takes the place of the first. At the end, calls of a d
 are timed on the host, ours and FlashInfer's.
 """
 
-import argparse
 import datetime
 import importlib.metadata
 import importlib.util
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -21,12 +19,12 @@ from pathlib import Path
 import torch
 
 from lessons_bench.backends import Gpu
-from lessons_bench.engine_peers_runs import PeerRow, Run, file_of, recorded, table
+from lessons_bench.command import Command, say
+from lessons_bench.engine_peers_runs import PeerRow, Run, table
 from lessons_bench.engine_peers_servers import SERVERS, OurServer, RemoteServer, ServerFailed
 from lessons_bench.engine_peers_setup import SOURCES
 from lessons_bench.fast_engine import Trace, traces
 from lessons_bench.host_calls import host_calls
-from lessons_bench.pictures import draw, png_file
 from lessons_bench.servers import random_model
 from lessons_bench.serving import MODELS
 
@@ -129,57 +127,34 @@ def missing(peers: Sequence[str]) -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if nothing is recorded."""
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.engine_peers",
-        description="Times our engine on a GPU, in turns with nano-vllm and Mini-SGLang.",
+    command = Command(
+        "engine_peers",
+        "Times our engine on a GPU, in turns with nano-vllm and Mini-SGLang.",
+        Run,
+        table,
+        _overview,
     )
-    parser.add_argument("--turns", type=int, default=5, help="counted turns of each engine")
-    parser.add_argument(
-        "--peers", nargs="+", choices=list(SOURCES), default=list(SOURCES), metavar="NAME"
-    )
-    parser.add_argument(
-        "--record", action="store_true", help="keep the run, in lessons_bench/measured"
-    )
-    parser.add_argument(
-        "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
-    )
-    parser.add_argument("--plot", type=png_file, metavar="FILE.png", help="draw the run")
-    arguments = parser.parse_args(words)
+    add = command.parser.add_argument
+    add("--turns", type=int, default=5, help="counted turns of each engine")
+    add("--peers", nargs="+", choices=list(SOURCES), default=list(SOURCES), metavar="NAME")
+    arguments = command.parse(words)
     if arguments.turns < 1:
-        parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
     if arguments.recorded:
-        runs = recorded()
-        print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
-        _plot(runs[:1], arguments.plot)
-        return 0 if runs else 1
-    if not torch.cuda.is_available():
-        parser.error("this needs an NVIDIA GPU, which PyTorch does not see here")
+        return command.show(arguments)
+    command.needs_gpu()
     if absent := missing(arguments.peers):
-        parser.error(
+        command.parser.error(
             f"{', '.join(absent)}: not installed; lessons_bench.engine_peers_setup brings it"
         )
-    command = f"python -m lessons_bench.engine_peers --turns {arguments.turns}"
-    command += f" --peers {shlex.join(arguments.peers)}"
-    run = measure(
-        arguments.peers,
-        arguments.turns,
-        command,
-        lambda line: print(line, file=sys.stderr, flush=True),
-    )
-    print(table(run))
-    _plot([run], arguments.plot)
-    if arguments.record:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
-    return 0
+    line = command.line(arguments, "turns", "peers")
+    return command.keep(measure(arguments.peers, arguments.turns, line, say), arguments)
 
 
-def _plot(runs: Sequence[Run], path: Path | None) -> None:
-    """Draws the first run, where there is one and a file is named."""
-    if path and runs:
-        from lessons_draw.engine_peers import overview
+def _overview(run: Run):
+    from lessons_draw.engine_peers import overview
 
-        draw(overview(runs[0]), path)
+    return overview(run)
 
 
 if __name__ == "__main__":

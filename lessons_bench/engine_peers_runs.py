@@ -1,16 +1,11 @@
 """Runs of the benchmark of peers: what was measured, in files and as tables."""
 
-import dataclasses
-import json
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
 from lessons_bench.host_calls import CallRow
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
-
-MEASURED = records.MEASURED / "engine_peers"
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class PeerRow:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="engine_peers"):
     """What one call of the benchmark measured.
 
     versions: of the peers and of FlashInfer.
@@ -67,35 +62,8 @@ class Run:
     rows: tuple[PeerRow, ...]
     calls: tuple[CallRow, ...] = ()
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            rows = tuple(
-                PeerRow(**row | {name: tuple(row[name]) for name in ("ours", "theirs")})
-                for row in content["rows"]
-            )
-            calls = tuple(CallRow(**row) for row in content["calls"])
-            return cls(**content | {"rows": rows, "calls": calls})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a run of this benchmark: {error!r}") from None
-
-
-def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    return records.read_all(folder or MEASURED, Run.load)
-
-
-def file_of(run: Run) -> Path:
-    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
-    return MEASURED / f"{records.file_name(run.card)}.json"
+recorded = Run.recorded
 
 
 def table(run: Run) -> str:

@@ -6,23 +6,20 @@ is warmed up first, with two new tokens for each request. At the end two decode 
 apart.
 """
 
-import argparse
 import datetime
 import gc
 import itertools
 import random
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
 from lessons_bench.backends import Gpu
-from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, file_of, recorded, table
-from lessons_bench.pictures import draw, png_file
+from lessons_bench.command import Command, say
+from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, table
 from lessons_bench.servers import BLOCK_SIZE, random_model, random_trace
 from lessons_bench.serving import MODELS
 from paged_attention.engine.engine import Engine
@@ -287,47 +284,28 @@ def measure(turns: int, command: str, say: Callable[[str], None] = lambda line: 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if nothing is recorded."""
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.fast_engine",
-        description="Times the engine on a GPU, with one of its fast parts more each time.",
+    command = Command(
+        "fast_engine",
+        "Times the engine on a GPU, with one of its fast parts more each time.",
+        Run,
+        table,
+        _overview,
     )
-    parser.add_argument("--turns", type=int, default=3, help="counted turns of each engine")
-    parser.add_argument(
-        "--record", action="store_true", help="keep the run, in lessons_bench/measured"
-    )
-    parser.add_argument(
-        "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
-    )
-    parser.add_argument("--plot", type=png_file, metavar="FILE.png", help="draw the run")
-    arguments = parser.parse_args(words)
+    command.parser.add_argument("--turns", type=int, default=3, help="counted turns of each")
+    arguments = command.parse(words)
     if arguments.turns < 1:
-        parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
     if arguments.recorded:
-        runs = recorded()
-        print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
-        _plot(runs[:1], arguments.plot)
-        return 0 if runs else 1
-    if not torch.cuda.is_available():
-        parser.error("this needs an NVIDIA GPU, which PyTorch does not see here")
-    command = shlex.join(["python", "-m", "lessons_bench.fast_engine"])
-    command += f" --turns {arguments.turns}" * (arguments.turns != 3)
-    run = measure(
-        arguments.turns, command, lambda line: print(line, file=sys.stderr, flush=True)
-    )
-    print(table(run))
-    _plot([run], arguments.plot)
-    if arguments.record:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
-    return 0
+        return command.show(arguments)
+    command.needs_gpu()
+    run = measure(arguments.turns, command.line(arguments, "turns"), say)
+    return command.keep(run, arguments)
 
 
-def _plot(runs: Sequence[Run], path: Path | None) -> None:
-    """Draws the first run, where there is one and a file is named."""
-    if path and runs:
-        from lessons_draw.fast_engine import overview
+def _overview(run: Run):
+    from lessons_draw.fast_engine import overview
 
-        draw(overview(runs[0]), path)
+    return overview(run)
 
 
 if __name__ == "__main__":

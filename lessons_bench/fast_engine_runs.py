@@ -1,14 +1,9 @@
 """Runs of the fast engine's benchmark: what was measured, in files and as tables."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
-
-MEASURED = records.MEASURED / "fast_engine"
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="fast_engine"):
     """What one call of the benchmark measured. read_limit: GB/s."""
 
     card: str
@@ -85,37 +80,8 @@ class Run:
     rows: tuple[TraceRow, ...]
     steps: tuple[StepRow, ...]
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            rows = tuple(
-                TraceRow(**row | {name: tuple(row[name]) for name in ("parts", "seconds")})
-                for row in content["rows"]
-            )
-            steps = tuple(StepRow(**row) for row in content["steps"])
-            return cls(**content | {"rows": rows, "steps": steps})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a run of the fast engine's benchmark: {error!r}"
-            ) from None
-
-
-def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    return records.read_all(folder or MEASURED, Run.load)
-
-
-def file_of(run: Run) -> Path:
-    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
-    return MEASURED / f"{records.file_name(run.card)}.json"
+recorded = Run.recorded
 
 
 def table(run: Run) -> str:

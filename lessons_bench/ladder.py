@@ -7,26 +7,22 @@ the replay of a CUDA graph. The caches take turns, so that none is still in the 
 read again. The backends take turns too, so that a drifting clock slows all of them alike.
 """
 
-import argparse
 import dataclasses
 import datetime
-import importlib.util
-import shlex
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 
 from lessons_bench.backends import BACKENDS, Backend, Gpu, make_batch
 from lessons_bench.build_ahead import build_ahead
+from lessons_bench.command import Command, say
 from lessons_bench.compare import compare
 from lessons_bench.ladder_runs import (
     FLASHINFER,
     LAST_RUNG,
     Row,
     Run,
-    file_of,
     geometric_mean,
     recorded,
     table,
@@ -184,137 +180,50 @@ def _backends(only: Sequence[str] | None) -> list[Backend]:
     ]
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.ladder",
-        description=(
-            "Times lesson 07's kernels on this GPU, "
-            "beside the GPU's limit and what else is installed."
-        ),
+def main(words: Sequence[str] | None = None, machine=None) -> int:
+    """Returns 0; 1 if a rung fails or is wrong, or nothing is recorded."""
+    command = Command(
+        "ladder",
+        "Times lesson 07's kernels on this GPU, "
+        "beside the GPU's limit and what else is installed.",
+        Run,
+        table,
+        _overview,
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE.png",
-        help="draw the ladder, and rung 7 on each workload",
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="NAME",
-        help="these backends, or those that begin so: "
-        + ", ".join(backend.name for backend in BACKENDS),
-    )
-    parser.add_argument(
-        "--workloads",
-        nargs="+",
-        metavar="NAME",
-        help=", ".join(workload.name for workload in WORKLOADS),
-    )
-    parser.add_argument(
-        "--variants",
-        action="store_true",
-        help="time rung 7 on other dtypes, sizes and batches too",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="fewer repetitions: for trying out, not for quoting",
-    )
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        help="keep the run with the course, in lessons_bench/measured",
-    )
-    parser.add_argument(
-        "--recorded",
-        action="store_true",
-        help="print the runs that are kept, and measure nothing",
-    )
-    arguments = parser.parse_args(words)
+    add = command.parser.add_argument
+    backends = ", ".join(backend.name for backend in BACKENDS)
+    workloads = ", ".join(workload.name for workload in WORKLOADS)
+    add("--only", nargs="+", metavar="NAME", help=f"those that begin so: {backends}")
+    add("--workloads", nargs="+", metavar="NAME", help=workloads)
+    add("--variants", action="store_true", help="other dtypes, sizes and batches too")
+    add("--quick", action="store_true", help="fewer repetitions: not for quoting")
+    arguments = command.parse(words, partial=("only", "workloads", "quick"))
     try:
         _backends(arguments.only)
         for name in arguments.workloads or ():
             _workload(name)
     except ValueError as error:
-        parser.error(str(error))
-    for path in filter(None, (arguments.json, arguments.plot)):
-        if not path.absolute().parent.is_dir():
-            parser.error(f"{path}: there is no folder {path.absolute().parent}")
-    if arguments.plot and not importlib.util.find_spec("matplotlib"):
-        parser.error("--plot needs matplotlib, which is not installed")
-    if arguments.plot and arguments.plot.suffix != ".png":
-        parser.error(
-            f"--plot writes a PNG, so its file ends in .png; {arguments.plot} does not"
-        )
-    if arguments.record and (
-        arguments.only or arguments.workloads or arguments.quick or arguments.recorded
-    ):
-        parser.error(
-            "--record keeps a whole run: "
-            "leave --only, --workloads, --quick and --recorded away"
-        )
-    return arguments
-
-
-def main(words: Sequence[str] | None = None, machine=None) -> int:
-    """Returns 0; 1 if a rung fails or is wrong, or nothing is recorded; 2 if it cannot run."""
-    arguments = _arguments(words)
+        command.parser.error(str(error))
     if arguments.recorded:
-        runs = recorded()
-        print(
-            "\n\n\n".join(map(table, runs))
-            or "No run is recorded. On a machine with a GPU, --record keeps one."
-        )
-        if not runs:
-            return 1
-        _keep(runs[0], arguments)
-        return 0
-    try:
-        machine = machine or _gpu()
-    except RuntimeError as error:
-        print(
-            f"Nothing can be measured: {error}\n"
-            "The command with --recorded prints what was measured on other machines.",
-            file=sys.stderr,
-        )
-        return 2
+        return command.show(arguments)
+    if machine is None:
+        command.needs_gpu()
     run = measure(
         arguments.workloads,
         arguments.only,
         arguments.variants,
         arguments.quick,
         machine,
-        _command(arguments),
-        lambda line: print(line, file=sys.stderr, flush=True),
+        command.line(arguments, "variants", "quick", "only", "workloads"),
+        say,
     )
-    print(table(run))
-    wrong = run.wrong_rungs()
-    if arguments.record and not wrong:
-        run.save(file_of(run.card))
-        print(f"\nRecorded in {file_of(run.card)}")
-    elif arguments.record:
-        print("\nNot recorded: a rung is wrong.", file=sys.stderr)
-    _keep(run, arguments)
-    return 1 if wrong else 0
+    return command.keep(run, arguments, "a rung is wrong" if run.wrong_rungs() else "")
 
 
-def _command(arguments: argparse.Namespace) -> str:
-    """The command that was measured, without the place of its results."""
-    words = [f"--{name}" for name in ("variants", "quick") if getattr(arguments, name)]
-    for name in ("only", "workloads"):
-        words += [f"--{name}", *getattr(arguments, name)] if getattr(arguments, name) else []
-    return shlex.join(["python", "-m", "lessons_bench.ladder", *words])
+def _overview(run: Run):
+    from lessons_draw.ladder import overview
 
-
-def _keep(run: Run, arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        run.save(arguments.json)
-    if arguments.plot:
-        from lessons_draw.ladder import overview
-
-        overview(run).savefig(arguments.plot, dpi=100, facecolor="white")
+    return overview(run)
 
 
 if __name__ == "__main__":

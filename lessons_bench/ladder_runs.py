@@ -1,18 +1,14 @@
 """Runs of the benchmark: what was measured, where and when, in files and as tables."""
 
-import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
 from lessons_bench.workloads import TITLES
 
-MEASURED = records.MEASURED
 LAST_RUNG, FP8_RUNG = "rung 7", "rung 8"
 FLASHINFER = (
     "FlashInfer tensor cores",
@@ -53,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="ladder"):
     """What one call of the benchmark measured on one card.
 
     flashinfer, cudnn: versions, or empty.
@@ -165,66 +161,8 @@ class Run:
             row for row in (*self.rows, *self.variants) if row.rung is not None and row.reason
         )
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is not JSON: {error}") from None
-        found = _checked(cls, content, f"{path}")
-        for name in ("rows", "variants"):
-            if not isinstance(found[name], list):
-                raise ValueError(f"{path}: {name} is a list of rows, not {found[name]!r}")
-            found[name] = tuple(
-                Row(**_checked(Row, row, f"{path}: {name}[{i}]"))
-                for i, row in enumerate(found[name])
-            )
-        return cls(**found)
-
-
-_KINDS = {
-    "kv_bytes": int,
-    "milliseconds": (int, float, type(None)),
-    "gb_per_s": (int, float, type(None)),
-    "share_of_limit": (int, float, type(None)),
-    "error": (int, float, type(None)),
-    "read_limit_gb_per_s": (int, float),
-    "rows": list,
-    "variants": list,
-}
-
-
-def _checked(kind: type, content, where: str) -> dict:
-    """`content`, if it has exactly the fields of `kind`, each of its type."""
-    if not isinstance(content, dict):
-        raise ValueError(f"{where} is an object with fields, not {content!r}")
-    names = {field.name for field in dataclasses.fields(kind)}
-    if missing := sorted(names - content.keys()):
-        raise ValueError(f"{where} lacks {', '.join(missing)}")
-    if unknown := sorted(content.keys() - names):
-        raise ValueError(f"{where} has unknown fields: {', '.join(unknown)}")
-    for name, value in content.items():
-        if not isinstance(value, _KINDS.get(name, str)) or isinstance(value, bool):
-            raise ValueError(f"{where}: {name} cannot be {value!r}")
-    return dict(content)
-
-
-def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course, newest first.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    runs = records.read_all(folder or MEASURED, Run.load)
-    return sorted(runs, key=lambda run: run.date, reverse=True)
-
-
-def file_of(card: str) -> Path:
-    """Where a card's run is recorded: `NVIDIA H200` in nvidia-h200.json."""
-    return MEASURED / f"{records.file_name(card)}.json"
+recorded = Run.recorded
 
 
 def geometric_mean(numbers: Sequence[float]) -> float:

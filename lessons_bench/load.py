@@ -9,20 +9,18 @@ import asyncio
 import datetime
 import os
 import platform
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from lessons_bench.command import Command, say
 from lessons_bench.load_clients import Heard, ask_all, questions, random_arrivals
-from lessons_bench.load_runs import LoadRow, LoadRun, file_of, recorded, table
-from lessons_bench.pictures import draw, png_file
+from lessons_bench.load_runs import LoadRow, LoadRun, table
 from lessons_bench.serving import processor
 
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -107,56 +105,43 @@ def _percentiles(times: list[float]) -> tuple[float, float] | None:
     return middle, late
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.load",
-        description=(
-            "Starts the server with the small model and asks it at random times: "
-            "time to the first token and between tokens, against requests a second."
-        ),
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if a request was lost, if nothing is recorded or without a server."""
+    command = Command(
+        "load",
+        "Starts the server with the small model and asks it at random times: "
+        "time to the first token and between tokens, against requests a second.",
+        LoadRun,
+        table,
+        _overview,
     )
-    add = parser.add_argument
+    add = command.parser.add_argument
     add("--rates", type=float, nargs="+", default=RATES, metavar="N", help="a second")
     add("--seconds", type=float, default=20.0, help="of arrivals, at each rate")
     add("--at-once", type=int, default=200, metavar="N", help="clients at the end; 0: none")
-    add("--json", type=Path, metavar="FILE", help="write the run to FILE")
-    add("--plot", type=png_file, metavar="FILE.png", help="draw the run")
-    add("--record", action="store_true", help="keep the run, in lessons_bench/measured/load")
-    add("--recorded", action="store_true", help="print the kept runs, and measure nothing")
-    arguments = parser.parse_args(words)
+    arguments = command.parse(words)
     if min(arguments.rates) <= 0 or arguments.seconds <= 0 or arguments.at_once < 0:
-        parser.error("--rates and --seconds must be more than 0, and --at-once 0 or more")
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        parser.error(f"{arguments.json}: there is no folder {arguments.json.parent}")
-    return arguments
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0; 1 if a request was lost, if nothing is recorded or without a server."""
-    arguments = _arguments(words)
+        command.parser.error(
+            "--rates and --seconds must be more than 0, and --at-once 0 or more"
+        )
     if arguments.recorded:
-        runs = recorded()
-        print("\n\n".join(map(table, runs)) or "no run is recorded")
-        if runs and arguments.plot:
-            _plot(runs[0], arguments.plot)
-        return 0 if runs else 1
+        return command.show(arguments)
     try:
-        run = _measure(arguments)
+        run = _measure(arguments, command.line(arguments, "rates", "seconds", "at_once"))
     except RuntimeError as error:
         print(f"Nothing was measured: {error}", file=sys.stderr)
         return 1
-    print(table(run))
-    if arguments.json:
-        run.save(arguments.json)
-    if arguments.plot:
-        _plot(run, arguments.plot)
-    if arguments.record:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
+    command.keep(run, arguments)
     return 1 if any(row.lost for row in run.rows) else 0
 
 
-def _measure(arguments: argparse.Namespace) -> LoadRun:
+def _overview(run: LoadRun):
+    from lessons_draw.arrivals import waiting
+
+    return waiting(run)
+
+
+def _measure(arguments: argparse.Namespace, command: str) -> LoadRun:
     with started_server() as (model, url):
         rows = measure(
             url,
@@ -164,7 +149,7 @@ def _measure(arguments: argparse.Namespace) -> LoadRun:
             arguments.rates,
             arguments.seconds,
             arguments.at_once,
-            say=lambda line: print(line, file=sys.stderr, flush=True),
+            say,
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return LoadRun(
@@ -177,24 +162,10 @@ def _measure(arguments: argparse.Namespace) -> LoadRun:
         torch=torch.__version__,
         tornado=version("tornado"),
         date=datetime.date.today().isoformat(),
-        command=_command(arguments),
+        command=command,
         model=MODEL,
         rows=rows,
     )
-
-
-def _command(arguments: argparse.Namespace) -> str:
-    """The command that was measured, without the place of its results."""
-    words = ["python", "-m", "lessons_bench.load", "--rates"]
-    words += [f"{rate:g}" for rate in arguments.rates]
-    words += ["--seconds", f"{arguments.seconds:g}", "--at-once", str(arguments.at_once)]
-    return shlex.join(words)
-
-
-def _plot(run: LoadRun, path: Path) -> None:
-    from lessons_draw.arrivals import waiting
-
-    draw(waiting(run), path)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,9 @@
 """Runs of the load's benchmark: what was measured, in files and as tables."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
-
-MEASURED = records.MEASURED / "load"
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class LoadRow:
 
 
 @dataclass(frozen=True)
-class LoadRun:
+class LoadRun(Record, kept_in="load"):
     """What one call of the benchmark measured.
 
     card: the GPU's name, or the processor's.
@@ -61,38 +56,13 @@ class LoadRun:
     model: str
     rows: tuple[LoadRow, ...]
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, path: Path) -> "LoadRun":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(**content | {"rows": tuple(map(_row, content["rows"]))})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a run of the load's benchmark: {error!r}"
-            ) from None
-
 
 def _row(content: dict) -> LoadRow:
     pairs = {name: content[name] and tuple(content[name]) for name in ("first", "between")}
     return LoadRow(**content | pairs | {"reasons": tuple(content["reasons"])})
 
 
-def recorded(folder: Path | None = None) -> list[LoadRun]:
-    """The runs that are kept with the course.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    return records.read_all(folder or MEASURED, LoadRun.load)
-
-
-def file_of(run: LoadRun) -> Path:
-    """Where a run is kept; all processors share one file, which the last run has."""
-    name = "cpu" if run.device == "cpu" else records.file_name(run.card)
-    return MEASURED / f"{name}.json"
+recorded = LoadRun.recorded
 
 
 def table(run: LoadRun) -> str:

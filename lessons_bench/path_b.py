@@ -11,14 +11,12 @@ transformers. The model is the course's small one, with heads of 64 numbers inst
 because FlashInfer needs that; see paged_attention/tiny_qwen3/wider.py.
 """
 
-import argparse
 import datetime
 import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,14 +24,12 @@ from torch import Tensor
 
 from lessons_bench.backends import Gpu
 from lessons_bench.build_ahead import build_ahead
+from lessons_bench.command import Command, say
 from lessons_bench.path_b_runs import (
     BatchRow,
     PathBRun,
     PathRow,
-    batches_table,
-    file_of,
-    origin,
-    paths_table,
+    table,
 )
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -357,32 +353,16 @@ def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if something is wrong; 2 if it cannot run."""
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.path_b",
-        description="Runs attention in one call of FlashInfer.",
-    )
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        help="keep the run with the course, in lessons_bench/measured/path_b",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
-    arguments = parser.parse_args(words)
+    command = Command("path_b", "Runs attention in one call of FlashInfer.", PathBRun, table)
+    arguments = command.parse(words)
+    if arguments.recorded:
+        return command.show(arguments)
     try:
-        run = measure(lambda line: print(line, file=sys.stderr, flush=True))
+        run = measure(say)
     except RuntimeError as error:
         print(f"Nothing was run: {error}.", file=sys.stderr)
         return 2
-    problems = run.problems()
-    print("\n\n".join([origin(run), batches_table(run), paths_table(run), *problems]))
-    if arguments.json:
-        run.save(arguments.json)
-    if arguments.record and not problems:
-        run.save(file_of(run.card))
-        print(f"\nRecorded in {file_of(run.card)}")
-    elif arguments.record:
-        print("\nNot recorded: not all is as it should be.", file=sys.stderr)
-    return 1 if problems else 0
+    return command.keep(run, arguments, "; ".join(run.problems()))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,9 @@
 """Runs of path B, attention in one call of FlashInfer: results, place and date, as text."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
-
-MEASURED = records.MEASURED / "path_b"
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class PathRow:
 
 
 @dataclass(frozen=True)
-class PathBRun:
+class PathBRun(Record, kept_in="path_b"):
     """What one call of `python -m lessons_bench.path_b` found.
 
     lead: how far the likeliest token was ahead at the closest choice, in float32.
@@ -100,33 +95,6 @@ class PathBRun:
         ]
         return found
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, path: Path) -> "PathBRun":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            batches = [
-                BatchRow(
-                    **row
-                    | {
-                        "block_sizes": tuple(row["block_sizes"]),
-                        "sequences": tuple(map(tuple, row["sequences"])),
-                    }
-                )
-                for row in fields.pop("batches")
-            ]
-            paths = [
-                PathRow(row["path"], tuple(row["texts"]), row["same"])
-                for row in fields.pop("paths")
-            ]
-            expected = tuple(fields.pop("expected"))
-            return cls(**fields, expected=expected, batches=tuple(batches), paths=tuple(paths))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a run of lessons_bench.path_b: {error}") from None
-
 
 # A result of up to 8 is rounded to 11 bits, or to 8. The loop also rounds its scores and
 # weights.
@@ -134,15 +102,7 @@ LARGEST_ERROR = {"float16": 4e-3, "bfloat16": 3.2e-2}
 LARGEST_DIFFERENCE = {"float16": 8e-3, "bfloat16": 6.4e-2}
 
 
-def recorded(folder: Path | None = None) -> list[PathBRun]:
-    """The runs that are kept with the course, newest first."""
-    runs = records.read_all(folder or MEASURED, PathBRun.load)
-    return sorted(runs, key=lambda run: run.date, reverse=True)
-
-
-def file_of(card: str) -> Path:
-    """Where a card's run is recorded: `NVIDIA H200` in path_b/nvidia-h200.json."""
-    return MEASURED / f"{records.file_name(card)}.json"
+recorded = PathBRun.recorded
 
 
 def origin(run: PathBRun) -> str:
@@ -191,3 +151,8 @@ def paths_table(run: PathBRun) -> str:
         for row in run.paths
     ]
     return aligned(lines)
+
+
+def table(run: PathBRun) -> str:
+    """Everything that was found, as text."""
+    return "\n\n".join([origin(run), batches_table(run), paths_table(run), *run.problems()])

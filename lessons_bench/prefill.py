@@ -7,26 +7,24 @@ the replay of a CUDA graph. The backends take turns, so that a drifting clock sl
 alike.
 """
 
-import argparse
 import datetime
 import math
-import shlex
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lessons_bench.backends import Gpu
 from lessons_bench.build_ahead import build_ahead
+from lessons_bench.command import Command, say
 from lessons_bench.compare import MOST_ERROR, turns
 from lessons_bench.flashinfer_backends import no_flashinfer
-from lessons_bench.prefill_runs import Row, Run, file_of, recorded, table
+from lessons_bench.prefill_runs import Row, Run, table
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS, PrefillWorkload
 from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill, lack_of_card
 
@@ -312,56 +310,31 @@ def chosen(things: Sequence, beginnings: Sequence[str] | None) -> list:
     return [thing for thing in things if thing.name.lower().startswith(words)]
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.prefill",
-        description="Times the prefill ladder on this GPU, beside what else is installed.",
+def main(words: Sequence[str] | None = None, machine=None) -> int:
+    """Returns 0; 1 if a rung fails or is wrong, or nothing is recorded."""
+    command = Command(
+        "prefill",
+        "Times the prefill ladder on this GPU, beside what else is installed.",
+        Run,
+        table,
+        _overview,
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw each batch")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="backends that begin so")
-    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="those that begin so")
-    parser.add_argument("--variants", action="store_true", help="eight further shapes too")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--record", action="store_true", help="keep the run with the course")
-    parser.add_argument(
-        "--recorded", action="store_true", help="print the runs that are kept; measure nothing"
-    )
-    arguments = parser.parse_args(words)
-    for path in filter(None, (arguments.json, arguments.plot)):
-        if not path.absolute().parent.is_dir():
-            parser.error(f"{path}: there is no folder {path.absolute().parent}")
-    if arguments.plot and arguments.plot.suffix != ".png":
-        parser.error(f"--plot writes a PNG; the name {arguments.plot} ends otherwise")
-    if not chosen(BACKENDS, arguments.only):
-        parser.error(f"--only: the names are {', '.join(b.name for b in BACKENDS)}")
+    add = command.parser.add_argument
+    add("--only", nargs="+", metavar="NAME", help="backends that begin so")
+    add("--workloads", nargs="+", metavar="NAME", help="those that begin so")
+    add("--variants", action="store_true", help="eight further shapes too")
+    add("--quick", action="store_true", help="fewer repetitions")
+    arguments = command.parse(words, partial=("workloads", "quick"))
+    backends = chosen(BACKENDS, arguments.only)
+    if not backends:
+        command.parser.error(f"--only: the names are {', '.join(b.name for b in BACKENDS)}")
     if not chosen((*WORKLOADS, *VARIANTS), arguments.workloads):
         names = ", ".join(workload.name for workload in (*WORKLOADS, *VARIANTS))
-        parser.error(f"--workloads: the names are {names}")
-    if arguments.record and (arguments.workloads or arguments.quick or arguments.recorded):
-        parser.error(
-            "--record keeps a whole run: leave --workloads, --quick and --recorded away"
-        )
-    return arguments
-
-
-def main(words: Sequence[str] | None = None, machine=None) -> int:
-    """Returns 0; 1 if a rung fails or is wrong; 2 if nothing can be measured."""
-    arguments = _arguments(words)
+        command.parser.error(f"--workloads: the names are {names}")
     if arguments.recorded:
-        runs = recorded()
-        print("\n\n".join(map(table, runs)))
-        if runs:
-            _keep(runs[0], arguments)
-        return 0
-    if machine is None and not torch.cuda.is_available():
-        print(
-            "Nothing can be measured: PyTorch sees no GPU.\n"
-            "The command with --recorded prints what was measured on other machines.",
-            file=sys.stderr,
-        )
-        return 2
-    backends = chosen(BACKENDS, arguments.only)
+        return command.show(arguments)
+    if machine is None:
+        command.needs_gpu()
     if arguments.record:  # a record has nothing of what is not installed
         without = no_flashinfer()
         backends = [each for each in backends if not without or each.missing() != without]
@@ -369,36 +342,18 @@ def main(words: Sequence[str] | None = None, machine=None) -> int:
         chosen((*WORKLOADS, *VARIANTS * arguments.variants), arguments.workloads),
         backends,
         arguments.quick,
-        _command(arguments),
-        lambda line: print(line, file=sys.stderr, flush=True),
+        command.line(arguments, "variants", "quick", "only", "workloads"),
+        say,
         machine,
     )
-    print(table(run))
-    _keep(run, arguments)
     wrong = any(row.reason for row in run.rows if row.rung is not None)
-    if arguments.record and not wrong:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
-    elif arguments.record:
-        print("\nNot recorded: a rung failed or is wrong.", file=sys.stderr)
-    return int(wrong)
+    return command.keep(run, arguments, "a rung failed or is wrong" if wrong else "")
 
 
-def _command(arguments: argparse.Namespace) -> str:
-    """The command that was measured, without the place of its results."""
-    words = [f"--{name}" for name in ("variants", "quick") if getattr(arguments, name)]
-    for name in ("only", "workloads"):
-        words += [f"--{name}", *getattr(arguments, name)] if getattr(arguments, name) else []
-    return shlex.join(["python", "-m", "lessons_bench.prefill", *words])
+def _overview(run: Run):
+    from lessons_draw.prefill import overview
 
-
-def _keep(run: Run, arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        run.save(arguments.json)
-    if arguments.plot:
-        from lessons_draw.prefill import overview
-
-        overview(run).savefig(arguments.plot, dpi=100, facecolor="white")
+    return overview(run)
 
 
 if __name__ == "__main__":

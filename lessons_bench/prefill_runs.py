@@ -1,15 +1,11 @@
 """Runs of the prefill benchmark: what was measured, where and when, in files and as tables."""
 
-import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
 
-MEASURED = records.MEASURED / "prefill"
 FLASHINFER = ("FlashInfer FA2", "FlashInfer FA3")
 
 
@@ -43,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="prefill"):
     """What one call of `python -m lessons_bench.prefill` measured on one card.
 
     flashinfer, cudnn: versions, or empty.
@@ -61,6 +57,12 @@ class Run:
     command: str
     multiply_limit_teraflops: float | None
     rows: tuple[Row, ...]
+
+    @property
+    def file_name(self) -> str:
+        """A card has a run with FlashInfer and one without."""
+        name = super().file_name
+        return name.replace(".json", "-flashinfer.json") if self.flashinfer else name
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -90,28 +92,8 @@ class Run:
             f"it has {', '.join(row.backend for row in rows)}"
         )
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            rows = tuple(Row(**row) for row in fields.pop("rows"))
-            return cls(**fields, rows=rows)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a run of lessons_bench.prefill: {error}"
-            ) from None
-
-
-def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    return records.read_all(folder or MEASURED, Run.load)
+recorded = Run.recorded
 
 
 def of_the_ladder(runs: Sequence[Run]) -> Run:
@@ -129,12 +111,6 @@ def _newest(runs, has, what: str) -> Run:
     if not found:
         raise LookupError(f"none of the {len(runs)} recorded runs has {what}")
     return max(found, key=lambda run: run.date)
-
-
-def file_of(run: Run) -> Path:
-    """Where a run is recorded. A card has a run with FlashInfer and one without."""
-    peers = "-flashinfer" if run.flashinfer else ""
-    return MEASURED / f"{records.file_name(run.card)}{peers}.json"
 
 
 def table(run: Run) -> str:

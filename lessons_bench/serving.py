@@ -7,10 +7,8 @@ of them. A turn counts only useful tokens: an answer's end token is its last. Th
 each server is a warm-up and does not count.
 """
 
-import argparse
 import datetime
 import gc
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -23,6 +21,7 @@ from pathlib import Path
 import torch
 
 from lessons_bench.attention_share import attention_share
+from lessons_bench.command import Command, say
 from lessons_bench.servers import (
     BLOCK_SIZE,
     EngineServer,
@@ -37,7 +36,6 @@ from lessons_bench.serving_runs import (
     ServerRow,
     ServingRun,
     ShareRow,
-    file_of,
     recorded,
     recorded_table,
     table,
@@ -239,106 +237,48 @@ def processor() -> str:
     )
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.serving",
-        description=(
-            "Times lesson 08's engine beside model.generate "
-            "and generate_batch of transformers: on the CPU with the small model, "
-            "on a GPU with the shapes of Qwen3-0.6B."
-        ),
-    )
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        default="cuda" if torch.cuda.is_available() else "cpu",
-    )
-    parser.add_argument(
-        "--requests",
-        type=int,
-        default=64,
-        metavar="N",
-        help="of the trace; 64 or more for quoting",
-    )
-    parser.add_argument(
-        "--repeats",
-        type=int,
-        metavar="N",
-        help="counted turns of each server; 5 on the CPU, 3 on a GPU",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="of PyTorch, for all servers; its own choice if not said",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
-    parser.add_argument(
-        "--record", action="store_true", help="keep the run, in lessons_bench/measured/serving"
-    )
-    parser.add_argument(
-        "--recorded",
-        action="store_true",
-        help="print the runs that are kept, and measure nothing",
-    )
-    arguments = parser.parse_args(words)
-    for name in ("requests", "repeats", "threads"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            parser.error(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
-    if arguments.json and not arguments.json.absolute().parent.is_dir():
-        parser.error(
-            f"{arguments.json}: there is no folder {arguments.json.absolute().parent}"
-        )
-    if arguments.record and (arguments.recorded or arguments.requests < 64):
-        parser.error(
-            "--record keeps a run of 64 requests or more: "
-            "leave --recorded and a smaller --requests away"
-        )
-    if arguments.device == "cuda" and not arguments.recorded and not torch.cuda.is_available():
-        parser.error("--device cuda needs an NVIDIA GPU, which PyTorch does not see here")
-    return arguments
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if our engine fails, or if nothing is recorded."""
-    arguments = _arguments(words)
+    command = Command(
+        "serving",
+        "Times lesson 08's engine beside model.generate "
+        "and generate_batch of transformers: on the CPU with the small model, "
+        "on a GPU with the shapes of Qwen3-0.6B.",
+        ServingRun,
+        table,
+    )
+    add = command.parser.add_argument
+    add("--device", choices=("cpu", "cuda"), help="cuda where there is a GPU")
+    add("--requests", type=int, default=64, metavar="N", help="of the trace; 64 for quoting")
+    add("--repeats", type=int, metavar="N", help="counted turns; 5 on the CPU, 3 on a GPU")
+    add("--threads", type=int, metavar="N", help="of PyTorch, for all servers")
+    arguments = command.parse(words)
+    for name in ("requests", "repeats", "threads"):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
+            command.parser.error(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
+    if arguments.record and arguments.requests < 64:
+        command.parser.error("--record keeps a run of 64 requests or more")
     if arguments.recorded:
-        print(recorded_table())
-        return 0 if recorded() else 1
+        return command.show(arguments)
+    arguments.device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if arguments.device == "cuda":
+        command.needs_gpu()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     on_gpu = arguments.device == "cuda"
     trace, rows, shares = (measure_large if on_gpu else measure_small)(
-        arguments.requests,
-        arguments.repeats or (3 if on_gpu else 5),
-        lambda line: print(line, file=sys.stderr, flush=True),
+        arguments.requests, arguments.repeats or (3 if on_gpu else 5), say
     )
     run = ServingRun(
         **_facts(arguments.device),
-        command=_command(arguments),
+        command=command.line(arguments, "device", "requests", "repeats", "threads"),
         trace=trace.title,
         num_requests=len(trace.prompts),
         rows=rows,
         shares=shares,
     )
-    print(table(run))
-    if arguments.json:
-        run.save(arguments.json)
-    if run.ours.tokens_per_second is None:
-        return 1
-    if arguments.record:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
-    return 0
-
-
-def _command(arguments: argparse.Namespace) -> str:
-    """The command that was measured, without the place of its results."""
-    words = ["python", "-m", "lessons_bench.serving", "--device", arguments.device]
-    for name, default in (("requests", 64), ("repeats", None), ("threads", None)):
-        if getattr(arguments, name) != default:
-            words += [f"--{name}", str(getattr(arguments, name))]
-    return shlex.join(words)
+    failed = run.ours.tokens_per_second is None
+    return command.keep(run, arguments, "our engine failed" if failed else "")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,10 @@
 """Runs of the serving benchmark: what was measured, where and when, in files and as tables."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 
-MEASURED = records.MEASURED / "serving"
 LONGEST_TITLE = 50  # of a server in the table, which then fits a notebook's cell on a laptop
 
 
@@ -48,7 +45,7 @@ class ShareRow:
 
 
 @dataclass(frozen=True)
-class ServingRun:
+class ServingRun(Record, kept_in="serving"):
     """What one call of the benchmark measured.
 
     card: the GPU's name, or the processor's.
@@ -96,33 +93,8 @@ class ServingRun:
             if row
         }
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "ServingRun":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            rows = tuple(
-                ServerRow(**row | {"seconds": tuple(row["seconds"])})
-                for row in content["rows"]
-            )
-            shares = tuple(ShareRow(**row) for row in content["shares"])
-            return cls(**content | {"rows": rows, "shares": shares})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a run of the serving benchmark: {error!r}"
-            ) from None
-
-
-def recorded(folder: Path | None = None) -> list[ServingRun]:
-    """The runs that are kept with the course, GPUs first.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    runs = records.read_all(folder or MEASURED, ServingRun.load)
-    return sorted(runs, key=lambda run: (run.device == "cpu", run.card))
+recorded = ServingRun.recorded
 
 
 def recorded_table(folder: Path | None = None) -> str:
@@ -131,11 +103,6 @@ def recorded_table(folder: Path | None = None) -> str:
         "\n\n\n".join(map(table, recorded(folder)))
         or "No run is recorded. --record keeps one."
     )
-
-
-def file_of(run: ServingRun) -> Path:
-    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json, any processor in cpu.json."""
-    return MEASURED / f"{'cpu' if run.device == 'cpu' else records.file_name(run.card)}.json"
 
 
 def table(run: ServingRun) -> str:

@@ -5,7 +5,6 @@ with fast parts. The engines themselves are not changed: what the host does is m
 outside.
 """
 
-import argparse
 import contextlib
 import datetime
 import gc
@@ -19,6 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from lessons_bench.backends import Gpu
+from lessons_bench.command import Command, say
 from lessons_bench.fast_engine import decoding, engines, timed
 from lessons_bench.servers import random_model
 from lessons_bench.serving import MODELS
@@ -27,10 +27,8 @@ from lessons_bench.timeline_runs import (
     Run,
     Spans,
     Timeline,
-    file_of,
     is_wait,
     length,
-    recorded,
     table,
 )
 
@@ -188,7 +186,7 @@ def measure(command: str, say: Callable[[str], None] = lambda line: None) -> Run
     for title in ENGINES:
         engine = decoding(model, NUM_SEQS, CONTEXT, engines()[title])
         step = timed(engine)
-        timelines.append(Timeline(title, round(step, 3), **digest(profiled(engine))))
+        timelines.append(Timeline.packed(title, round(step, 3), **digest(profiled(engine))))
         say(f"{title}: {step:.2f} ms, profiled {timelines[-1].profiled:.2f} ms")
         del engine
         gc.collect()
@@ -208,32 +206,24 @@ def measure(command: str, say: Callable[[str], None] = lambda line: None) -> Run
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if nothing is recorded."""
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.timeline",
-        description="Profiles decode steps of the engine on a GPU: what host and GPU do when.",
+    command = Command(
+        "timeline",
+        "Profiles decode steps of the engine on a GPU: what host and GPU do when.",
+        Run,
+        table,
+        _overview,
     )
-    parser.add_argument(
-        "--record", action="store_true", help="keep the run, in lessons_bench/measured"
-    )
-    parser.add_argument(
-        "--recorded", action="store_true", help="print the runs that are kept, measure nothing"
-    )
-    arguments = parser.parse_args(words)
+    arguments = command.parse(words)
     if arguments.recorded:
-        runs = recorded()
-        print("\n\n\n".join(map(table, runs)) or "No run is recorded. --record keeps one.")
-        return 0 if runs else 1
-    if not torch.cuda.is_available():
-        parser.error("this needs an NVIDIA GPU, which PyTorch does not see here")
-    run = measure(
-        "python -m lessons_bench.timeline",
-        lambda line: print(line, file=sys.stderr, flush=True),
-    )
-    print(table(run))
-    if arguments.record:
-        run.save(file_of(run))
-        print(f"\nRecorded in {file_of(run)}")
-    return 0
+        return command.show(arguments)
+    command.needs_gpu()
+    return command.keep(measure(command.line(arguments), say), arguments)
+
+
+def _overview(run: Run):
+    from lessons_draw.host_and_gpu import host_and_gpu
+
+    return host_and_gpu(run)
 
 
 if __name__ == "__main__":

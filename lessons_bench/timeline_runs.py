@@ -1,19 +1,15 @@
 """Runs of the timeline's benchmark: what host and GPU did, in files and as a table.
 
-A file has a span's times in tenths of a microsecond, each as the distance from the one before.
-So thousands of spans stay small.
+Thousands of spans are kept small: as text, with each time in tenths of a microsecond, and as
+the distance from the one before.
 """
 
-import dataclasses
 import itertools
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
 
-MEASURED = records.MEASURED / "timeline"
 # What a host does in a step. "other": whatever has no name, such as the step's bookkeeping.
 HOST = ("schedules", "launches", "waits", "completes", "other")
 WAITING_CALLS = ("Synchronize",)  # the rest of a Timeline's calls start something
@@ -31,9 +27,9 @@ class Timeline:
     step: milliseconds of a step without the profiler, from start to start.
     starts: when each step began on the host.
     end: when the step after them began.
-    host: for each word of HOST, when the host did that. It waits where a call returns only
-        when the GPU has done its work.
-    gpu: when a kernel ran, or a copy or a fill of memory. Short gaps are left out.
+    host: for each word of HOST, when the host did that, packed. It waits where a call returns
+        only when the GPU has done its work.
+    gpu: when a kernel ran, or a copy or a fill of memory, packed. Short gaps are left out.
     busy: their share of the time, with each gap counted.
     kernels: how many began in a step.
     calls: the host's calls in a step that start something on the GPU or wait for it, by name.
@@ -43,11 +39,17 @@ class Timeline:
     step: float
     starts: tuple[float, ...]
     end: float
-    host: dict[str, Spans]
-    gpu: Spans
+    host: dict[str, str]
+    gpu: str
     busy: float
     kernels: float
     calls: dict[str, float]
+
+    @classmethod
+    def packed(cls, *facts, host: dict[str, Spans], gpu: Spans, **more) -> "Timeline":
+        """A timeline whose host and gpu are spans, not yet text."""
+        text = {what: pack(spans) for what, spans in host.items()}
+        return cls(*facts, host=text, gpu=pack(gpu), **more)
 
     @property
     def profiled(self) -> float:
@@ -61,7 +63,7 @@ class Timeline:
 
     def host_time(self, what: str) -> float:
         """The milliseconds of a step in which the host does that, with the profiler."""
-        return length(self.host.get(what, ())) / len(self.starts) / 1000
+        return length(unpack(self.host.get(what, ""))) / len(self.starts) / 1000
 
     @property
     def waits(self) -> float:
@@ -80,7 +82,7 @@ def is_wait(call: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="timeline"):
     """What one call of the benchmark measured.
 
     num_seqs, context: the sequences of a step, and their mean length.
@@ -98,31 +100,6 @@ class Run:
     merged_below: float
     timelines: tuple[Timeline, ...]
 
-    def save(self, path: Path) -> None:
-        content = dataclasses.asdict(self)
-        for timeline in content["timelines"]:
-            timeline["host"] = {what: pack(spans) for what, spans in timeline["host"].items()}
-            timeline["gpu"] = pack(timeline["gpu"])
-        records.write(path, content)
-
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            timelines = tuple(map(_timeline, content["timelines"]))
-            return cls(**content | {"timelines": timelines})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is not a run of the timeline's benchmark: {error!r}"
-            ) from None
-
-
-def _timeline(content: dict) -> Timeline:
-    host = {what: unpack(text) for what, text in content["host"].items()}
-    spans = {"host": host, "gpu": unpack(content["gpu"])}
-    return Timeline(**content | spans | {"starts": tuple(content["starts"])})
-
 
 def pack(spans: Spans) -> str:
     """Spans as text: what lies before each and its length, in tenths of a microsecond."""
@@ -136,17 +113,7 @@ def unpack(text: str) -> Spans:
     return tuple(zip(times[::2], times[1::2], strict=True))
 
 
-def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course.
-
-    Raises ValueError, with the file, if one is not a run.
-    """
-    return records.read_all(folder or MEASURED, Run.load)
-
-
-def file_of(run: Run) -> Path:
-    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json."""
-    return MEASURED / f"{records.file_name(run.card)}.json"
+recorded = Run.recorded
 
 
 def table(run: Run) -> str:

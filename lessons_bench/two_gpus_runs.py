@@ -1,14 +1,9 @@
 """Runs of the benchmark of two GPUs, in files and as a table."""
 
-import dataclasses
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from lessons_bench import records
+from lessons_bench.records import Record
 from lessons_bench.tables import aligned
-
-MEASURED = records.MEASURED / "two_gpus"
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record, kept_in="two_gpus"):
     """What one call of the benchmark measured.
 
     same_tokens: whether the small model gave the same tokens in float32 on one GPU and on two.
@@ -74,23 +69,8 @@ class Run:
         """How many times as many tokens per second two GPUs give as one."""
         return self.row(2, context).rate / self.row(1, context).rate
 
-    def save(self, path: Path) -> None:
-        records.write(path, dataclasses.asdict(self))
 
-    @classmethod
-    def load(cls, path: Path) -> "Run":
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
-        for name in ("rows", "capped"):
-            fields[name] = tuple(Row(**row) for row in fields[name])
-        return cls(**fields)
-
-
-def recorded(folder: Path | None = None) -> list[Run]:
-    return records.read_all(folder or MEASURED, Run.load)
-
-
-def file_of(run: Run) -> Path:
-    return MEASURED / f"{records.file_name(run.card)}.json"
+recorded = Run.recorded
 
 
 def table(run: Run) -> str:

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
 
-from lessons_bench.timeline_runs import HOST, Run, Spans, Timeline
+from lessons_bench.timeline_runs import HOST, Run, Spans, Timeline, unpack
 from lessons_draw import EDGE, FREE, GREEN, PINK, SHARED, USED, WASTED, YELLOW
 
 WORDS = {  # of the host: what the legend says, and a colour
@@ -61,8 +61,13 @@ def lanes(axes, timelines: Sequence[Timeline], until: float | None = None) -> No
         top = HEIGHT * number
         axes.text(0, top + 0.62, heading(timeline), fontsize=9.5, va="bottom")
         ticks |= {top + 1.25: "host", top + 2.3: "GPU"}
-        _lane(axes, top + 0.8, edges, [(timeline.host[what], WORDS[what][1]) for what in HOST])
-        _lane(axes, top + 1.85, edges, [(timeline.gpu, GPU[1])])
+        _lane(
+            axes,
+            top + 0.8,
+            edges,
+            [(unpack(timeline.host[what]), WORDS[what][1]) for what in HOST],
+        )
+        _lane(axes, top + 1.85, edges, [(unpack(timeline.gpu), GPU[1])])
         for low in (top + 0.8, top + 1.85):
             width = min(timeline.end / 1000, until)
             axes.add_patch(Rectangle((0, low), width, 0.9, fill=False, ec=EDGE, lw=0.8))

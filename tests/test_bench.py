@@ -4,7 +4,6 @@ Only the last tests need a GPU.
 """
 
 import dataclasses
-import json
 import math
 import re
 import statistics
@@ -383,88 +382,9 @@ def test_too_little_memory_is_a_reason_for_all():
     }
 
 
-# Files
+# What is recorded
 
 
-def test_a_run_comes_back_from_its_file(tmp_path):
-    run = made_up(variants=made_up(workloads=VARIANTS[:2]).rows)
-    run.save(tmp_path / "run.json")
-    assert Run.load(tmp_path / "run.json") == run
-    fields = set(json.loads((tmp_path / "run.json").read_text()))
-    assert fields == {
-        "card",
-        "driver",
-        "cuda",
-        "torch",
-        "flashinfer",
-        "cudnn",
-        "date",
-        "command",
-        "read_limit_gb_per_s",
-        "rows",
-        "variants",
-    }
-
-
-def test_recorded_runs_are_the_newest_first_and_named_after_the_card(tmp_path, monkeypatch):
-    monkeypatch.setattr(ladder_runs, "MEASURED", tmp_path)
-    assert ladder.recorded() == []
-    for card, date in (
-        ("NVIDIA H200", "2026-03-01"),
-        ("NVIDIA GeForce RTX 4090 (x)", "2026-05-01"),
-        ("Old", "2025-12-31"),
-    ):
-        run = made_up(card=card, date=date)
-        run.save(ladder_runs.file_of(card))
-    files = sorted(path.name for path in tmp_path.iterdir())
-    assert files == ["nvidia-geforce-rtx-4090-x.json", "nvidia-h200.json", "old.json"]
-    assert [run.date for run in ladder.recorded()] == [
-        "2026-05-01",
-        "2026-03-01",
-        "2025-12-31",
-    ]
-
-
-@pytest.mark.parametrize(
-    "spoil, message",
-    [
-        (lambda run: run.pop("date"), "run.json lacks date"),
-        (lambda run: run.update(mood="good"), "run.json has unknown fields: mood"),
-        (lambda run: run["rows"][2].pop("error"), r"run.json: rows\[2\] lacks error"),
-        (
-            lambda run: run["rows"][0].update(speed=1),
-            r"run.json: rows\[0\] has unknown fields: speed",
-        ),
-        (
-            lambda run: run["rows"][0].update(milliseconds="fast"),
-            r"run.json: rows\[0\]: milliseconds cannot be 'fast'",
-        ),
-        (lambda run: run.update(rows={}), "run.json: rows cannot be {}"),
-        (lambda run: run.update(card=None), "run.json: card cannot be None"),
-        (
-            lambda run: run["rows"].append(3),
-            r"run.json: rows\[\d+\] is an object with fields, not 3",
-        ),
-    ],
-)
-def test_a_file_that_is_no_run_is_named(spoil, message, tmp_path):
-    made_up().save(tmp_path / "run.json")
-    content = json.loads((tmp_path / "run.json").read_text())
-    spoil(content)
-    (tmp_path / "run.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=message):
-        ladder.recorded(tmp_path)
-
-
-def test_a_file_that_is_no_json_is_named(tmp_path):
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(ValueError, match="run.json is not JSON"):
-        ladder.recorded(tmp_path)
-
-
-@pytest.mark.skipif(
-    not [*ladder_runs.MEASURED.glob("*.json")], reason="nothing is recorded yet"
-)
 def test_what_is_recorded_is_whole_and_right():
     for run in ladder.recorded():
         assert {row.workload for row in run.rows} == {workload.name for workload in WORKLOADS}
@@ -481,7 +401,6 @@ def test_what_is_recorded_is_whole_and_right():
                 assert row.share_of_limit == pytest.approx(
                     row.gb_per_s / run.read_limit_gb_per_s
                 )
-        assert ladder_runs.file_of(run.card).exists() and ladder.table(run)
 
 
 # What a run says
@@ -611,41 +530,6 @@ def test_the_variants_have_a_table_of_their_own():
 # The command
 
 
-def test_without_a_gpu_it_says_what_it_needs(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert ladder.main([]) == 2
-    error = capsys.readouterr().err
-    assert (
-        "needs an NVIDIA GPU, which PyTorch does not see here, and nvcc" in error
-        and "--recorded" in error
-    )
-    for call in (ladder.measure, ladder.read_limit):
-        with pytest.raises(RuntimeError, match="needs an NVIDIA GPU"):
-            call()
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--only", "rung 10"], "there is no backend 'rung 10'; there are rung 0, rung 1,"),
-        (
-            ["--workloads", "huge"],
-            "there is no workload 'huge'; there are gqa_b64_c1024, gqa_b256_ragged,",
-        ),
-        (["--json", "no/such/folder/run.json"], "there is no folder"),
-        (["--plot", "ladder.svg"], "ends in .png"),
-        (["--record", "--quick"], "--record keeps a whole run"),
-        (["--record", "--only", "rung 7"], "--record keeps a whole run"),
-        (["--json"], "expected one argument"),
-        (["--fast"], "unrecognized arguments: --fast"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        ladder.main(words, Machine())
-    assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
-
-
 def test_measure_refuses_names_that_there_are_not():
     with pytest.raises(ValueError, match="no workload 'huge'"):
         ladder.measure(["huge"], machine=Machine())
@@ -654,70 +538,44 @@ def test_measure_refuses_names_that_there_are_not():
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
-    """The command with a tiny workload and a separate folder for its records."""
+def keep(monkeypatch, tmp_path):
+    """Measures a tiny workload by the command, and keeps the run in a folder of the test."""
     monkeypatch.setattr(ladder, "WORKLOADS", (TINY,))
-    monkeypatch.setattr(ladder_runs, "MEASURED", tmp_path / "measured")
-    return tmp_path
+    return ["--record", "--folder", f"{tmp_path}"]
 
 
-def test_the_command_prints_writes_and_draws(small, capsys):
-    assert (
-        ladder.main(
-            [
-                "--only",
-                "Rung 7",
-                "GATHER",
-                "--quick",
-                "--json",
-                f"{small}/run.json",
-                "--plot",
-                f"{small}/run.png",
-            ],
-            Machine(),
-        )
-        == 0
-    )
+def test_the_command_keeps_what_it_measured(keep, capsys, monkeypatch, tmp_path):
+    two = tuple(each for each in BACKENDS if each.name in ("rung 7", "gather + SDPA"))
+    monkeypatch.setattr(ladder, "BACKENDS", two)
+    assert ladder.main([*keep, "--plot", f"{tmp_path}/run.png"], Machine()) == 0
     shown = capsys.readouterr()
-    run = Run.load(small / "run.json")
-    assert shown.out == ladder.table(run) + "\n" and "gather + SDPA" in shown.err
+    (run,) = Run.recorded(tmp_path)
+    assert shown.out.startswith(ladder.table(run)) and "gather + SDPA" in shown.err
+    assert run.command == "python -m lessons_bench.ladder"
+    assert (tmp_path / run.file_name).name == "a-card-3000.json"
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_says_what_a_smaller_run_left_out(keep, tmp_path):
+    words = ["--only", "Rung 7", "GATHER", "--quick", "--json", f"{tmp_path}/run.json"]
+    assert ladder.main(words, Machine()) == 0
+    (run,) = Run.recorded(tmp_path)
     assert run.command == "python -m lessons_bench.ladder --quick --only 'Rung 7' GATHER"
-    assert (small / "run.png").read_bytes().startswith(b"\x89PNG")
-    assert not (small / "measured").exists()
 
 
-def test_the_command_records_and_shows_what_is_recorded(small, capsys, monkeypatch):
-    monkeypatch.setattr(
-        ladder,
-        "BACKENDS",
-        tuple(each for each in BACKENDS if each.name in ("rung 7", "gather + SDPA")),
-    )
-    assert ladder.main(["--recorded"]) == 1 and "--record keeps one" in capsys.readouterr().out
-    assert ladder.main(["--record"], Machine()) == 0
-    measured = capsys.readouterr().out
-    (run,) = ladder.recorded()
-    assert (
-        run.command == "python -m lessons_bench.ladder"
-        and (small / "measured" / "a-card-3000.json").exists()
-    )
-    assert ladder.main(["--recorded"]) == 0
-    shown = capsys.readouterr().out
-    assert shown == ladder.table(run) + "\n" and measured.startswith(shown)
-
-
-def test_a_wrong_rung_is_an_error_and_is_not_recorded(small, capsys, monkeypatch):
+def test_a_wrong_rung_is_an_error_and_is_not_recorded(keep, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(
         ladder,
         "BACKENDS",
         (backend("rung 7", lambda *batch: right(*batch) + 1), backend("other", right)),
     )
-    assert ladder.main(["--record"], Machine()) == 1
+    assert ladder.main(keep, Machine()) == 1
     shown = capsys.readouterr()
     assert (
         "! rung 7 (tiny): the result is 1.0e+00 away" in shown.out
         and "Not recorded" in shown.err
     )
-    assert ladder.recorded() == []
+    assert Run.recorded(tmp_path) == []
     monkeypatch.setattr(
         ladder,
         "BACKENDS",

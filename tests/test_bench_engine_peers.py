@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import itertools
-import json
 import os
 import subprocess
 import tarfile
@@ -15,14 +14,12 @@ import pytest
 import torch
 
 from lessons_bench import (
-    engine_peers,
-    engine_peers_runs,
     engine_peers_servers,
     engine_peers_setup,
     flash_attn_stand_in,
     flashinfer_setup,
 )
-from lessons_bench.engine_peers import compare, main
+from lessons_bench.engine_peers import compare
 from lessons_bench.engine_peers_runs import PeerRow, Run, recorded, table
 from lessons_bench.engine_peers_servers import SERVERS, RemoteServer, ServerFailed, blocks_of
 from lessons_bench.engine_peers_setup import SOURCES
@@ -206,16 +203,6 @@ def test_the_stand_in_refuses_a_prompt_that_begins_in_blocks():
         )
 
 
-def test_a_run_is_kept_whole_and_another_file_is_refused_by_name(tmp_path):
-    path = tmp_path / "folder" / "run.json"
-    RUN.save(path)
-    assert Run.load(path) == RUN and recorded(path.parent) == [RUN]
-    for content in ("{", "[]", json.dumps({"rows": []})):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"run\.json is not a run of this benchmark"):
-            recorded(path.parent)
-
-
 def test_the_table_says_what_was_measured():
     text = table(RUN)
     for words in (
@@ -233,18 +220,7 @@ def test_the_table_says_what_was_measured():
         assert all(len(line) <= 95 for line in table(run).splitlines())
 
 
-def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_peers_runs, "MEASURED", tmp_path)
-    assert main(["--recorded"]) == 1
-    RUN.save(engine_peers_runs.file_of(RUN))
-    assert main(["--recorded"]) == 0 and "a trace" in capsys.readouterr().out
-
-
-def test_a_run_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_peers_runs, "MEASURED", tmp_path)
-    RUN.save(engine_peers_runs.file_of(RUN))
-    assert main(["--recorded", "--plot", f"{tmp_path}/run.png"]) == 0
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+def test_a_run_is_drawn():
     (axes,) = overview(RUN).axes
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([1_000 / 3, 500])
     assert [list(line.get_xdata()) for line in axes.lines] == [[250, 500], [250, 1_000]]
@@ -259,29 +235,6 @@ def test_what_is_recorded_has_both_peers_on_both_traces(run):
     assert [call.workload for call in run.calls] == [workload.name for workload in WORKLOADS]
     # The weights are random and the numbers have 8 bits: near ties go either way.
     assert all(row.same_first > 0.9 for row in run.rows)
-
-
-@pytest.mark.parametrize(
-    ("words", "gpu", "message"),
-    [
-        (["--turns", "0"], True, "--turns must be 1 or more"),
-        (["--plot", "run.svg"], True, "--plot writes a PNG"),
-        (["--plot", "nowhere/run.png"], True, "there is no folder nowhere"),
-        (["--peers", "vllm"], True, "invalid choice: 'vllm'"),
-        ([], False, "needs an NVIDIA GPU"),
-        (
-            [],
-            True,
-            "flashinfer, nanovllm, minisgl: not installed; lessons_bench.engine_peers_setup",
-        ),
-    ],
-)
-def test_what_cannot_be_measured_is_said(words, gpu, message, capsys, monkeypatch):
-    monkeypatch.setattr(engine_peers.torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(engine_peers.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit):
-        main(words)
-    assert message in capsys.readouterr().err
 
 
 def test_a_call_is_timed_from_an_idle_device_and_the_first_does_not_count(monkeypatch):

@@ -1,13 +1,11 @@
 """The fast engine's benchmark: its engines, its traces, its files and its table."""
 
 import dataclasses
-import json
 
 import matplotlib.pyplot as plt
 import pytest
 
-from lessons_bench import fast_engine, fast_engine_runs
-from lessons_bench.fast_engine import ORDER, engines, main, traces
+from lessons_bench.fast_engine import ORDER, engines, traces
 from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, recorded, table
 from lessons_draw.fast_engine import overview
 from paged_attention.engine.fast import FastParts
@@ -52,15 +50,6 @@ def test_the_median_turn_counts():
     assert ROWS[0].tokens_per_second == 500 and ROWS[2].tokens_per_second is None
 
 
-def test_a_run_comes_back_from_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
-    RUN.save(fast_engine_runs.file_of(RUN))
-    assert recorded() == [RUN] and (tmp_path / "nvidia-h200.json").is_file()
-    (tmp_path / "broken.json").write_text(json.dumps({"card": "x"}))
-    with pytest.raises(ValueError, match=r"broken\.json is not a run"):
-        recorded()
-
-
 def test_the_table_says_all_of_it():
     text = table(RUN)
     for words in (
@@ -78,34 +67,7 @@ def test_the_table_says_all_of_it():
     assert all(len(line) <= 95 for line in text.splitlines())
 
 
-def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
-    assert main(["--recorded"]) == 1
-    RUN.save(fast_engine_runs.file_of(RUN))
-    assert main(["--recorded"]) == 0 and "a trace" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--turns", "0"], "--turns must be 1 or more"),
-        (["--plot", "run.svg"], "--plot writes a PNG"),
-        (["--plot", "nowhere/run.png"], "there is no folder nowhere"),
-        ([], "needs an NVIDIA GPU"),
-    ],
-)
-def test_what_cannot_be_measured_is_said(words, message, capsys, monkeypatch):
-    monkeypatch.setattr(fast_engine.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        main(words)
-    assert message in capsys.readouterr().err
-
-
-def test_a_run_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(fast_engine_runs, "MEASURED", tmp_path)
-    RUN.save(fast_engine_runs.file_of(RUN))
-    assert main(["--recorded", "--plot", f"{tmp_path}/run.png"]) == 0
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+def test_a_run_is_drawn():
     figure = overview(RUN)
     above, below = figure.axes
     assert [bar.get_width() for bar in above.patches] == [500, 2_000]

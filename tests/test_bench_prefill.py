@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from lessons_bench import prefill, prefill_runs
+from lessons_bench import prefill
 from lessons_bench.prefill import Backend, PrefillWorkload
-from lessons_bench.prefill_runs import Row, Run, of_the_ladder, of_the_peers, recorded
+from lessons_bench.prefill_runs import Row, of_the_ladder, of_the_peers, recorded
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS
 from lessons_draw import lesson_09
 from lessons_draw.prefill import batches, ladder, overview
@@ -41,7 +41,6 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(
         prefill, "BACKENDS", (backend("rung 0", right), backend("other", right))
     )
-    monkeypatch.setattr(prefill_runs, "MEASURED", tmp_path / "measured")
     yield tmp_path
     plt.close("all")
 
@@ -75,26 +74,17 @@ def test_the_machines_rate_is_that_of_a_large_product():
     )
 
 
-def test_the_command_prints_writes_and_draws(small, capsys, monkeypatch):
+def test_the_command_keeps_what_it_measured(small, capsys, monkeypatch):
     names = f"rung {PREFILL_RUNGS[-1].number}", "PyTorch flash"
     monkeypatch.setattr(prefill, "BACKENDS", tuple(backend(name, right) for name in names))
-    words = ["--quick", "--json", f"{small}/run.json", "--plot", f"{small}/run.png"]
+    words = ["--record", "--folder", f"{small}", "--plot", f"{small}/run.png"]
     assert prefill.main(words, Machine()) == 0
-    shown, run = capsys.readouterr(), Run.load(small / "run.json")
-    assert shown.out == prefill.table(run) + "\n" and "tiny" in shown.err
-    assert run.command == f"{COMMAND} --quick" and run.workloads == ("tiny",)
+    shown = capsys.readouterr()
+    (run,) = recorded(small)
+    assert shown.out.startswith(prefill.table(run)) and "tiny" in shown.err
+    assert run.command == COMMAND and run.file_name == "a-card-3000.json"
+    assert replace(run, flashinfer="0.7.2").file_name == "a-card-3000-flashinfer.json"
     assert (small / "run.png").read_bytes().startswith(b"\x89PNG")
-    assert not (small / "measured").exists()
-
-
-def test_the_command_records_and_shows_what_is_recorded(small, capsys):
-    assert prefill.main(["--record"], Machine()) == 0
-    assert f"Recorded in {small}/measured/a-card-3000.json" in capsys.readouterr().out
-    (run,) = recorded(small / "measured")
-    assert run.command == COMMAND
-    assert run == Run.load(prefill_runs.file_of(run))
-    other = replace(run, flashinfer="0.7.2")
-    assert prefill_runs.file_of(other).name == "a-card-3000-flashinfer.json"
 
 
 def test_a_record_has_nothing_of_what_is_not_installed(small, monkeypatch):
@@ -102,53 +92,21 @@ def test_a_record_has_nothing_of_what_is_not_installed(small, monkeypatch):
     monkeypatch.setattr(prefill, "no_flashinfer", lambda: without)
     peer = Backend("FlashInfer FA2", lambda batch: lambda: right(batch), lambda: without)
     monkeypatch.setattr(prefill, "BACKENDS", (*prefill.BACKENDS, peer))
-    assert prefill.main(["--record"], Machine()) == 0
-    (run,) = recorded(small / "measured")
+    assert prefill.main(["--record", "--folder", f"{small}"], Machine()) == 0
+    (run,) = recorded(small)
     assert [row.backend for row in run.rows] == ["rung 0", "other"]
 
 
 def test_a_wrong_rung_is_an_error_and_is_not_recorded(small, capsys, monkeypatch):
     wrong = backend("rung 0", lambda batch: right(batch) + 1)
     monkeypatch.setattr(prefill, "BACKENDS", (wrong, backend("other", right)))
-    assert prefill.main(["--record"], Machine()) == 1
+    assert prefill.main(["--record", "--folder", f"{small}"], Machine()) == 1
     assert "Not recorded: a rung failed or is wrong" in capsys.readouterr().err
-    assert not (small / "measured").exists()
+    assert recorded(small) == []
     wrong = backend("other", lambda batch: right(batch) + 1)
     monkeypatch.setattr(prefill, "BACKENDS", (backend("rung 0", right), wrong))
     assert prefill.main([], Machine()) == 0
     assert "! other, tiny: wrong" in capsys.readouterr().out
-
-
-def test_without_a_gpu_it_says_what_can_be_had(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert prefill.main([]) == 2
-    assert "no GPU" in (error := capsys.readouterr().err) and "--recorded" in error
-    assert prefill.main(["--recorded"]) == 0
-    assert "NVIDIA H200" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--only", "rung 9"], "the names are rung 0, rung 1,"),
-        (["--workloads", "huge"], "the names are 1 prompt of 8,192,"),
-        (["--json", "no/such/folder/run.json"], "there is no folder"),
-        (["--plot", "ladder.svg"], "writes a PNG"),
-        (["--record", "--quick"], "--record keeps a whole run"),
-        (["--fast"], "unrecognized arguments: --fast"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        prefill.main(words, Machine())
-    assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"rows": [{"colour": 3}]}'])
-def test_a_file_that_is_no_run_is_named(text, tmp_path):
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(ValueError, match=r"run\.json is not a run"):
-        recorded(tmp_path)
 
 
 def test_a_run_names_what_it_has():

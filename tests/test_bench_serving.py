@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from lessons_bench import serving, serving_runs
+from lessons_bench import serving
 from lessons_bench.attention_share import attention_share
 from lessons_bench.servers import (
     EngineServer,
@@ -224,25 +224,8 @@ def test_the_table_says_all():
     assert "4 threads" in table(made_up(device="cpu", driver="", threads=4, shares=()))
 
 
-def test_a_run_is_kept_and_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(serving_runs, "MEASURED", tmp_path)
-    assert serving.main(["--recorded"]) == 1
-    gpu, cpu = made_up(), made_up(device="cpu", card="A Processor")
-    for run in (cpu, gpu):
-        run.save(serving_runs.file_of(run))
-    assert serving.recorded() == [gpu, cpu]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-card-3000.json", "cpu.json"]
-    assert (
-        serving.recorded_table() == f"{table(gpu)}\n\n\n{table(cpu)}"
-        and serving.main(["--recorded"]) == 0
-    )
-    (tmp_path / "cpu.json").write_text('{"rows": []}')
-    with pytest.raises(ValueError, match="cpu.json is not a run of the serving benchmark"):
-        serving.recorded()
-
-
 def test_what_is_recorded_is_whole():
-    for run in serving.recorded():
+    for run in ServingRun.recorded():
         assert run.num_requests >= 64 and not run.ours.reason
         assert run.command.startswith("python -m lessons_bench.serving")
         assert run.device != "cpu" or (
@@ -253,32 +236,14 @@ def test_what_is_recorded_is_whole():
 # The command
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--requests", "0"], "--requests must be 1 or more, not 0"),
-        (["--record", "--requests", "8"], "64 requests or more"),
-        (["--record", "--recorded"], "leave --recorded"),
-        (["--json", "no/such/run.json"], "there is no folder"),
-        (["--device", "tpu"], "invalid choice"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        serving.main(words)
-    assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
-
-
 def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(serving_runs, "MEASURED", tmp_path)
     monkeypatch.setattr(
         serving,
         "measure_small",
         lambda num, repeats, say: (task_trace(num), made_up().rows, ()),
     )
-    assert (
-        serving.main(["--device", "cpu", "--record", "--json", f"{tmp_path}/kept.json"]) == 0
-    )
+    words = ["--record", "--folder", f"{tmp_path}", "--json", f"{tmp_path}/kept.json"]
+    assert serving.main(["--device", "cpu", *words]) == 0
     shown = capsys.readouterr().out
     run = ServingRun.load(tmp_path / "cpu.json")
     assert (

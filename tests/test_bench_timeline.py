@@ -1,15 +1,13 @@
 """The timeline's benchmark: how a profile is read, its files, its table and its picture."""
 
-import json
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lessons_bench import fast_engine, timeline, timeline_runs
-from lessons_bench.timeline import ENGINES, digest, main, marked, merged, profiled, without
+from lessons_bench import fast_engine, timeline
+from lessons_bench.timeline import ENGINES, digest, marked, merged, profiled, without
 from lessons_bench.timeline_runs import HOST, Run, Timeline, pack, recorded, table, unpack
 from lessons_draw.host_and_gpu import NUM_BINS, host_and_gpu, shares
 from paged_attention.engine.checkpoint import load_model
@@ -163,7 +161,8 @@ def test_spans_come_back_from_text(spans):
 
 
 TIMELINES = tuple(
-    Timeline(title, 0.08, **digest(STEPS)) for title in ("lesson 08", "+ graphs", "+ ahead")
+    Timeline.packed(title, 0.08, **digest(STEPS))
+    for title in ("lesson 08", "+ graphs", "+ ahead")
 )
 RUN = Run(
     card="NVIDIA H200",
@@ -179,18 +178,6 @@ RUN = Run(
 )
 
 
-def test_a_run_comes_back_from_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline_runs, "MEASURED", tmp_path)
-    RUN.save(timeline_runs.file_of(RUN))
-    assert recorded() == [RUN] and (tmp_path / "nvidia-h200.json").is_file()
-    content = json.loads((tmp_path / "nvidia-h200.json").read_text())
-    assert content["timelines"][0]["gpu"] == "200 500 20 10 470 500 20 10 470 500 20 10"
-    for broken in ({"card": "x"}, content | {"timelines": [{"gpu": "1 2 3", "host": {}}]}):
-        (tmp_path / "broken.json").write_text(json.dumps(broken))
-        with pytest.raises(ValueError, match=r"broken\.json is not a run"):
-            recorded()
-
-
 def test_the_table_says_all_of_it():
     text = table(RUN)
     for words in (
@@ -202,20 +189,6 @@ def test_the_table_says_all_of_it():
     ):
         assert words in text
     assert all(len(line) <= 95 for line in text.splitlines())
-
-
-def test_what_is_recorded_is_printed(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline_runs, "MEASURED", tmp_path)
-    assert main(["--recorded"]) == 1 and "No run is recorded" in capsys.readouterr().out
-    RUN.save(timeline_runs.file_of(RUN))
-    assert main(["--recorded"]) == 0 and "+ ahead" in capsys.readouterr().out
-
-
-def test_without_a_gpu_the_command_says_what_it_needs(capsys, monkeypatch):
-    monkeypatch.setattr(timeline.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        main([])
-    assert "needs an NVIDIA GPU" in capsys.readouterr().err
 
 
 def test_the_engines_are_those_of_the_other_benchmark():
@@ -287,6 +260,6 @@ def test_what_is_recorded_has_every_engine():
         assert [each.engine for each in run.timelines] == list(ENGINES)
         for each in run.timelines:
             assert len(each.starts) == timeline.NUM_STEPS and each.kernels > 0
-            assert all(begin < end <= each.end for begin, end in each.gpu)
+            assert all(begin < end <= each.end for begin, end in unpack(each.gpu))
             assert 0 < each.busy <= 1 and set(each.host) == set(HOST)
-        assert timeline_runs.file_of(run).stat().st_size < 100_000
+        assert (Run.folder / run.file_name).stat().st_size < 100_000

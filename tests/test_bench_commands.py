@@ -1,0 +1,145 @@
+"""What all benchmarks have in common: their records' files, and their commands."""
+
+import importlib
+import json
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from lessons_bench.records import MEASURED
+
+NAMES = [
+    *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
+    *("two_gpus", "load", "path_b"),
+]
+ON_GPUS = NAMES[:5]
+DRAWN = [name for name in NAMES if name not in ("serving", "two_gpus", "path_b")]
+each_benchmark = pytest.mark.parametrize("name", NAMES)
+
+
+def bench(name):
+    return importlib.import_module(f"lessons_bench.{name}")
+
+
+def runs(name):
+    return importlib.import_module(f"lessons_bench.{name}_runs")
+
+
+def refused(name, words, capsys):
+    """What the command says when it refuses these arguments."""
+    with pytest.raises(SystemExit) as stop:
+        bench(name).main(words)
+    assert stop.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_every_folder_of_records_is_a_benchmark():
+    assert sorted(NAMES) == sorted(path.name for path in MEASURED.iterdir())
+
+
+@each_benchmark
+def test_a_run_comes_back_from_its_file(name, tmp_path):
+    (run, *_) = runs(name).recorded()
+    path = tmp_path / "new" / run.file_name
+    run.save(path)
+    assert type(run).load(path) == run and runs(name).recorded(path.parent) == [run]
+    kept = MEASURED / name / run.file_name
+    assert path.read_text() == kept.read_text()
+
+
+def without_card(content):
+    del content["card"]
+
+
+def of_another_type(content):
+    content["card"] = ["a card"]
+
+
+@each_benchmark
+@pytest.mark.parametrize("spoil", [without_card, of_another_type])
+def test_a_file_that_is_no_run_is_named(name, spoil, tmp_path):
+    (run, *_) = runs(name).recorded()
+    path = tmp_path / "spoilt.json"
+    run.save(path)
+    content = json.loads(path.read_text())
+    spoil(content)
+    for text in (json.dumps(content), "{", "[]", "\udcff"):
+        path.write_text(text, errors="surrogateescape")
+        with pytest.raises(ValueError, match=rf"spoilt\.json is not a run .* {name}: "):
+            runs(name).recorded(tmp_path)
+
+
+@each_benchmark
+def test_what_is_recorded_is_printed_as_lessons_show_it(name, capsys, tmp_path):
+    assert bench(name).main(["--recorded"]) == 0
+    shown = capsys.readouterr().out
+    for run in runs(name).recorded():
+        assert runs(name).table(run) in shown and run.card in shown
+    assert bench(name).main(["--recorded", "--folder", f"{tmp_path}"]) == 1
+    assert "--record keeps one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_run_is_drawn_and_copied(name, capsys, tmp_path):
+    places = ["--plot", f"{tmp_path}/run.png", "--json", f"{tmp_path}/run.json"]
+    assert bench(name).main(["--recorded", *places]) == 0
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert runs(name).recorded(tmp_path)[0].card
+    for file, reason in (
+        ("run.svg", "writes a PNG"),
+        ("nowhere/run.png", "no folder nowhere"),
+    ):
+        assert reason in refused(name, ["--plot", file], capsys)
+    plt.close("all")
+
+
+def test_processors_come_last_and_share_a_file():
+    files = [run.file_name for run in runs("serving").recorded()]
+    assert files == ["nvidia-h200.json", "cpu.json"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_without_a_gpu_it_says_what_can_be_had(name, capsys):
+    said = refused(name, [], capsys)
+    assert "PyTorch sees no NVIDIA GPU here" in said and "--recorded" in said
+
+
+@each_benchmark
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--json", "no/such/folder/run.json"], "there is no folder"),
+        (["--json"], "expected one argument"),
+        (["--slowly"], "unrecognized arguments: --slowly"),
+        (["--record", "--recorded"], "--record keeps a whole new run"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(name, words, reason, capsys):
+    assert reason in refused(name, words, capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "reason"),
+    [
+        ("ladder", ["--only", "rung 10"], "no backend 'rung 10'; there are rung 0, rung 1,"),
+        ("ladder", ["--workloads", "huge"], "no workload 'huge'; there are gqa_b64_c1024,"),
+        ("ladder", ["--record", "--quick"], "without any of --only, --workloads, --quick"),
+        ("ladder", ["--record", "--only", "rung 7"], "--record keeps a whole new run"),
+        ("prefill", ["--only", "rung 9"], "the names are rung 0, rung 1,"),
+        ("prefill", ["--workloads", "huge"], "the names are 1 prompt of 8,192,"),
+        ("prefill", ["--record", "--quick"], "--record keeps a whole new run"),
+        ("fast_engine", ["--turns", "0"], "--turns must be 1 or more"),
+        ("engine_peers", ["--turns", "0"], "--turns must be 1 or more"),
+        ("engine_peers", ["--peers", "vllm"], "invalid choice: 'vllm'"),
+        ("serving", ["--requests", "0"], "--requests must be 1 or more, not 0"),
+        ("serving", ["--record", "--requests", "8"], "64 requests or more"),
+        ("serving", ["--device", "tpu"], "invalid choice"),
+        ("load", ["--rates", "0"], "more than 0"),
+        ("load", ["--seconds", "-1"], "more than 0"),
+        ("load", ["--at-once", "-1"], "0 or more"),
+    ],
+)
+def test_a_benchmarks_own_arguments_are_refused_by_name(name, words, reason, capsys):
+    assert reason in refused(name, words, capsys)
