@@ -53,23 +53,17 @@ struct Epochs {
 inline Epochs epoch;
 
 inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsigned lanes) {
-  uint32_t seen[32] = {}, latest = 0;
+  uint32_t seen[32] = {};
   auto each = [&](auto&& what) {
     for (unsigned lane = 0; lane < 32; ++lane)
       if (lanes >> lane & 1) what(lane, threads[warp * 32 + lane]);
   };
   each([&](unsigned lane, Thread& thread) {
+    thread.seen[lane] = thread.clock++;
     for (unsigned other = 0; other < 32; ++other)
       seen[other] = std::max(seen[other], thread.seen[other]);
-    latest = std::max(latest, thread.clock);
   });
-  // A record keeps only the latest time of several lanes. So lanes that met all go on from
-  // the latest of their times.
-  each([&](unsigned lane, Thread&) { seen[lane] = latest; });
-  each([&](unsigned, Thread& thread) {
-    std::copy(seen, seen + 32, thread.seen);
-    thread.clock = latest + 1;
-  });
+  each([&](unsigned, Thread& thread) { std::copy(seen, seen + 32, thread.seen); });
 }
 
 }  // namespace cuda_on_cpu

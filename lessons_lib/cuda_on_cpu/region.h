@@ -1,5 +1,5 @@
 // A piece of memory that threads share: a shared variable or a tensor. In checked mode, each
-// of its elements has a cell that remembers which thread touched it last.
+// of its elements has a cell that remembers which threads touched it (record.h).
 #pragma once
 #include <sys/mman.h>
 
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fiber.h"
+#include "record.h"
 
 namespace cuda_on_cpu {
 
@@ -16,21 +17,6 @@ enum class Access : uint8_t { read, write, atomic };
 inline const char* word(Access access) {
   return access == Access::read ? "read" : access == Access::write ? "write" : "atomic";
 }
-
-constexpr uint16_t several = 0xffff, nobody = 0xffff;
-
-// The accesses of one kind to one element, as far as later accesses may clash with them. All
-// zero means none yet. clock.h explains the times.
-struct Record {
-  uint32_t epoch;        // 0: never accessed
-  uint32_t clock;        // the warp's time at the latest access
-  uint32_t lanes;        // which lanes of `warp`
-  uint32_t other_block;  // an epoch in which another block made one, at any time
-  int32_t code;          // distance from the start of the library's code: of `thread`,
-  int32_t previous_code, other_block_code;  // of `previous`, and in `other_block`
-  uint16_t warp;                            // the warp of all threads, or `several`
-  uint16_t thread, previous;  // the last one, and the last different one before it
-};
 
 struct Cell {
   Record written, read, atomic;
@@ -55,10 +41,11 @@ class Region {
   }
 
   // The first cell of `size` bytes from `offset`, and the number of cells. Neighbouring
-  // halves of a float array may belong to different threads. The first access that is
-  // smaller than an element makes all cells finer.
+  // halves of a float array may belong to different threads. The first access to a part of
+  // an element makes all cells finer.
   std::pair<Cell*, size_t> cells(size_t offset, size_t size) {
-    if (!cells_ || size >> shift_ == 0) refine(size);
+    bool a_part = (offset | size) & (granule() - 1);
+    if (!cells_ || a_part) refine(a_part);
     size_t first = offset >> shift_, last = (offset + size - 1) >> shift_;
     return {cells_ + first, last - first + 1};
   }
@@ -90,14 +77,18 @@ class Region {
 
  private:
   size_t cells_bytes() const { return ((bytes >> shift_) + 1) * sizeof(Cell); }
-  [[gnu::noinline]] void refine(size_t size) {
+  [[gnu::noinline]] void refine(bool to_bytes) {
     Cell* coarse = std::exchange(cells_, nullptr);
     size_t coarse_bytes = cells_bytes(), parts = granule();
-    if (size >> shift_ == 0) shift_ = 0;
+    if (to_bytes) shift_ = 0;
     cells_ = reinterpret_cast<Cell*>(map_memory(cells_bytes()));
     if (!coarse) return;
-    for (size_t i = 0; i < bytes; ++i)
-      if (const Cell& old = coarse[i / parts]; old.used()) cells_[i] = old;
+    for (size_t i = 0; i < bytes; ++i) {
+      if (!coarse[i / parts].used()) continue;
+      cells_[i] = coarse[i / parts];
+      for (Record* copy : {&cells_[i].written, &cells_[i].read, &cells_[i].atomic})
+        crowds.divide(*copy);
+    }
     munmap(coarse, coarse_bytes);
   }
 

@@ -49,7 +49,9 @@ inline Report access_report(const char* kind, const Region& region, const char* 
 inline uint32_t unordered_lanes(const Record& record) {
   uint32_t others = record.lanes & ~(1u << self->lane), left = 0;
   for (; others; others &= others - 1)
-    if (self->seen[__builtin_ctz(others)] < record.clock) left |= others & -others;
+    if (unsigned lane = __builtin_ctz(others);
+        self->seen[lane] < crowds.touch(record, lane).clock)
+      left |= 1u << lane;
   return left;
 }
 
@@ -76,17 +78,19 @@ struct Other {
   uint16_t thread;
 };
 
-// A thread of the record that is not this thread, if possible from another warp. If the record
-// has several warps, its two threads are from different ones (see note).
+// A thread of a record that clashes in this block.
 inline Other other_thread(const Record& record) {
-  bool previous = record.thread == self->number ||
-                  (record.warp == several && record.thread / 32 == self->warp);
-  return previous ? Other{record.previous_code, record.previous}
-                  : Other{record.code, record.thread};
+  if (record.warp == self->warp) {
+    unsigned lane = __builtin_ctz(unordered_lanes(record));
+    return {crowds.touch(record, lane).code, uint16_t(record.warp * 32 + lane)};
+  }
+  if (record.warp == several && record.thread / 32 == self->warp)
+    return {record.other_warp_code, record.other_warp};
+  return {record.last.code, record.thread};
 }
 
 inline Other other_block(const Record& record) {
-  if (record.epoch < epoch.block_began) return {record.code, record.thread};
+  if (record.epoch < epoch.block_began) return {record.last.code, record.thread};
   return {record.other_block_code, nobody};
 }
 
@@ -120,37 +124,34 @@ inline void race(const Region& region, const char* address, size_t size, Access 
   if (other.thread != nobody)
     report.add("other_linear", other.thread)
         .index("other_thread", block->threads[other.thread].index);
-  report.add("both_update",
-             cell.written.epoch == cell.read.epoch && cell.written.thread == cell.read.thread);
+  auto made_by_other = [&](const Record& made) {
+    return made.epoch == record.epoch && made.names(other.thread);
+  };
+  report.add("both_update", made_by_other(cell.read) && made_by_other(cell.written));
   if (weight == Suspicion::certain) block->stop(block->complete(report));
   block->suspect(weight, report);
   block->suspicion.cell = &cell, block->suspicion.thread = self->number;
 }
 
 [[gnu::always_inline]] inline void note(Record& record, const void* code) {
-  // again
-  if (record.epoch == epoch.now && record.thread == self->number &&
-      record.clock == self->clock)
-    return;
-  if (record.epoch == epoch.now && record.warp == several && record.previous != nobody)
-    return;  // many threads; two are noted, so each has another thread to name
-  uint32_t kept =
-      record.epoch == epoch.now && record.warp == self->warp ? unordered_lanes(record) : 0;
-  if (record.epoch == epoch.now && (record.warp != self->warp || kept)) {
-    if (record.warp != self->warp) record.warp = several;
-    record.lanes = kept | 1u << self->lane;
-    record.clock = std::max(record.clock, self->clock);
-  } else {
+  Touch touch{self->clock, int32_t(static_cast<const char*>(code) - code_base)};
+  uint32_t mine = 1u << self->lane, kept = 0;
+  if (record.epoch != epoch.now) {
     if (record.epoch && record.epoch < epoch.block_began)
-      record.other_block = record.epoch, record.other_block_code = record.code;
-    record.epoch = epoch.now, record.clock = self->clock, record.lanes = 1u << self->lane,
-    record.warp = self->warp;
-    record.thread = nobody;
+      record.other_block = record.epoch, record.other_block_code = record.last.code;
+    record.epoch = epoch.now, record.warp = self->warp, record.crowd = 0;
+  } else if (record.warp == several) {
+    return;
+  } else if (record.warp != self->warp) {
+    record.other_warp = record.thread, record.other_warp_code = record.last.code;
+    record.warp = several;
+  } else if (record.lanes != mine) {
+    // again, and in the meantime it has met nobody
+    if (record.lanes & mine && crowds.touch(record, self->lane).clock == self->clock) return;
+    kept = unordered_lanes(record);
+    if (kept) crowds.add(record, record.thread % 32, record.last);
   }
-  if (record.thread != self->number)
-    record.previous = record.thread, record.previous_code = record.code,
-    record.thread = self->number;
-  record.code = int32_t(static_cast<const char*>(code) - code_base);
+  record.lanes = kept | mine, record.thread = self->number, record.last = touch;
 }
 
 [[gnu::always_inline]] inline void touch(Region& region, const char* address, size_t size,
@@ -212,9 +213,7 @@ inline void forgive_read(const void* where, size_t size) {
     return;
   auto [cell, count] = region->cells(address - region->base, size);
   for (; count; --count, ++cell) {
-    if (cell->read.epoch == epoch.now && cell->read.thread == self->number &&
-        cell->read.previous == nobody)
-      cell->read = {};
+    if (cell->read.epoch == epoch.now && cell->read.names_only(self->number)) cell->read = {};
     if (block->suspicion.cell == cell && block->suspicion.thread == self->number)
       block->suspicion = {};
   }
