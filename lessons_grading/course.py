@@ -21,6 +21,7 @@ from lessons_grading.confinement import WEIGHTS
 from lessons_lib import checks, results
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import ROOT
+from lessons_processes import pickles
 
 WITH_ANSWERS = ("kernels", "paged_attention")
 CHECKS = "lessons_exercises"
@@ -126,7 +127,7 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         names = frozenset(pickler.found)
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(pickles.Pickler):
     """Pickles by value what `lessons_exercises` defines, without `forms`.
 
     Of its modules it takes only the `names`, and of caches the function.

@@ -16,12 +16,10 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-import cloudpickle
-
 from lessons_grading.controller import LENGTH
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
-from lessons_processes import isolation
+from lessons_processes import isolation, pickles
 from lessons_processes.own_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
@@ -217,7 +215,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
             )
         }
     try:
-        data = cloudpickle.dumps(answer)
+        data = pickles.dumps(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:

@@ -8,15 +8,15 @@ uses from the notebook, including the learner's earlier functions.
 import base64
 import hashlib
 import json
+import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import cloudpickle
-
 from lessons_lib import progress, solution_cells
 from lessons_lib.paths import progress_folder
+from lessons_processes import pickles
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -72,7 +72,7 @@ def load(exercise_id: str) -> SavedAnswer:
     if python != PYTHON:
         raise NoSavedAnswer(f"saved with Python {python}, and this is Python {PYTHON}")
     try:
-        return SavedAnswer(cloudpickle.loads(base64.b64decode(payload)), digest)
+        return SavedAnswer(pickle.loads(base64.b64decode(payload)), digest)
     except BaseException as error:  # unpickling may do anything, even exit
         raise NoSavedAnswer(
             f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")
@@ -81,7 +81,7 @@ def load(exercise_id: str) -> SavedAnswer:
 
 def _pack(exercise_id: str, answer: object) -> str:
     is_text = isinstance(answer, str)
-    payload = str(answer) if is_text else base64.b64encode(cloudpickle.dumps(answer)).decode()
+    payload = str(answer) if is_text else base64.b64encode(pickles.dumps(answer)).decode()
     about = {
         "exercise": exercise_id,
         "form": "text" if is_text else "pickle",

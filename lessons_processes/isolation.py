@@ -22,9 +22,7 @@ from multiprocessing import spawn
 from multiprocessing.connection import wait
 from typing import Any
 
-import cloudpickle
-
-from lessons_processes import one_call, process_family
+from lessons_processes import one_call, pickles, process_family
 from lessons_processes.one_call import BUSY, FORGET, Call, describe_error
 from lessons_processes.own_time import Stopwatch, observe_session
 
@@ -98,7 +96,7 @@ def run_isolated(
     Raises TypeError if the function or an argument cannot be sent to another process.
     """
     try:
-        data = cloudpickle.dumps((function, args))
+        data = pickles.dumps((function, args))
     except BaseException as error:  # pickling an answer may even exit
         words = describe_error(error)
         words = (

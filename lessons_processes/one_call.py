@@ -10,9 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
-import cloudpickle
-
-from lessons_processes import process_family
+from lessons_processes import pickles, process_family
 
 BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
@@ -23,7 +21,7 @@ FORGET = b"\x1e"  # in a run's output: what came before it is not kept
 class Call(NamedTuple):
     """What is called, and how.
 
-    data: the function and its arguments, from cloudpickle.
+    data: the function and its arguments, from pickles.dumps.
     time_limit: seconds.
     reports: whether the function gets `report`.
     waits: whether a report waits for an answer.
@@ -136,7 +134,7 @@ def _flush():
 
 def _pickle_message(message) -> bytes:
     try:
-        data = cloudpickle.dumps(message)
+        data = pickles.dumps(message)
         pickle.loads(data)  # some exceptions can be pickled but not read back
         return data
     except BaseException:
