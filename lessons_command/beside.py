@@ -1,7 +1,8 @@
 """Completes the course in a notebook that somebody else hosts: Colab, Kaggle.
 
 Their machines have a PyTorch that fits their GPUs, and packages that are in use already. What
-is within the course's bounds stays as it is. Only what is missing is installed.
+is within the course's bounds stays as it is, and so does a newer PyTorch. Only what is missing
+is installed.
 """
 
 import subprocess
@@ -30,12 +31,14 @@ class Needs:
     missing: requirements that nothing meets.
     in_use: those of the missing that are here in another version, which this session uses.
     refused: sentences about what only the user should install or replace.
+    newer: whether PyTorch stays though it is newer than those that the course was tried with.
     """
 
     met: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     in_use: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    newer: bool = False
 
 
 def complete(say: Callable[[str], None] = print) -> bool:
@@ -58,9 +61,11 @@ def complete(say: Callable[[str], None] = print) -> bool:
             say(f"{one.name} is missing here: {one.without_it}. To get it: {one.remedy}.")
         return False
     brought = f" Installed beside it: {', '.join(needs.missing)}." if needs.missing else ""
+    untried = ", which is newer than any that it was tried with" if needs.newer else ""
     say(
         f"The course {metadata.version(NAME)} is here, with the PyTorch "
-        f"{metadata.version(LARGE)} of this machine.{brought} Now run the cells below."
+        f"{metadata.version(LARGE)} of this machine{untried}.{brought} "
+        "Now run the cells below."
     )
     return True
 
@@ -75,6 +80,9 @@ def look(requirements: list[str]) -> Needs:
         here = _version(name)
         if here and bounds.contains(here, prereleases=True):
             needs.met.append(f"{name}=={here}")
+        elif name == LARGE and here and _at_least(bounds).contains(here, prereleases=True):
+            needs.met.append(f"{name}=={here}")
+            needs.newer = True
         elif name == LARGE:
             needs.refused.append(_about_torch(here, bounds))
         else:
@@ -89,6 +97,11 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _at_least(bounds: SpecifierSet) -> SpecifierSet:
+    """The bounds without those that a newer version can exceed."""
+    return SpecifierSet(",".join(str(bound) for bound in bounds if bound.operator == ">="))
 
 
 def _about_torch(here: str, bounds: SpecifierSet) -> str:

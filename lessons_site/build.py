@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -24,7 +25,6 @@ from lessons_site.pictures import Pictures
 
 HERE = Path(__file__).resolve().parent
 SITE = ROOT / ".build" / "site"
-REQUIREMENTS = ("jupyter-book", "latex2mathml")
 
 
 class SiteError(Exception):
@@ -108,6 +108,12 @@ def pins(course: str, site: str) -> str:
     return "\n".join([*rest, site])
 
 
+def requirements() -> list[str]:
+    """What the site's environment has, without its dependencies."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project["optional-dependencies"]["site"]
+
+
 def environment(folder: Path, pip_arguments: list[str]) -> Path:
     """Jupyter Book's own environment, made anew when its pins have changed.
 
@@ -129,7 +135,7 @@ def environment(folder: Path, pip_arguments: list[str]) -> Path:
     _run([sys.executable, "-m", "venv", "--clear", str(folder / "venv")], "make a venv")
     pip = [str(commands / "python"), "-m", "pip", "install", "--quiet"]
     pip += ["--disable-pip-version-check", "--constraint", str(constraints)]
-    _run([*pip, *pip_arguments, *REQUIREMENTS], "install Jupyter Book")
+    _run([*pip, *pip_arguments, *requirements()], "install Jupyter Book")
     ready.write_text(wanted_by, encoding="utf-8")
     return commands
 

@@ -74,7 +74,7 @@ class TestPins:
         twice = {line for line in course.splitlines() if "==" in line} & {*site.splitlines()}
         assert not twice, "the course has them: take them out of lessons_site/constraints.txt"
         assert "\nmarkdown-it-py==" in course and "\nmarkdown-it-py==" in site
-        for name in build.REQUIREMENTS:
+        for name in build.requirements():
             assert f"\n{name}==" in site
 
 
