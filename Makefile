@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
-NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg
+NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900
 ALONE   = $(shell grep -l "mark\.alone" tests/test_*.py)
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 

@@ -22,7 +22,7 @@ step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/test_page
     tests/test_cuda_grid.py tests/test_cuda_language.py tests/test_cuda_warps.py tests/test_poison.py tests/test_attention.py \
     tests/test_decode.py tests/test_kv_cache.py tests/test_plug.py tests/test_bench.py tests/test_tensor_form.py
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
-    --nbval-sanitize-with tests/nbval.cfg solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb solutions/09_*.ipynb solutions/10_*.ipynb
+    solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb solutions/09_*.ipynb solutions/10_*.ipynb
 "$python" tests/gpu_sanitized.py --build  # not under the tools, where compiling takes long
 for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/gpu_sanitized.py

@@ -1,5 +1,6 @@
-"""Tests never touch the learner's own progress, and are shared out so that all workers have
-work.
+"""What pytest needs, for `tests/` and for the notebooks with nbval.
+
+Tests never touch the learner's own progress, and are shared out so that all workers have work.
 """
 
 import locale
@@ -35,6 +36,12 @@ def pytest_addoption(parser):
         default=48,
         help="of the tests that are one of many alike, run one in this many",
     )
+
+
+def pytest_configure(config):
+    """Whoever runs nbval need not know what it leaves out of a comparison."""
+    if not getattr(config.option, "nbval_sanitize_with", "not installed"):
+        config.option.nbval_sanitize_with = str(config.rootpath / "tests" / "nbval.cfg")
 
 
 @pytest.hookimpl(wrapper=True)
