@@ -5,6 +5,7 @@ thread, and what to look at.
 import copy
 import ctypes
 import itertools
+import os
 import pickle
 import shutil
 import subprocess
@@ -849,7 +850,7 @@ def test_an_address_of_this_process_has_a_library(tmp_path):
         (str(library), str(library)),
         (elsewhere, elsewhere.decode(errors="replace")),
     ):
-        code = ctypes.CDLL(path)
+        code = ctypes.CDLL(os.fsdecode(path))
         places = [
             offset_in_library(ctypes.cast(function, ctypes.c_void_p).value)
             for function in (code.first, code.second)

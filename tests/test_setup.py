@@ -92,6 +92,29 @@ def test_ci_runs_each_python_that_the_project_names():
     assert runs == named and lowest in named
 
 
+@pytest.mark.parametrize("workflow", ["test", "nightly"])
+def test_ci_knows_each_job_of_a_workflow(workflow):
+    text = (ROOT / f".github/workflows/{workflow}.yml").read_text()
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    assert job["steps"][-1]["run"] == "bash .ci/run ${{ matrix.job }}"
+    matrix = job["strategy"]["matrix"]
+    names = {*matrix["job"], *(entry["job"] for entry in matrix["include"])}
+    script = (ROOT / ".ci" / "run").read_text()
+    (known,) = re.findall(r"^    (.+)\) ;;$", script, re.MULTILINE)
+    assert names <= set(known.split(" | ")) and len(names) > 3
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+
+
+def test_each_set_of_versions_that_has_bounds_runs_at_night():
+    nightly = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())
+    runs = {
+        (entry["job"], entry["python"])
+        for entry in nightly["jobs"]["nightly"]["strategy"]["matrix"]["include"]
+    }
+    pythons = [entry.rpartition(" ")[2] for entry in PROJECT["classifiers"]]
+    assert {("oldest", pythons[0]), ("newest", pythons[-1])} <= runs
+
+
 def test_what_is_installed_here_is_what_is_pinned():
     if "CI" not in os.environ:
         pytest.skip("an environment of one's own may differ; CI's may not")
