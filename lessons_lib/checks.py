@@ -55,7 +55,7 @@ class Form:
         return None
 
     def gives(self, same: Callable[[Any, Any], bool], recorded, actual) -> bool:
-        """Whether a recorded result is the `actual` one."""
+        """Whether a recorded result is the `actual` one, or may be in other words."""
         return same(recorded, actual)
 
 
@@ -563,7 +563,8 @@ def _suspects(
     seen: list[tuple[int, Any, object]],
     builds: bool = False,
 ) -> tuple[tuple[str, int], ...]:
-    """The (slug, form) pairs in `candidates` that explain every result.
+    """The (slug, form) pairs in `candidates` that explain every result; those first whose
+    records are the same in each word.
 
     A form is followed through all cases. Those that are not recorded are tried, and what takes
     more than NAMING_WORK or MOST_BUILDS altogether explains nothing. A form that has to be
@@ -572,30 +573,34 @@ def _suspects(
     seen: the number of a case, the case, and the answer's result.
     """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
-    equal: dict[tuple[int, int], bool] = {}  # what a recorded result is to the answer's
+    equal: dict[tuple[int, int], int] = {}  # what a recorded result is to the answer's
     begun, built = time.thread_time(), set[int]()
 
-    def gives(form, number, case, actual) -> bool:
+    def fit(form, number, case, actual) -> int:
+        """2 for the same result, 1 for an error in other words, else 0."""
         record = form.record(number) if isinstance(form, Form) else None
         if record is None:
             if isinstance(form, Form) and form.is_built:
                 if form.is_recorded or not builds:
-                    return form.is_recorded
+                    return 2 * form.is_recorded
                 built.add(id(form))
             has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
-            return has_time and exercise.same(_attempt(exercise, form, case), actual)
+            return 2 * (has_time and exercise.same(_attempt(exercise, form, case), actual))
         key, recorded = record
         if (number, key) not in equal:
-            equal[number, key] = form.gives(exercise.same, recorded, actual)
+            given = bool(form.gives(exercise.same, recorded, actual))
+            equal[number, key] = given + bool(given and exercise.same(recorded, actual))
         return equal[number, key]
 
+    def least_fit(form) -> int:
+        least = 2 if form is not None else 0
+        for about in seen:
+            least = least and min(least, fit(form, *about))
+        return least
+
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
-        return tuple(
-            (slug, number)
-            for slug, number in candidates
-            if (form := forms[slug][number]) is not None
-            and all(gives(form, *about) for about in seen)
-        )
+        fits = [((slug, form), least_fit(forms[slug][form])) for slug, form in candidates]
+    return tuple(pair for least in (2, 1) for pair, its in fits if its == least)
 
 
 def _attempt(exercise: Exercise, subject, case):

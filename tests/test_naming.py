@@ -113,7 +113,30 @@ def test_equal_records_are_compared_once():
     forms = [Mistake(name, "", Kept({0: (1, 5), 1: (1, 7)})) for name in ("a", "b")]
     exercise = replace(DOUBLES, mistakes=forms, same=same)
     found = checks._suspects(exercise, checks._every_form(exercise), [(0, 1, 5), (1, 2, 7)])
-    assert found == (("a", 0), ("b", 0)) and compared == [(5, 5), (7, 7)]
+    assert found == (("a", 0), ("b", 0))
+    assert compared == 2 * [(5, 5)] + 2 * [(7, 7)]  # with and without words, for both forms
+
+
+class FromElsewhere(Kept):
+    """A record of another version of Python, whose errors may have other words."""
+
+    def gives(self, same, recorded, actual):
+        return same(recorded.split(":")[0], actual.split(":")[0])
+
+
+def test_where_words_may_differ_a_mistake_with_the_same_words_comes_first():
+    words = {"a": "KeyError: 'a'", "b": "KeyError: 'b'", "c": "TypeError: c"}
+    forms = [
+        Mistake(name, "", FromElsewhere({0: (n, words[name])})) for n, name in enumerate(words)
+    ]
+    exercise = replace(DOUBLES, mistakes=forms)
+
+    def named(text):
+        found = checks._suspects(exercise, checks._every_form(exercise), [(0, 1, text)])
+        return [slug for slug, _ in found]
+
+    assert named("KeyError: 'b'") == ["b", "a"] and named("KeyError: b") == ["a", "b"]
+    assert named("TypeError: d") == ["c"] and named("ValueError: c") == []
 
 
 @pytest.mark.parametrize(
