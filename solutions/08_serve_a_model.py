@@ -657,7 +657,7 @@ draw.copy_on_write(steps)
 # all. The first answer computes the prompt, and the others are lesson 02's fork of it:
 
 # %%
-from paged_attention.engine.forks import lead, lead_again
+from paged_attention.engine.forks import lead_again, lead_answers
 
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.fork
 
@@ -1020,15 +1020,15 @@ from paged_attention.engine.history import History
 history = History()
 engine = Engine(model, history=history)
 params = [SamplingParams(8, temperature=4.0, seed=seed, ignore_end=True) for seed in range(4)]
-answers = engine.add_answers(["A", "B", "C", "D"], document, params)
+four = engine.add_answers(["A", "B", "C", "D"], document, params)
 engine.run()
 for record in history[:3]:
     computed = sum(num_tokens for num_tokens, _ in record.scheduled.values())
     in_use = record.alone + record.shared
     print(f"{computed} tokens computed, {in_use} blocks in use; unshared {record.unshared}")
 assert history[0].unshared == 12 and len(document) == 45
-print("the answers:", *(decode(request.output) for request in answers))
-assert len({decode(request.output) for request in answers}) == 4
+print("the answers:", *(decode(request.output) for request in four))
+assert len({decode(request.output) for request in four}) == 4
 
 # %% [markdown]
 # **A progress bar** for those who wait:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrl_c import CtrlC
 from echo import (
     END,
     VOCAB_SIZE,
@@ -19,7 +20,6 @@ from echo import (
 from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
-from test_failed_steps import CtrlC
 
 ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)
 

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrl_c import CtrlC
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes
@@ -20,7 +21,6 @@ from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.tiny_qwen3.tasks import encode
 from paged_attention.tiny_qwen3.wider import with_head_size
-from test_failed_steps import CtrlC
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 ALL_PARTS = [

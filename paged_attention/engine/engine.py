@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
-from paged_attention.engine.forks import lead, lead_again
+from paged_attention.engine.forks import lead_again, lead_answers
 from paged_attention.engine.fp8 import with_kv_dtype
 from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.prefix_cache import PrefixCache
@@ -118,7 +118,7 @@ class Engine:
         if len(new := {request.id: request for request in requests}) < len(requests):
             raise DuplicateRequestError(f"each answer needs its own id, and they have {ids}")
         self.requests |= new
-        self.scheduler.waiting += lead(requests)
+        self.scheduler.waiting += lead_answers(requests)
         return requests
 
     def cancel(self, id: Hashable) -> Request:

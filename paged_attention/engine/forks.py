@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from paged_attention.engine.request import Request
 
 
-def lead(requests: list[Request]) -> list[Request]:
+def lead_answers(requests: list[Request]) -> list[Request]:
     """Lets the first of several answers to a prompt compute it, and the others wait for it.
 
     Returns the first one, in a list, which is empty if there are no requests.

@@ -5,7 +5,7 @@ It does continuous batching, chunked prefill and preemption.
 
 from collections import deque
 
-from paged_attention.engine.forks import lead
+from paged_attention.engine.forks import lead_answers
 from paged_attention.engine.request import Request
 
 
@@ -138,11 +138,11 @@ class Scheduler:
 
     def remove(self, request: Request) -> None:
         """Ends a request, whether it waits or runs."""
-        if request.id in self.manager.sequences:
+        runs = request.id in self.manager.sequences
+        if runs:
             self.stop(request)
-            self.running.remove(request)
-        elif request in self.waiting:
-            self.waiting.remove(request)
+        if runs or request in self.waiting:
+            (self.running if runs else self.waiting).remove(request)
 
     def fork(self, scheduled: list[tuple[Request, int]]) -> list[tuple[Request, int]]:
         """Starts further answers to the prompts of which this step computes the last tokens.
@@ -155,8 +155,8 @@ class Scheduler:
         Returns (request, 0) for each answer that was started.
         """
         started = []
-        for request, num_tokens in scheduled:
-            if not request.forks or num_tokens < request.num_uncomputed:
+        for request, count in scheduled:
+            if not request.forks or count < request.num_uncomputed:
                 continue
             num_places = max(0, self.max_num_seqs - len(self.running))
             forks, others = request.forks[:num_places], request.forks[num_places:]
@@ -167,7 +167,7 @@ class Scheduler:
                 started.append((fork, 0))
             place = self.running.index(request) + 1  # they came with it
             self.running[place:place] = forks
-            self.waiting.extendleft(lead(others))
+            self.waiting.extendleft(lead_answers(others))
             request.forks = []
         return started
 
@@ -179,6 +179,6 @@ class Scheduler:
         if request.fork_of and request in request.fork_of.forks:
             request.fork_of.forks.remove(request)
         place = self.waiting.index(request) if request in self.waiting else 0
-        for heir in lead(request.forks):
+        for heir in lead_answers(request.forks):
             self.waiting.insert(place, heir)
         request.forks = []
