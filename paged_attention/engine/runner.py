@@ -63,8 +63,8 @@ class ModelRunner:
         metadata = self.build_metadata(
             self.manager, [(request.id, num_tokens) for request, num_tokens in computing]
         )
-        *batch, last = self.flatten_batch(computing)
-        batch.append([last[row] for row in logits_of_each(scheduled)])
+        *batch, ends = self.flatten_batch(computing)
+        batch.append([ends[row] for row in logits_of_each(scheduled)])
         tokens, positions, last = (
             torch.tensor(numbers, device=self.model.device) for numbers in batch
         )
