@@ -15,7 +15,7 @@ CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-host-steps bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -126,6 +126,9 @@ bench-prefill: $(READY)  ## time lesson 09's kernels on the GPU, beside what els
 
 bench-fast-engine: $(READY)  ## time the engine on the GPU, with one of its fast parts more each time
 	$(PY) -m lessons_bench.fast_engine $(ARGS)
+
+bench-host-steps: $(READY)  ## count what the host does in a step of the engine, with ten times as much in it
+	$(PY) -m lessons_bench.host_steps $(ARGS)
 
 bench-timeline: $(READY)  ## profile decode steps on the GPU: what host and GPU do when
 	$(PY) -m lessons_bench.timeline $(ARGS)

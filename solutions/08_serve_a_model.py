@@ -272,9 +272,12 @@ from paged_attention.engine.request import SamplingParams, as_integer
 check("8.2", flatten_batch)
 
 # %% [markdown]
-# With it, the middle of the loop, `run`, is complete:
+# With it, the middle of the loop, `run`, is complete. (Later there will be requests that compute
+# nothing in a step, because another one has computed their prompt. They get that one's logits.)
 
 # %%
+from paged_attention.engine.forks import logits_of_each
+
 # INCLUDE paged_attention/engine/runner.py ModelRunner
 
 
@@ -340,7 +343,7 @@ draw.continuous_batching()
 # %%
 from collections import deque
 
-# INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove
+# INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove, fork, withdraw
 
 
 # %% [markdown]
@@ -545,15 +548,20 @@ assert "".join(letters.values()) == "ABCDEF"
 # its place. (`Engine.step` looks.)
 
 # %%
-from collections import OrderedDict
+from paged_attention.engine.watched_blocks import WatchedBlocks
 
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear, _let_go
 
 
 # %% [markdown]
 # Will the pool not soon be full of old blocks? `evict` gives back the one that has been unused
 # for longest, and `make_room` calls it before any request is preempted. So a block that only
 # the cache uses is as good as free.
+#
+# A server runs for hours, and then nearly every block is an old one. A step must not take
+# longer because of that. So these blocks are never counted or searched. `WatchedBlocks` passes
+# each call on to lesson 01's block manager, and notes when the cache becomes a block's only
+# user, and when that ends.
 
 # %%
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.insert
@@ -568,8 +576,11 @@ from collections import OrderedDict
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.clear
 
 
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache._let_go
+
+
 PrefixCache.insert, PrefixCache.num_evictable = insert, num_evictable
-PrefixCache.evict, PrefixCache.clear = evict, clear
+PrefixCache.evict, PrefixCache.clear, PrefixCache._let_go = evict, clear, _let_go
 
 # %% [markdown]
 # When does a block go into the cache? Not when it is taken, but only after the model has run:
@@ -641,6 +652,22 @@ draw.copy_on_write(steps)
 # This is lesson 02's copy on write, unchanged: `append_token` sees that the block has other
 # users, and takes a copy. Three of the four tokens in it need not be computed again.
 #
+# There is one more case of a common beginning. Somebody may want **several answers to one
+# prompt**, drawn with different seeds. Then even a last block that is not full is the same for
+# all. The first answer computes the prompt, and the others are lesson 02's fork of it:
+
+# %%
+from paged_attention.engine.forks import lead_again, lead_answers
+
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.fork
+
+
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.withdraw
+
+
+Scheduler.fork, Scheduler.withdraw = fork, withdraw
+
+# %% [markdown]
 # ## Which token comes next
 #
 # The model gives a row of logits, one number for each token of the vocabulary.
@@ -728,7 +755,7 @@ from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
-# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, add_answers, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back
 
 
 # %%
@@ -869,6 +896,12 @@ from paged_attention.engine.request import UnknownRequestError
 Engine.cancel, Engine.stream = cancel, stream
 
 # %%
+# INCLUDE paged_attention/engine/engine.py Engine.add_answers
+
+
+Engine.add_answers = add_answers
+
+# %%
 from tqdm import tqdm
 
 from paged_attention.engine.request import RequestError
@@ -977,6 +1010,27 @@ print(f"alone:         {alone}\namong ten:     {among_ten}\npreempted {times}x: 
 assert alone == among_ten == preempted and times > 0
 
 # %% [markdown]
+# **Several answers.** Four answers to one prompt, each with its own seed. Its 45 tokens are
+# computed once. They fill two blocks and a part of a third one, which each answer copies when
+# it writes into it.
+
+# %%
+from paged_attention.engine.history import History
+
+history = History()
+engine = Engine(model, history=history)
+params = [SamplingParams(8, temperature=4.0, seed=seed, ignore_end=True) for seed in range(4)]
+four = engine.add_answers(["A", "B", "C", "D"], document, params)
+engine.run()
+for record in history[:3]:
+    computed = sum(num_tokens for num_tokens, _ in record.scheduled.values())
+    in_use = record.alone + record.shared
+    print(f"{computed} tokens computed, {in_use} blocks in use; unshared {record.unshared}")
+assert history[0].unshared == 12 and len(document) == 45
+print("the answers:", *(decode(request.output) for request in four))
+assert len({decode(request.output) for request in four}) == 4
+
+# %% [markdown]
 # **A progress bar** for those who wait:
 
 # %% tags=["nbval-ignore-output"]
@@ -1037,10 +1091,8 @@ for index in range(3):
 arrivals.sort(key=lambda arrival: arrival[0])
 print("prompts of", ", ".join(str(len(prompt)) for _, _, prompt in arrivals), "tokens")
 
+
 # %%
-from paged_attention.engine.history import History
-
-
 def serve(num_blocks=30, token_budget=48, prefix_sharing=True):
     """Serves the afternoon. Returns what happened in each step, and each request's answer."""
     engine = Engine(

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import torch
 
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast.ahead import PENDING, AheadEngine
 from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.sampler import sample
 
 VOCAB_SIZE, END = 11, 0
 
@@ -42,12 +44,12 @@ class EchoModel:
         k_cache.view(-1)[paged.slot_mapping] = input_ids[0].float()
         v_cache.view(-1)[paged.slot_mapping] = position_ids[0].float()
         rows = [self.logits_after(tokens) for tokens in paged.attend(None, k_cache, v_cache)]
-        return SimpleNamespace(logits=torch.stack(rows)[None])
+        ends = sorted(set(logits_to_keep.tolist()))
+        kept = [rows[ends.index(place)] for place in logits_to_keep.tolist()]
+        return SimpleNamespace(logits=torch.stack(kept)[None])
 
     def logits_after(self, tokens: list[int]) -> torch.Tensor:
-        return torch.nn.functional.one_hot(
-            torch.tensor(next_token(tokens)), VOCAB_SIZE
-        ).float()
+        return logits_after(tokens)
 
 
 def read_back(metadata):
@@ -69,25 +71,61 @@ def read_back(metadata):
     return attend
 
 
-def next_token(tokens: list[int]) -> int:
-    return (
-        sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7
-    ) % VOCAB_SIZE
+def logits_after(tokens: list[int]) -> torch.Tensor:
+    likeliest = sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7
+    return torch.eye(VOCAB_SIZE)[likeliest % VOCAB_SIZE]
 
 
 def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
     """What a request gives when nothing else runs."""
     tokens = list(prompt)
     while len(tokens) < len(prompt) + params.max_new_tokens:
-        tokens.append(next_token(tokens))
+        tokens.append(sample(logits_after(tokens), params, len(tokens)))
         if tokens[-1] == END and not params.ignore_end:
             break
     return tokens[len(prompt) :]
 
 
+SIZES = {"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
+
+
 def engine_with(model=None, **options) -> Engine:
-    sizes = {"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
-    return Engine(model or EchoModel(), path=read_back, **sizes | options)
+    return Engine(model or EchoModel(), path=read_back, **SIZES | options)
+
+
+class EchoDevice:
+    """A runner as a device is one: it keeps the tokens that the host does not know yet."""
+
+    def __init__(self, runner):
+        self.runner, self.last_tokens, self.num_steps = runner, {}, 0
+
+    def run(self, scheduled):
+        self.num_steps += 1
+        known = {request: list(request.tokens) for request, _ in scheduled}
+        for request, _ in scheduled:
+            if PENDING in request.tokens:
+                assert request.tokens.index(PENDING) == len(request.tokens) - 1
+                request.tokens[-1] = self.last_tokens[request]
+        try:
+            logits = self.runner.run(scheduled)
+        finally:  # a step that fails tells the host nothing either
+            for request, tokens in known.items():
+                request.tokens[:] = tokens
+        tokens = []
+        for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+            position = request.num_computed + num_tokens
+            is_finite = row.amax().isfinite()
+            tokens.append(sample(row, request.params, position) if is_finite else -1)
+            self.last_tokens[request] = max(tokens[-1], 0)
+        return SimpleNamespace(wait=lambda: torch.tensor(tokens))
+
+
+def ahead_engine(model=None, **options) -> AheadEngine:
+    engine = AheadEngine(model or EchoModel(), path=read_back, **SIZES | options)
+    engine.runner = EchoDevice(engine.runner)
+    engine.sample = lambda token, params, position: int(token)
+    engine.are_finite = lambda tokens: (tokens >= 0).tolist()
+    return engine
 
 
 def assert_nothing_is_lost(engine: Engine):

@@ -4,106 +4,24 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrl_c import CtrlC
 from echo import (
     END,
     VOCAB_SIZE,
     EchoModel,
+    ahead_engine,
     assert_nothing_is_lost,
     continuation,
     engine_with,
-    read_back,
 )
-from paged_attention.engine.fast.ahead import PENDING, AheadEngine
+from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
-from paged_attention.engine.request import RequestError, SamplingParams
-from test_engine import actions
-from test_failed_steps import CtrlC
+from paged_attention.engine.request import SamplingParams
 
 ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)
-
-
-class EchoDevice:
-    """A runner as a device is one: it keeps the tokens that the host does not know yet."""
-
-    def __init__(self, runner):
-        self.runner, self.last_tokens, self.num_steps = runner, {}, 0
-
-    def run(self, scheduled):
-        self.num_steps += 1
-        known = {request: list(request.tokens) for request, _ in scheduled}
-        for request, _ in scheduled:
-            if PENDING in request.tokens:
-                assert request.tokens.index(PENDING) == len(request.tokens) - 1
-                request.tokens[-1] = self.last_tokens[request]
-        try:
-            logits = self.runner.run(scheduled)
-        finally:  # a step that fails tells the host nothing either
-            for request, tokens in known.items():
-                request.tokens[:] = tokens
-        finite = logits.amax(-1).isfinite()
-        tokens = logits.argmax(-1).where(finite, -1)
-        for (request, _), token in zip(scheduled, tokens.clamp(min=0).tolist()):
-            self.last_tokens[request] = token
-
-        return SimpleNamespace(wait=lambda: tokens)
-
-
-def ahead_engine(model=None, **options) -> AheadEngine:
-    sizes = {"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
-    engine = AheadEngine(model or EchoModel(), path=read_back, **sizes | options)
-    engine.runner = EchoDevice(engine.runner)
-    engine.sample = lambda token, params, position: int(token)
-    engine.are_finite = lambda tokens: (tokens >= 0).tolist()
-    return engine
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    trace=st.lists(actions, max_size=30),
-    block_size=st.integers(1, 5),
-    num_blocks=st.integers(1, 14),
-    token_budget=st.integers(1, 24),
-    max_num_seqs=st.integers(1, 6),
-    sharing=st.booleans(),
-)
-def test_every_request_gets_its_own_tokens_and_no_block_is_lost(
-    trace, block_size, num_blocks, token_budget, max_num_seqs, sharing
-):
-    engine = ahead_engine(
-        block_size=block_size,
-        num_blocks=num_blocks,
-        token_budget=token_budget,
-        max_num_seqs=max_num_seqs,
-        prefix_sharing=sharing,
-    )
-    accepted = []
-    for number, (action, *details) in enumerate(trace):
-        if action == "add":
-            try:
-                params = SamplingParams(max_new_tokens=details[1])
-                accepted.append(engine.add(number, details[0], params))
-            except RequestError:
-                pass
-        elif action == "step":
-            for _ in range(details[0]):
-                engine.step()
-                assert len(engine.scheduler.running) <= max_num_seqs
-                assert not any(PENDING in request.tokens for request in accepted)
-        elif details[0] < len(accepted) and accepted[details[0]].reason is None:
-            engine.cancel(accepted[details[0]].id)
-    engine.run()
-    for request in accepted:
-        alone = continuation(request.prompt, request.params)
-        if request.reason == "cancelled":
-            assert request.output == alone[: len(request.output)]
-        else:
-            assert request.output == alone
-            assert request.reason == ("end" if alone[-1] == END else "length")
-    event(f"preempted: {any(request.num_preempted for request in accepted)}")
-    assert_nothing_is_lost(engine)
 
 
 def test_the_next_step_is_launched_before_the_tokens_are_asked_for():

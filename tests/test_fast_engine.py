@@ -1,5 +1,6 @@
 """The fast engine gives the plain engine's tokens, whichever of its parts are in."""
 
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -11,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctrl_c import CtrlC
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine, graph_sizes
@@ -19,7 +21,6 @@ from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.tiny_qwen3.tasks import encode
 from paged_attention.tiny_qwen3.wider import with_head_size
-from test_failed_steps import CtrlC
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 ALL_PARTS = [
@@ -68,8 +69,10 @@ def nothing_is_lost(engine) -> bool:
 
 actions = st.one_of(
     st.tuples(st.just("add"), st.integers(0, len(PROMPTS) - 1), st.integers(0, 11)),
+    st.tuples(st.just("answers"), st.integers(0, len(PROMPTS) - 1), st.integers(0, 11)),
     st.tuples(st.just("step"), st.integers(1, 5)),
     st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("preempt"), st.integers(0, 2)),
 )
 
 
@@ -99,14 +102,20 @@ def test_any_parts_on_any_trace(
     accepted = []
     for number, (action, *details) in enumerate(trace):
         if action == "add":
-            try:
+            with contextlib.suppress(RequestError):
                 prompt = prompts()[details[0]]
                 accepted.append(engine.add(number, prompt, params_of(details[1])))
-            except RequestError:
-                pass
+        elif action == "answers":
+            with contextlib.suppress(RequestError):
+                prompt, ids = prompts()[details[0]], [(number, index) for index in range(3)]
+                own = [params_of(details[1] + index) for index in range(3)]
+                accepted += engine.add_answers(ids, prompt, own)
         elif action == "step":
             for _ in range(details[0]):
                 engine.step()
+        elif action == "preempt":
+            for request in engine.scheduler.running[details[0] : details[0] + 1]:
+                engine.scheduler.preempt(request)
         elif details[0] < len(accepted) and accepted[details[0]].reason is None:
             engine.cancel(accepted[details[0]].id)
     engine.run()

@@ -9,6 +9,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from echo import ahead_engine
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.ahead import (
     PENDING,
@@ -17,8 +18,8 @@ from paged_attention.engine.fast.ahead import (
     remove_pending,
 )
 from paged_attention.engine.request import Request, SamplingParams
-from test_ahead import ENDLESS, ahead_engine
 
+ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)
 TOKEN = 7  # the model's next one, always
 
 

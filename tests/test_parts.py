@@ -174,7 +174,9 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
     assert set(whose(assembled).values()) == {"yours"}
     assert engine.runner.forward is not paged_attention_forward
     # the C++ one
-    assert type(engine.manager.block_manager).__module__.startswith("block_manager_")
+    assert type(engine.prefix_cache.watched.block_manager).__module__.startswith(
+        "block_manager_"
+    )
     requests = serve(engine, len(PROMPTS))
     assert [request.output for request in requests] == expected
     assert sum(request.num_preempted for request in requests) > 0
@@ -304,7 +306,9 @@ def test_without_a_mutex_does_as_well(model, expected):
         ("1.2", "yours"),
         ("1.4", "the course's"),
     ]
-    assert type(engine.manager.block_manager).__module__.startswith("block_manager_")
+    assert type(engine.prefix_cache.watched.block_manager).__module__.startswith(
+        "block_manager_"
+    )
     assert serves(engine, expected)
 
 
@@ -359,7 +363,7 @@ def test_options_are_the_engines(model, capsys):
         num_blocks=3,
         forward=paged_attention_forward,
     )
-    assert engine.manager.block_manager == 3 and engine.runner.plan is own_path
+    assert engine.prefix_cache.watched.block_manager == 3 and engine.runner.plan is own_path
     assert list(whose(assembled))[0] == "2.5" and "8.1" not in whose(assembled)
     _, assembled = parts.assemble(model, path="batched")
     assert assembled[-1] == parts.Part(

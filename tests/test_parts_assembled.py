@@ -60,7 +60,19 @@ class Engine:
         self.manager = SimpleNamespace(
             block_manager="the course's", kv_cache=torch.empty(3, 2, NUM_BLOCKS, 4, 2, 8)
         )
-        self.scheduler, self.prefix_cache = SimpleNamespace(), SimpleNamespace()
+        self.scheduler, self.prefix_cache = SimpleNamespace(), Cache(self.manager)
+
+
+class Cache:
+    """It gives the manager its blocks."""
+
+    __slots__ = ("__dict__", "manager")
+
+    def __init__(self, manager):
+        self.manager = manager
+
+    def begin(self, block_manager):
+        self.manager.block_manager = block_manager
 
 
 def given(*arguments, **named):

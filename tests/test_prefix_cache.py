@@ -154,10 +154,12 @@ class CacheAsALedger(RuleBasedStateMachine):
     def the_cache_agrees_and_every_block_is_accounted_for(self):
         if not hasattr(self, "cache"):
             return
-        assert list(self.cache.blocks.items()) == [
-            (block_hashes(list(key), BLOCK_SIZE)[-1], block_id)
+        assert self.cache.blocks == {
+            block_hashes(list(key), BLOCK_SIZE)[-1]: block_id
             for key, block_id in self.known.items()
-        ]
+        }
+        evictable = set(self.known.values()) - self.in_use()
+        assert self.cache.num_evictable() == len(evictable)
         users = [
             block_id
             for request in self.users

@@ -15,10 +15,8 @@ def dry_run(scheduler, num_new: int) -> History:
 
     Returns what happened in each step.
     """
-    history, nothing_kept = History(), SimpleNamespace(blocks={})
-    engine = SimpleNamespace(
-        scheduler=scheduler, manager=scheduler.manager, prefix_cache=nothing_kept
-    )
+    history = History()
+    engine = SimpleNamespace(scheduler=scheduler, manager=scheduler.manager)
     while scheduler.has_work():
         computed = scheduler.schedule()
         if not computed:

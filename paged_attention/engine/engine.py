@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
+from paged_attention.engine.forks import lead_again, lead_answers
 from paged_attention.engine.fp8 import with_kv_dtype
 from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.prefix_cache import PrefixCache
@@ -100,6 +101,26 @@ class Engine:
         self.scheduler.waiting.append(request)
         return request
 
+    def add_answers(
+        self, ids: list[Hashable], prompt: list[int], params: list[SamplingParams]
+    ) -> list[Request]:
+        """Puts several answers to one prompt into the queue.
+
+        The prompt is computed once, and its blocks are shared. An answer gets its own copy of
+        a block when it writes into it.
+
+        ids, params: each answer's own.
+        Raises RequestError if one of them can never be served. Then nothing has changed.
+        """
+        requests = [Request(id, prompt, own) for id, own in zip(ids, params, strict=True)]
+        for request in requests:
+            self._check(request)
+        if len(new := {request.id: request for request in requests}) < len(requests):
+            raise DuplicateRequestError(f"each answer needs its own id, and they have {ids}")
+        self.requests |= new
+        self.scheduler.waiting += lead_answers(requests)
+        return requests
+
     def cancel(self, id: Hashable) -> Request:
         """Ends a request now. It keeps the tokens that it has generated.
 
@@ -107,6 +128,7 @@ class Engine:
         """
         if id not in self.requests:
             raise UnknownRequestError(f"no request {id!r} is waiting or running")
+        self.scheduler.withdraw(self.requests[id])
         return self._end(self.requests[id], "cancelled")
 
     def run(self) -> None:
@@ -130,6 +152,7 @@ class Engine:
                 if self.scheduler.has_work():
                     raise self._nothing_scheduled()
                 return []
+            scheduled = [*scheduled, *self.scheduler.fork(scheduled)]
             before = [(request, len(request.tokens)) for request, _ in scheduled]
             logits = self.runner.run(scheduled)
             if self.history is not None:  # an empty list is false
@@ -234,12 +257,15 @@ class Engine:
                     results.append(self.add(id, prompt, own))
                 except (RequestError, TypeError) as error:
                     results.append(error)
-            requests = [result for result in results if isinstance(result, Request)]
-            with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
+            num_refused = sum(isinstance(result, Exception) for result in results)
+            own = {id for id, _, _ in those}
+            with tqdm(
+                total=len(prompts), initial=num_refused, disable=not progress, unit="request"
+            ) as bar:
                 while self.scheduler.has_work():
-                    self.step()
-                    num_left = sum(request.reason is None for request in requests)
-                    bar.update(len(results) - num_left - bar.n)
+                    ended = [request for request, _ in self.step() if request.reason]
+                    bar.update(sum(request.id in own for request in ended))
+                bar.update(len(prompts) - bar.n)  # those that ended without a token
         except BaseException:
             for id, _, _ in those:
                 if id in self.requests:
@@ -313,14 +339,15 @@ class Engine:
             request.reason = None
         # The earliest first, as always.
         self.requests = {request.id: request for request, _ in before} | self.requests
-        self.scheduler.running, self.scheduler.waiting = [], deque(self.requests.values())
-        for request in self.scheduler.waiting:
+        self.scheduler.running = []
+        self.scheduler.waiting = deque(lead_again(self.requests.values()))
+        for request in self.requests.values():
             request.num_preempted += request.num_computed > 0
             request.num_computed = request.num_inserted = 0
         manager = self.manager
-        self.prefix_cache.blocks.clear()
         manager.sequences.clear()
         manager.table.free_rows.clear()
         for row in reversed(range(len(manager.block_table))):
             manager.table.clear(row)
-        manager.block_manager = type(manager.block_manager)(manager.kv_cache.shape[2])
+        block_manager = self.prefix_cache.watched.block_manager
+        self.prefix_cache.begin(type(block_manager)(manager.kv_cache.shape[2]))

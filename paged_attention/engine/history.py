@@ -15,6 +15,7 @@ class StepRecord:
     `preempted`: requests that have run and wait again.
     `alone`, `shared`, `kept`: the number of blocks that one request uses, that several use,
         and that only the prefix cache uses. The rest is free.
+    `unshared`: the number of blocks that the requests would use if each had its own.
     `lengths`: the tokens that each running request has in the cache.
     """
 
@@ -24,6 +25,7 @@ class StepRecord:
     alone: int
     shared: int
     kept: int
+    unshared: int
     lengths: dict[Hashable, int]
 
 
@@ -37,7 +39,6 @@ class History(list):
             for request in scheduler.running
             for block_id in manager.blocks_of(request.id)
         )
-        kept = sum(block_id not in users for block_id in engine.prefix_cache.blocks.values())
         phases = {
             request.id: (
                 num_tokens,
@@ -55,7 +56,8 @@ class History(list):
                 preempted=again,
                 alone=sum(count == 1 for count in users.values()),
                 shared=sum(count > 1 for count in users.values()),
-                kept=kept,
+                kept=scheduler.prefix_cache.num_evictable(),
+                unshared=users.total(),
                 lengths={
                     request.id: manager.get(request.id).length for request in scheduler.running
                 },

@@ -261,7 +261,7 @@ def _install_block_manager(engine: Engine, answers: _Answers) -> None:
         files = {WITHOUT_MUTEX: "block_manager.h", **files}
     built = answers.build(files, build)
     if built is not None:
-        engine.manager.block_manager = built
+        engine.prefix_cache.begin(built)
 
 
 def _install_kernel(engine: Engine, answers: _Answers) -> None:

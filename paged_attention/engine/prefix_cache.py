@@ -1,9 +1,10 @@
 """Blocks that several requests can share, found by a hash of all tokens up to their end."""
 
 import hashlib
-from collections import OrderedDict
 
 import numpy as np
+
+from paged_attention.engine.watched_blocks import WatchedBlocks
 
 
 def block_hashes(tokens: list[int], block_size: int, parent: bytes = b"") -> list[bytes]:
@@ -37,7 +38,16 @@ class PrefixCache:
 
     def __init__(self, manager, enabled: bool = True):
         self.manager, self.enabled = manager, enabled
-        self.blocks: OrderedDict[bytes, int] = OrderedDict()  # the least recently used first
+        self.begin(manager.block_manager)
+
+    def begin(self, block_manager) -> None:
+        """Begins with an empty pool.
+
+        block_manager: lesson 01's, of which no block is in use. The manager gets it, watched.
+        """
+        self.manager.block_manager = self.watched = WatchedBlocks(block_manager)
+        self.blocks: dict[bytes, int] = {}
+        self.digests: dict[int, bytes] = {}  # of each block
 
     def match(self, request) -> list[int]:
         """Finds the blocks that hold the request's first tokens, as many as there are."""
@@ -58,29 +68,26 @@ class PrefixCache:
         num_full = num_tokens // self.manager.block_size
         block_ids = self.manager.blocks_of(request.id)
         for index in range(request.num_inserted, num_full):
-            if request.hashes[index] not in self.blocks:
-                self.manager.block_manager.increase_ref_count(block_ids[index])
-                self.blocks[request.hashes[index]] = block_ids[index]
+            digest, block_id = request.hashes[index], block_ids[index]
+            if digest not in self.blocks:
+                self.watched.keep(block_id)
+                self.blocks[digest], self.digests[block_id] = block_id, digest
         self._touch(request.hashes[:num_full])
         request.num_inserted = num_full
 
     def num_evictable(self) -> int:
         """Counts the blocks that only the cache uses."""
-        return sum(
-            self.manager.block_manager.get_ref_count(block_id) == 1
-            for block_id in self.blocks.values()
-        )
+        return len(self.watched.unused)
 
     def evict(self) -> bool:
         """Frees the least recently used of the blocks that only the cache uses.
 
         Returns False if there is none.
         """
-        for digest, block_id in self.blocks.items():
-            if self.manager.block_manager.get_ref_count(block_id) == 1:
-                self.manager.block_manager.free(self.blocks.pop(digest))
-                return True
-        return False
+        block_id = self.watched.least_recently_used()
+        if block_id is not None:
+            self._let_go(self.digests[block_id])
+        return block_id is not None
 
     def forget(self, request) -> None:
         """Stops offering the blocks of the request's tokens.
@@ -89,13 +96,17 @@ class PrefixCache:
         """
         for digest in request.hashes:
             if digest in self.blocks:
-                self.manager.block_manager.free(self.blocks.pop(digest))
+                self._let_go(digest)
 
     def clear(self) -> None:
         """Forgets every block. Those that only the cache used are free again."""
-        for block_id in self.blocks.values():
-            self.manager.block_manager.free(block_id)
-        self.blocks.clear()
+        for digest in list(self.blocks):
+            self._let_go(digest)
+
+    def _let_go(self, digest: bytes) -> None:
+        block_id = self.blocks.pop(digest)
+        del self.digests[block_id]
+        self.watched.let_go(block_id)
 
     def _hash_up_to(self, request, num_tokens: int) -> None:
         if self.enabled:
@@ -108,10 +119,9 @@ class PrefixCache:
     def _touch(self, digests: list[bytes]) -> None:
         """Marks blocks as just used.
 
-        A block is worth nothing without those before it. So the first block moves to the end
-        last.
+        A block is worth nothing without those before it. So the first block is marked last.
         """
         for digest in reversed(digests):
             # A request may have its own copy of a block. The cache's can then be evicted.
             if digest in self.blocks:
-                self.blocks.move_to_end(digest)
+                self.watched.touch(self.blocks[digest])

@@ -80,6 +80,8 @@ class Request:
         "not finite": an overflow or a NaN left no logits to choose a token by.
     `hashes`: of its full blocks, as far as needed. The prefix cache knows `num_inserted` of
     them. `num_preempted`: how often it had to give its blocks back.
+    `forks`: further answers to its prompt, which wait until it has computed it. `fork_of`: the
+        request for which this one waited so.
     """
 
     id: Hashable
@@ -91,6 +93,8 @@ class Request:
     hashes: list[bytes] = field(default_factory=list)
     num_inserted: int = 0
     num_preempted: int = 0
+    forks: list["Request"] = field(default_factory=list, repr=False)
+    fork_of: "Request | None" = field(default=None, repr=False)
 
     def __post_init__(self):
         self.prompt = [as_integer("a token", token) for token in self.prompt]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from paged_attention.engine.attention import PagedStep, paged_attention_forward, plugged_in
+from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
 from paged_attention.metadata import build_metadata
 
@@ -57,10 +58,13 @@ class ModelRunner:
         Returns (len(scheduled), vocab_size): the logits after each request's last token of the
             step.
         """
+        # A request that is forked from another in this step has nothing to compute.
+        computing = [(request, num_tokens) for request, num_tokens in scheduled if num_tokens]
         metadata = self.build_metadata(
-            self.manager, [(request.id, num_tokens) for request, num_tokens in scheduled]
+            self.manager, [(request.id, num_tokens) for request, num_tokens in computing]
         )
-        batch = self.flatten_batch(scheduled)
+        *batch, ends = self.flatten_batch(computing)
+        batch.append([ends[row] for row in logits_of_each(scheduled)])
         tokens, positions, last = (
             torch.tensor(numbers, device=self.model.device) for numbers in batch
         )

@@ -5,6 +5,7 @@ It does continuous batching, chunked prefill and preemption.
 
 from collections import deque
 
+from paged_attention.engine.forks import lead_answers
 from paged_attention.engine.request import Request
 
 
@@ -53,7 +54,7 @@ class Scheduler:
         num_running = len(self.running)
         for request in list(self.running):
             num_tokens = min(request.num_uncomputed, budget)
-            while num_tokens and request in self.running:
+            while num_tokens and request.id in self.manager.sequences:
                 if self.make_room(request, num_tokens):
                     scheduled.append((request, num_tokens))
                     budget -= num_tokens
@@ -137,8 +138,47 @@ class Scheduler:
 
     def remove(self, request: Request) -> None:
         """Ends a request, whether it waits or runs."""
-        if request in self.running:
+        runs = request.id in self.manager.sequences
+        if runs:
             self.stop(request)
-        for queue in (self.running, self.waiting):
-            if request in queue:
-                queue.remove(request)
+        if runs or request in self.waiting:
+            (self.running if runs else self.waiting).remove(request)
+
+    def fork(self, scheduled: list[tuple[Request, int]]) -> list[tuple[Request, int]]:
+        """Starts further answers to the prompts of which this step computes the last tokens.
+
+        Each becomes one more user of the blocks of its prompt, and has nothing to compute. If
+        there are not enough places for all answers, the others wait: one of them will compute
+        the prompt again, as far as it has to.
+
+        scheduled: what schedule() has returned.
+        Returns (request, 0) for each answer that was started.
+        """
+        started = []
+        for request, count in scheduled:
+            if not request.forks or count < request.num_uncomputed:
+                continue
+            num_places = max(0, self.max_num_seqs - len(self.running))
+            forks, others = request.forks[:num_places], request.forks[num_places:]
+            for fork in forks:
+                self.manager.fork_sequence(request.id, fork.id)
+                fork.num_computed, fork.num_inserted = len(fork.tokens), request.num_inserted
+                fork.hashes = list(request.hashes)
+                started.append((fork, 0))
+            place = self.running.index(request) + 1  # they came with it
+            self.running[place:place] = forks
+            self.waiting.extendleft(lead_answers(others))
+            request.forks = []
+        return started
+
+    def withdraw(self, request: Request) -> None:
+        """Takes a request out of the answers to its prompt.
+
+        If the others wait until it has computed the prompt, the first of them takes its place.
+        """
+        if request.fork_of and request in request.fork_of.forks:
+            request.fork_of.forks.remove(request)
+        place = self.waiting.index(request) if request in self.waiting else 0
+        for heir in lead_answers(request.forks):
+            self.waiting.insert(place, heir)
+        request.forks = []

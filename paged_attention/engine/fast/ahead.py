@@ -23,6 +23,7 @@ class AheadEngine(Engine):
     """
 
     in_flight: tuple | None = None
+    gave_way: frozenset[Request] = frozenset()  # requests of the late step
 
     def step(self) -> Scheduled:
         """Launches a step, and completes the one before. Otherwise as Engine.step."""
@@ -44,6 +45,7 @@ class AheadEngine(Engine):
         """Schedules a step and has the device compute it, without waiting for it."""
         scheduled = self.scheduler.schedule()
         if scheduled:
+            scheduled = [*scheduled, *self.scheduler.fork(scheduled)]
             tokens = self.runner.run(scheduled)
             if self.history is not None:
                 self.history(self, scheduled)
@@ -79,7 +81,12 @@ class AheadEngine(Engine):
     @contextmanager
     def as_if_complete(self, late: tuple | None) -> Iterator[None]:
         """Lets the scheduler see requests as they will be when the late step is complete."""
+        self.gave_way = frozenset()
         scheduled = [pair for pair in late[0] if self.still_runs(pair[0])] if late else []
+        if late:
+            # Preempted since the last step. If the next step starts it again, the late token
+            # is not for it.
+            self.gave_way = frozenset(dict(late[0])) - frozenset(dict(scheduled))
         expect_tokens(scheduled)
         yield
         for request, num_tokens in scheduled:
@@ -88,8 +95,9 @@ class AheadEngine(Engine):
                 request.num_computed -= num_tokens
 
     def still_runs(self, request: Request) -> bool:
-        """Whether a request has neither ended nor given its blocks back."""
-        return request.reason is None and request.id in self.manager.sequences
+        """Whether a request of the late step has neither ended nor given its blocks back."""
+        runs = request.reason is None and request.id in self.manager.sequences
+        return runs and request not in self.gave_way
 
     def _take_back(self, before: Scheduled) -> None:
         for request in self.requests.values():

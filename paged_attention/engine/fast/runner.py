@@ -17,7 +17,9 @@ from paged_attention.engine.fast.room import append_tokens
 from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
 from paged_attention.engine.fast.sizes import smallest_that_fits
 from paged_attention.engine.fast.state import SentTable, StepState
+from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
+from paged_attention.kv_cache import Sequence
 from paged_attention.prefill import prefill_library
 from paged_attention.send import Arriving, send
 
@@ -55,8 +57,8 @@ class FastRunner:
         # One tensor for all recorded steps, since each would keep its own.
         of_all = max_num_seqs, model.config.vocab_size
         self.logits = torch.empty(of_all, dtype=model.dtype, device=self.device)
-        # By row: the request whose next token `state` has, and how many are in the cache.
-        self.held: dict[int, tuple[Request, int]] = {}
+        # By row: the sequence whose next token `state` has, and how many are in the cache.
+        self.held: dict[int, tuple[Sequence, int]] = {}
         self.graphs: dict[int, StepGraph] = {}
         self.graph_bytes = 0
         if parts.graphs:
@@ -96,7 +98,7 @@ class FastRunner:
         sequences = [self.manager.get(request.id) for request, _ in scheduled]
         rows = [sequence.row for sequence in sequences]
         lengths = [sequence.length for sequence in sequences]
-        run = self._run_decode if self._decodes(scheduled, rows) else self._run_mixed
+        run = self._run_decode if self._decodes(scheduled, sequences) else self._run_mixed
         for row in rows:
             self.held.pop(row, None)  # a step that fails may have moved the state on
         logits, tokens = run(scheduled, rows, lengths)
@@ -104,9 +106,9 @@ class FastRunner:
         if tokens is not None:
             params = [request.params for request, _ in scheduled]
             result = self._draw(tokens, logits, params, rows, lengths)
-        for row, (request, _), length in zip(rows, scheduled, lengths):
-            if length == len(request.tokens):  # else the next token is the prompt's
-                self.held[row] = request, length
+        for sequence, (request, _) in zip(sequences, scheduled):
+            if sequence.length == len(request.tokens):  # else the next token is the prompt's
+                self.held[sequence.row] = sequence, sequence.length
         return result
 
     def _draw(self, tokens, logits, params, rows, lengths) -> Tensor | Arriving:
@@ -117,11 +119,16 @@ class FastRunner:
         arriving = Arriving(drawn)
         return arriving if self.parts.ahead else arriving.wait()
 
-    def _decodes(self, scheduled, rows: list[int]) -> bool:
+    def _decodes(self, scheduled, sequences: list[Sequence]) -> bool:
         """Whether each request computes one token, and the device has its state."""
+
+        def is_held(sequence: Sequence, num_computed: int) -> bool:
+            held, length = self.held.get(sequence.row, (None, 0))
+            return held is sequence and length == num_computed
+
         return all(
-            num_tokens == 1 and self.held.get(row) == (request, request.num_computed)
-            for row, (request, num_tokens) in zip(rows, scheduled)
+            num_tokens == 1 and is_held(sequence, request.num_computed)
+            for sequence, (request, num_tokens) in zip(sequences, scheduled)
         )
 
     def _run_decode(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
@@ -171,10 +178,14 @@ class FastRunner:
         return out
 
     def _run_mixed(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
-        step = MixedStep(scheduled, rows, lengths, self)
+        computing = [place for place, (_, num_tokens) in enumerate(scheduled) if num_tokens]
+        parts = ([each[place] for place in computing] for each in (scheduled, rows, lengths))
+        step = MixedStep(*parts, self)
         self.state.remember(rows, lengths)
-        places = step.tokens, step.positions, step.slots
-        logits = self.forward(*places, step.attend, step.last)
+        places, last = (step.tokens, step.positions, step.slots), step.last
+        if len(computing) < len(scheduled):
+            last = last[send(logits_of_each(scheduled), torch.int64, self.device)]
+        logits = self.forward(*places, step.attend, last)
         return self._choose(send(rows, torch.int64, self.device), logits)
 
     def forward(self, tokens, positions, slots, attend, last=None, out=None) -> Tensor:

@@ -1,0 +1,43 @@
+"""Ctrl-C at any instruction of the engine and of its stand-in for a model."""
+
+import opcode
+import sys
+from contextlib import contextmanager
+
+NOP = opcode.opmap["NOP"]
+
+
+class CtrlC:
+    """Counts what Python executes in the engine and in its model, and raises KeyboardInterrupt
+    before instruction `at`.
+
+    If that is a NOP, before the next one: the NOP of an inner `try` is in no handler's range,
+        and no real signal comes there.
+    """
+
+    def __init__(self, at: int | None = None):
+        self.at, self.count = at, 0
+
+    def __call__(self, frame, event, argument):
+        file = frame.f_code.co_filename
+        if "paged_attention" not in file and not file.endswith("echo.py"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            if (
+                self.at is not None
+                and self.count >= self.at
+                and frame.f_code.co_code[frame.f_lasti] != NOP
+            ):
+                raise KeyboardInterrupt
+            self.count += 1
+        return self
+
+    @contextmanager
+    def watching(self):
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)

@@ -1,0 +1,221 @@
+"""Engines on random traces: each request gets its own tokens, whatever else happens.
+
+That of lesson 08, and the one whose host is a step ahead. Requests come, alone or as several
+answers to one prompt, are cancelled, and give their blocks back because somebody says so.
+"""
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from echo import (
+    END,
+    VOCAB_SIZE,
+    ahead_engine,
+    assert_nothing_is_lost,
+    continuation,
+    engine_with,
+)
+from paged_attention.engine.fast.ahead import PENDING
+from paged_attention.engine.history import History
+from paged_attention.engine.request import (
+    DuplicateRequestError,
+    RequestError,
+    SamplingParams,
+    UnknownTokenError,
+)
+
+ENGINES = pytest.mark.parametrize("make", [engine_with, ahead_engine])
+prompts = st.one_of(
+    st.lists(st.integers(0, 2), max_size=20),
+    st.integers(0, 20).map(lambda length: ([1, 2, 3, 4, 5] * 4)[:length]),
+)
+mosts = st.integers(1, 12)
+actions = st.one_of(
+    st.tuples(st.just("add"), prompts, mosts),
+    st.tuples(st.just("answers"), prompts, st.lists(mosts, min_size=1, max_size=4)),
+    st.tuples(st.just("step"), st.integers(1, 4)),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
+    st.tuples(st.just("preempt"), st.integers(0, 3)),
+)
+
+
+def params_for(number: int, most: int) -> SamplingParams:
+    """Every other request draws its tokens."""
+    return SamplingParams(max_new_tokens=most, temperature=0.7 * (number % 2), seed=number)
+
+
+def add(engine, number: int, prompt: list[int], mosts: list[int]):
+    """One request, or several answers. None if they are refused: then there is no room."""
+    ids = [(number, index) for index in range(len(mosts))]
+    params = [params_for(number + index, most) for index, most in enumerate(mosts)]
+    try:
+        if len(mosts) == 1:
+            return [engine.add(ids[0], prompt, params[0])]
+        return engine.add_answers(ids, prompt, params)
+    except RequestError:
+        room = min(engine.most_tokens.values())
+        assert not prompt or len(prompt) + max(mosts) > room
+        return []
+
+
+@ENGINES
+@settings(max_examples=200, deadline=None)
+@given(
+    trace=st.lists(actions, max_size=30),
+    block_size=st.integers(1, 5),
+    num_blocks=st.integers(1, 14),
+    token_budget=st.integers(1, 24),
+    max_num_seqs=st.integers(1, 6),
+    prefix_sharing=st.booleans(),
+)
+def test_every_request_gets_its_own_tokens_and_no_block_is_lost(make, trace, **sizes):
+    engine, accepted = make(**sizes), []
+    for number, (action, *details) in enumerate(trace):
+        if action == "add":
+            accepted += add(engine, number, details[0], [details[1]])
+        elif action == "answers":
+            accepted += add(engine, number, *details)
+        elif action == "step":
+            for _ in range(details[0]):
+                engine.step()
+                assert len(engine.scheduler.running) <= sizes["max_num_seqs"]
+                assert not any(PENDING in request.tokens for request in accepted)
+        elif action == "cancel":
+            if details[0] < len(accepted) and accepted[details[0]].reason is None:
+                engine.cancel(accepted[details[0]].id)
+        elif details[0] < len(engine.scheduler.running):
+            engine.scheduler.preempt(engine.scheduler.running[details[0]])
+    engine.run()
+    for request in accepted:
+        alone = continuation(request.prompt, request.params)
+        if request.reason == "cancelled":
+            assert request.output == alone[: len(request.output)]
+        else:
+            assert request.output == alone
+            assert request.reason == ("end" if alone[-1] == END else "length")
+    event(f"preempted: {any(request.num_preempted for request in accepted)}")
+    event(f"forked: {any(request.fork_of for request in accepted)}")
+    assert_nothing_is_lost(engine)
+
+
+def answers(engine, prompt: list[int], count: int, most: int = 4):
+    """Several answers that draw."""
+    seeds = range(count)
+    params = [SamplingParams(most, 2.0, seed=seed, ignore_end=True) for seed in seeds]
+    return engine.add_answers([f"answer {seed}" for seed in seeds], prompt, params)
+
+
+def assert_right(requests):
+    for request in requests:
+        assert request.output == continuation(request.prompt, request.params)
+
+
+@ENGINES
+@pytest.mark.parametrize("prefix_sharing", [True, False])
+def test_answers_share_the_blocks_of_a_prompt_that_is_computed_once(make, prefix_sharing):
+    history = History()
+    engine = make(
+        num_blocks=30, token_budget=6, history=history, prefix_sharing=prefix_sharing
+    )
+    requests = answers(engine, [1, 2, 3, 4, 5, 6, 7, 8, 9, 1], 3)
+    engine.run()
+    assert_right(requests)
+    assert len({tuple(request.output) for request in requests}) == 3
+    computed = [[count for count, _ in record.scheduled.values()] for record in history]
+    # two chunks; with the last one, two answers are forked
+    assert computed == [[6], [4, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]]
+    in_use = [(record.alone + record.shared, record.unshared) for record in history]
+    # The prompt has two full blocks and a part of one, of which two answers get copies.
+    assert in_use[:3] == [(2, 2), (3, 9), (5, 9)]
+    assert (history[1].alone, history[1].shared) == (0, 3)
+    assert_nothing_is_lost(engine)
+
+
+@ENGINES
+def test_answers_without_a_place_wait_and_then_share_as_well(make):
+    engine = make(num_blocks=30, max_num_seqs=2, prefix_sharing=False)
+    requests = answers(engine, [1, 2, 3, 4, 5], 5)
+    engine.step()
+    other = engine.add("other", [3], SamplingParams(max_new_tokens=2, ignore_end=True))
+    assert engine.scheduler.running == requests[:2]
+    assert list(engine.scheduler.waiting) == [requests[2], other]  # others wait for the third
+    engine.run()
+    assert_right([*requests, other])
+    assert_nothing_is_lost(engine)
+
+
+@ENGINES
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("gone", range(3))
+def test_one_of_the_answers_may_be_cancelled_or_give_way_at_any_time(make, steps, gone):
+    for what in ("cancel", "preempt"):
+        engine = make(num_blocks=30, token_budget=4)
+        requests = answers(engine, [1, 2, 3, 4, 5, 6, 7], 3)
+        engine.add("other", [3], SamplingParams(max_new_tokens=9))
+        for _ in range(steps):
+            engine.step()
+        if what == "cancel":
+            engine.cancel(requests.pop(gone).id)
+        elif requests[gone] in engine.scheduler.running:
+            engine.scheduler.preempt(requests[gone])
+        engine.run()
+        assert_right(requests)
+        assert_nothing_is_lost(engine)
+
+
+@ENGINES
+@pytest.mark.parametrize("steps", range(4))
+def test_a_step_that_fails_is_taken_again_with_all_answers(make, steps):
+    engine = make(num_blocks=30, token_budget=4, history=(history := History()))
+    requests = answers(engine, [1, 2, 3, 4, 5, 6, 7], 3)
+    for _ in range(steps):
+        engine.step()
+    model = getattr(engine.runner, "runner", engine.runner).model
+    model.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    model.fails = False
+    num_before = len(history)
+    engine.run()
+    assert_right(requests)
+    if not any(request.num_preempted for request in requests[1:]):  # none had begun
+        assert history[num_before + 1].shared == 2
+    assert_nothing_is_lost(engine)
+
+
+def test_answers_are_all_refused_or_none():
+    engine, params = engine_with(), SamplingParams(max_new_tokens=3)
+    long = SamplingParams(max_new_tokens=40)
+    with pytest.raises(RequestError, match="'b' may grow to 2 \\+ 40 tokens"):
+        engine.add_answers(["a", "b"], [1, 2], [params, long])
+    with pytest.raises(UnknownTokenError):
+        engine.add_answers(["a", "b"], [1, VOCAB_SIZE], [params] * 2)
+    with pytest.raises(DuplicateRequestError, match="each answer needs its own id"):
+        engine.add_answers(["a", "a"], [1, 2], [params] * 2)
+    with pytest.raises(ValueError, match="zip"):
+        engine.add_answers(["a", "b"], [1, 2], [params])
+    assert engine.add_answers([], [1, 2], []) == []
+    assert not engine.requests and not engine.scheduler.has_work()
+
+
+@ENGINES
+@pytest.mark.parametrize("sharing", [True, False])
+def test_who_is_preempted_between_two_steps_computes_again_and_gets_the_same_tokens(
+    make, sharing
+):
+    """As exercise 8.4's cases do it: somebody calls preempt(), and steps on."""
+    params = SamplingParams(max_new_tokens=6, temperature=2.0, seed=4, ignore_end=True)
+    for place in range(2):
+        for before in range(7):
+            engine = make(prefix_sharing=sharing, token_budget=5)
+            requests = [engine.add(id, [1, 2, 3, 4, 5, 6, id], params) for id in (1, 2)]
+            for _ in range(before):
+                engine.step()
+            for _ in range(2):  # once more in the step after it
+                if requests[place] in engine.scheduler.running:
+                    engine.scheduler.preempt(requests[place])
+                engine.step()
+            engine.run()
+            assert_right(requests)
+            assert_nothing_is_lost(engine)

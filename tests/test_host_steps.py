@@ -1,0 +1,37 @@
+"""What a step costs the host depends on what is scheduled, and not on what else there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from lessons_bench.host_steps import MOST, Sizes, measure
+from paged_attention.engine.checkpoint import load_model
+
+BASE = Sizes(num_blocks=60, cached=20, waiting=30, running=4)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model()
+
+
+@pytest.fixture(scope="module")
+def base(model):
+    return measure(model, "as it is", BASE)
+
+
+@pytest.mark.parametrize(
+    "larger",
+    [
+        {"num_blocks": 600},
+        {"num_blocks": 600, "cached": 200},
+        {"cached": 60},
+        {"num_blocks": 600, "cached": 600},
+        {"waiting": 300},
+        {"num_blocks": 600, "running": 40},
+    ],
+    ids=str,
+)
+def test_a_request_of_a_step_takes_as_many_calls_in_a_larger_engine(model, base, larger):
+    row = measure(model, "larger", replace(BASE, **larger))
+    assert row.calls <= MOST * base.calls
