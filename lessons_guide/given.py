@@ -1,22 +1,25 @@
 """Shows an exercise's cell as it was given, or our answer to it."""
 
 import importlib
-import json
 from pathlib import Path
 
-from lessons_lib import checks
+from lessons_lib import checks, handed_out
 from lessons_lib.display import Card, show
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 
 def stub(exercise_id: str) -> None:
-    """Shows the cell of an exercise as it was given. It writes into no notebook.
+    """Shows the cell of an exercise as it was given, also where somebody has changed the
+    course's own notebook. It writes into no notebook.
 
     Raises NoSuchExercise if there is no such exercise.
     """
     exercise = checks.find(exercise_id)
     title = f"Exercise {exercise.id} as you were given it"
-    show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+    try:
+        show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+    except handed_out.Changed as problem:
+        show(Card(f"Exercise {exercise.id} cannot be shown as you were given it", str(problem)))
 
 
 def solution(exercise: checks.Exercise) -> None:
@@ -34,8 +37,8 @@ def our_answer(exercise: checks.Exercise) -> str:
 def _cell(exercise: checks.Exercise, notebooks: Path) -> str | None:
     """The exercise's cell in a folder of notebooks, if it is there."""
     lesson = int(exercise.id.split(".")[0])
-    for notebook in notebooks.glob(f"{lesson:02d}_*.ipynb"):
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+    for notebook in sorted(notebooks.glob(f"{lesson:02d}_*.ipynb")):
+        for cell in handed_out.read(notebook)["cells"]:
             if cell["metadata"].get("exercise") == exercise.id:
                 return "".join(cell["source"])
     return None

@@ -33,7 +33,7 @@ ARROWS = {
         "lessons_build",
         "lessons_exercises",
     },
-    "lessons_site": {"lessons_bench", "lessons_draw", "lessons_lib"},
+    "lessons_site": {"lessons_bench", "lessons_build", "lessons_draw", "lessons_lib"},
     "lessons_guide": {"lessons_lib"},  # where a learner is in the course
     "lessons_command": {"lessons_grading", "lessons_guide", "lessons_lib"},
 }
