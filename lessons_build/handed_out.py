@@ -88,6 +88,12 @@ def read(path: Path) -> dict:
     return notebook
 
 
+def is_here() -> bool:
+    """Whether this kernel runs in the folder that a course hands out, where nobody works."""
+    here = Path.cwd()
+    return here.name == "notebooks" and (here.parent / "lessons_build").is_dir()
+
+
 def changed(folder: Path) -> list[str]:
     """What in a folder of notebooks is not as it is handed out: a sentence for each notebook.
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib import handed_out
-from lessons_lib.handed_out import digest_of_cell, text_of
+from lessons_build import handed_out
+from lessons_build.handed_out import digest_of_cell, text_of
 
 # Left by git where a file was changed on both sides; the second is what was stashed.
 _MERGED = re.compile(
@@ -81,8 +81,9 @@ def fill(new: dict, books: Mapping[str, dict]) -> Taken:
         if not found:
             continue
         # min() gives the first of equals
-        answer, cell, name = min(found, key=lambda one: digest_of_cell(one[0]) in before)
-        if _differ(cell, answer, stub):
+        answer, _, name = min(found, key=lambda one: digest_of_cell(one[0]) in before)
+        # a merge of git's may hold an old answer with the stamp of the new version
+        if any(_differ(cell, text, stub) for text, cell, _ in found if text == answer):
             differ.append(number)
         stub["source"] = answer.splitlines(keepends=True)
         stub["metadata"]["taken"] = digest_of_cell(answer)
@@ -132,7 +133,8 @@ def _differ(cell: dict, answer: str, stub: dict) -> bool:
     if given := cell["metadata"].get("given"):
         return given != digest_of_cell(text_of(stub))
     fails = f'"Exercise {stub["metadata"]["exercise"]}'  # an answer has no longer this line
-    return any(line not in _lines(answer) for line in _lines(text_of(stub)) if fails not in line)
+    asked = {line for line in _lines(text_of(stub)) if fails not in line}
+    return not asked <= _lines(answer)
 
 
 def _lines(text: str) -> set[str]:

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lessons_build import handed_out
 from lessons_command import answers
 from lessons_command.earlier import Earlier
-from lessons_lib import handed_out
 
 LIST = ".lessons.json"
 
@@ -32,11 +32,13 @@ class Offer:
     """A new version with the learner's answers, in the file `new`.
 
     old: the learner's files that the answers are from, or that stay as they are.
+    opens: whether the first of those is a notebook still, which merge marks end.
     """
 
     new: str
     old: tuple[str, ...]
     taken: answers.Taken
+    opens: bool = True
 
 
 @dataclass
@@ -149,10 +151,10 @@ class _Update:
         if theirs in (ours, last) or (book and handed_out.is_untouched(book)):
             if theirs != ours or earlier:
                 self._write_over(mine, new, self.copied.updated)
-        elif not earlier and (last == ours or (book and book["metadata"].get("given") == ours)):
+        elif book and not earlier and ours in (last, book["metadata"].get("given")):
             self.copied.kept.append(name)
         else:
-            self._offer_beside(mine, new, ours, earlier)
+            self._offer_beside(mine, new, ours, earlier, opens=book is not None)
 
     def _write_over(self, mine: Path, new: dict, plain: list[str]) -> None:
         """Writes a notebook where there is none, or an untouched one."""
@@ -163,7 +165,9 @@ class _Update:
         else:
             plain.append(mine.name)
 
-    def _offer_beside(self, mine: Path, new: dict, ours: str, earlier: list[str]) -> None:
+    def _offer_beside(
+        self, mine: Path, new: dict, ours: str, earlier: list[str], opens: bool
+    ) -> None:
         taken = answers.fill(new, self._books)
         beside = mine.with_name(f"{mine.stem} (new {ours[:8]}){mine.suffix}")
         if earlier and beside.exists():
@@ -173,7 +177,7 @@ class _Update:
             self.copied.kept.append(mine.name)
             return
         _write(beside, handed_out.as_file(new))
-        self.copied.beside.append(Offer(beside.name, (mine.name, *earlier), taken))
+        self.copied.beside.append(Offer(beside.name, (mine.name, *earlier), taken, opens))
 
     @functools.cached_property
     def _books(self) -> dict[str, dict]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_build import handed_out
+from lessons_build.handed_out import git
 from lessons_command import answers
-from lessons_lib import handed_out
-from lessons_lib.handed_out import git
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ def _in_folder(notebooks: Path) -> Iterator[Earlier]:
 def _in_stashes(notebooks: Path) -> Iterator[Earlier]:
     listed = git(notebooks, "stash", "list", "--format=%H") or b""
     for stash in listed.decode().split():
-        # the third parent has the files that git did not know
-        for commit in (stash, f"{stash}^3"):
-            words = ("diff", "--name-only", "-z", "--relative", f"{stash}^1", commit, "--", ".")
-            if commit != stash:
-                words = ("ls-tree", "-z", "--name-only", commit, "./")
+        changed = ["diff", "--name-only", "-z", "--relative", f"{stash}^1", stash, "--", "."]
+        new = ["ls-tree", "-z", "--name-only", f"{stash}^3", "./"]  # git did not know them
+        for commit, words in ((stash, changed), (f"{stash}^3", new)):
             names = (git(notebooks, *words) or b"").decode("utf-8", "surrogateescape")
             for name in sorted(names.split("\0")):
                 if name.endswith(".ipynb") and "/" not in name:

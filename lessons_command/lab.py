@@ -73,8 +73,9 @@ def in_words(copied: copies.Copied, folder: Path) -> str:
     for offer in copied.filled:
         lines.append(f"{offer.new} is new{_with_answers(offer)}.{_to_look_at(offer)}")
     for offer in copied.beside:
+        state = "has your own changes" if offer.opens else "is no longer a notebook that opens"
         lines.append(
-            f"{offer.old[0]} has your own changes and is as you left it. Its new version is "
+            f"{offer.old[0]} {state} and is as you left it. Its new version is "
             f"{offer.new}{_with_answers(offer)}.{_to_look_at(offer)} Go on in the new one."
         )
     return "\n".join(lines + copied.problems)
@@ -98,7 +99,8 @@ def _to_look_at(offer: copies.Offer) -> str:
             f'lessons_guide.given import stub; stub("{differ[0]}")'
         )
     if offer.taken.gone:
-        words += f" It has no exercise {_listed(offer.taken.gone)}: that answer is only in the old one."
+        gone = _listed(offer.taken.gone)
+        words += f" It has no exercise {gone}: that answer is only in the old one."
     return words
 
 

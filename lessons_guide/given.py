@@ -3,9 +3,10 @@
 import importlib
 from pathlib import Path
 
-from lessons_lib import checks, handed_out
+from lessons_build import handed_out
+from lessons_lib import checks, whole
 from lessons_lib.display import Card, show
-from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
 
 
 def stub(exercise_id: str) -> None:
@@ -19,7 +20,16 @@ def stub(exercise_id: str) -> None:
     try:
         show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
     except handed_out.Changed as problem:
-        show(Card(f"Exercise {exercise.id} cannot be shown as you were given it", str(problem)))
+        show(Card(f"Exercise {exercise.id} is not here as you were given it", str(problem)))
+
+
+def say_whose_notebook_it_is() -> None:
+    """Says so, in one line, where somebody runs a notebook of the folder that the course hands
+    out, as an editor may open it by itself.
+    """
+    if handed_out.is_here():
+        start = "make copies" if IS_CHECKOUT else f"{whole.NAME} lab"
+        show(Card(f"This is the course's own copy. Work in yours: `{start}` makes it."))
 
 
 def solution(exercise: checks.Exercise) -> None:

@@ -66,7 +66,7 @@ def test_every_place_has_an_address_and_a_badge():
         "Kaggle": "https://kaggle.com/kernels/welcome?src="
         "https://github.com/ada/course/blob/online/02_block_tables.ipynb",
         "Binder": "https://mybinder.org/v2/gh/ada/course/main"
-        "?urlpath=lab/tree/notebooks/02_block_tables.ipynb",
+        "?urlpath=lab/tree/my-notebooks/02_block_tables.ipynb",
         "Codespaces": "https://codespaces.new/ada/course",
     }
     assert set(online.IMAGES) == set(at)
