@@ -1,4 +1,4 @@
-"""The notebooks as the course hands them out, also where somebody has changed them.
+"""The notebooks as the course hands them out, even when somebody has changed the files.
 
 Each notebook carries a digest of its text, `given` in its metadata, and so does each of its
 exercise cells. So it says by itself whether it is as it was handed out, wherever it was copied

@@ -10,7 +10,7 @@ from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
 
 
 def stub(exercise_id: str) -> None:
-    """Shows the cell of an exercise as it was given, also where somebody has changed the
+    """Shows the cell of an exercise as it was given, even when somebody has changed the
     course's own notebook. It writes into no notebook.
 
     Raises NoSuchExercise if there is no such exercise.

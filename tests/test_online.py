@@ -9,6 +9,7 @@ import sys
 import types
 import zipfile
 from importlib import metadata
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -277,9 +278,9 @@ def test_binder_gets_what_the_root_describes_but_for_the_gpu():
 
 def test_the_container_opens_the_first_lesson_and_is_set_up_by_make():
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    for file in container["customizations"]["codespaces"]["openFiles"]:
-        assert (ROOT / file).is_file()
-    assert container["updateContentCommand"].startswith("make doctor ")
+    (file,) = container["customizations"]["codespaces"]["openFiles"]
+    assert file.startswith("my-notebooks/") and (NOTEBOOKS / Path(file).name).is_file()
+    assert container["updateContentCommand"].startswith("make doctor copies ")
     python = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert python == "${containerWorkspaceFolder}/.venv/bin/python"
 
