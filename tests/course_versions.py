@@ -1,9 +1,11 @@
 """Small courses of several versions, and a learner who works in notebooks, for tests."""
 
 import json
+import subprocess
 from pathlib import Path
 
 from lessons_build import handed_out
+from lessons_command import copies, earlier
 
 LESSON = "01_a.ipynb"
 
@@ -58,3 +60,36 @@ def answers_in(path: Path) -> dict[str, str]:
         for cell in cells
         if "exercise" in cell["metadata"]
     }
+
+
+class Clone:
+    """A course of one lesson in git, and a learner's clone of it.
+
+    first: the lesson, as the course was when one worked in notebooks/.
+    """
+
+    def __init__(self, folder: Path, first: dict, name: str = LESSON):
+        self.name = name
+        self.upstream, self.here = folder / "upstream", folder / "clone"
+        self.notebooks, self.mine = self.here / "notebooks", self.here / "my-notebooks"
+        self.upstream.mkdir()
+        self.git("init", "-q", at=self.upstream)
+        self.publish(first, stamped=False)
+        self.git("clone", "-q", self.upstream, self.here, at=folder)
+
+    def git(self, *words, at=None, check=True):
+        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        at = at or self.here
+        return subprocess.run(["git", *name, *words], cwd=at, check=check, capture_output=True)
+
+    def publish(self, notebook, stamped=True):
+        if not stamped:  # as the course was when one worked in notebooks/
+            for part in (notebook, *notebook["cells"]):
+                part["metadata"].pop("given", None)
+        write(self.upstream / "notebooks" / self.name, notebook)
+        self.git("add", ".", at=self.upstream)
+        self.git("commit", "-qm", "a version", at=self.upstream)
+
+    def make_lab(self):
+        found = earlier.find(self.notebooks)
+        return copies.bring(self.notebooks, self.mine, found)

@@ -2,49 +2,18 @@
 moves on, and `make lab` finds what they wrote.
 """
 
-import subprocess
-
 import pytest
 
-from course_versions import LESSON, answer, answers_in, lesson, stub, write
+from course_versions import LESSON, Clone, answer, answers_in, lesson, stub, write
 from lessons_build import handed_out
 from lessons_command import copies, earlier, lab
 
 STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
 
 
-class Clone:
-    """A course in git, and a learner's clone of it."""
-
-    def __init__(self, folder):
-        self.upstream, self.here = folder / "upstream", folder / "clone"
-        self.notebooks, self.mine = self.here / "notebooks", self.here / "my-notebooks"
-        self.upstream.mkdir()
-        self.git("init", "-q", at=self.upstream)
-        self.publish(lesson(STUBS, "one"), stamped=False)
-        self.git("clone", "-q", self.upstream, self.here, at=folder)
-
-    def git(self, *words, at=None, check=True):
-        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        at = at or self.here
-        return subprocess.run(["git", *name, *words], cwd=at, check=check, capture_output=True)
-
-    def publish(self, notebook, stamped=True):
-        if not stamped:  # as the course was when one worked in notebooks/
-            for part in (notebook, *notebook["cells"]):
-                part["metadata"].pop("given", None)
-        write(self.upstream / "notebooks" / LESSON, notebook)
-        self.git("add", ".", at=self.upstream)
-        self.git("commit", "-qm", "a version", at=self.upstream)
-
-    def make_lab(self):
-        found = earlier.find(self.notebooks)
-        return copies.bring(self.notebooks, self.mine, found)
-
-
 @pytest.fixture
 def clone(tmp_path):
-    return Clone(tmp_path)
+    return Clone(tmp_path, lesson(STUBS, "one"))
 
 
 def test_answers_in_a_stash_are_taken_over_once(clone):
