@@ -1,6 +1,6 @@
 """The course's own history, update by update: a student has run a lesson from top to bottom,
-with answers, and then the next version comes. 0 conflicts, 0 answers lost, and none in what the
-course hands out.
+with answers, and then the next version comes. 0 conflicts, 0 answers lost, and none in what
+the course hands out.
 """
 
 import json
