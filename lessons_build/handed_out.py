@@ -7,6 +7,7 @@ and whatever it is called now.
 
 import hashlib
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def read(path: Path) -> dict:
         if cell.get("outputs"):
             cell |= {"outputs": [], "execution_count": None}
     return notebook
+
+
+def name_of_new(name: str, digest_of_new: str) -> str:
+    """What a new version is called beside a changed notebook: it is named by its content."""
+    stem, suffix = os.path.splitext(name)
+    return f"{stem} (new {digest_of_new[:8]}){suffix}"
 
 
 def is_here() -> bool:

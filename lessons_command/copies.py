@@ -169,10 +169,10 @@ class _Update:
         self, mine: Path, new: dict, ours: str, earlier: list[str], opens: bool
     ) -> None:
         taken = answers.fill(new, self._books)
-        beside = mine.with_name(f"{mine.stem} (new {ours[:8]}){mine.suffix}")
+        beside = mine.with_name(handed_out.name_of_new(mine.name, ours))
         if earlier and beside.exists():
-            own = handed_out.digest(new)
-            beside = mine.with_name(f"{mine.stem} (new {own[:8]}){mine.suffix}")
+            filled = handed_out.digest(new)
+            beside = mine.with_name(handed_out.name_of_new(mine.name, filled))
         if beside.exists():
             self.copied.kept.append(mine.name)
             return
@@ -196,7 +196,7 @@ class _Update:
             _write(mine, content)
             (self.copied.new if theirs is None else self.copied.updated).append(name)
         elif theirs != ours and last != ours:
-            beside = mine.with_name(f"{mine.stem} (new {ours[:8]}){mine.suffix}")
+            beside = mine.with_name(handed_out.name_of_new(mine.name, ours))
             if not beside.exists():
                 _write(beside, content)
             new = beside.relative_to(self.folder).as_posix()

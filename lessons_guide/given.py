@@ -1,6 +1,7 @@
 """Shows an exercise's cell as it was given, or our answer to it."""
 
 import importlib
+import os
 from pathlib import Path
 
 from lessons_build import handed_out
@@ -24,12 +25,28 @@ def stub(exercise_id: str) -> None:
 
 
 def say_whose_notebook_it_is() -> None:
-    """Says so, in one line, where somebody runs a notebook of the folder that the course hands
-    out, as an editor may open it by itself.
+    """Says in one line if somebody runs the course's own notebook, as an editor may open it by
+    itself, or one whose new version is beside it, of which a hub's log is told.
     """
     if handed_out.is_here():
         start = "make copies" if IS_CHECKOUT else f"{whole.NAME} lab"
         show(Card(f"This is the course's own copy. Work in yours: `{start}` makes it."))
+    elif new := _newer_version():
+        show(Card(f"A new version of this notebook, with your answers, is beside it: {new}"))
+
+
+def _newer_version() -> str:
+    """The file's name, or "" where there is none or the kernel's notebook is not known."""
+    name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
+    if not name or not (NOTEBOOKS / name).is_file():
+        return ""
+    try:
+        new = handed_out.name_of_new(
+            name, handed_out.digest(handed_out.read(NOTEBOOKS / name))
+        )
+    except (OSError, handed_out.Changed):
+        return ""
+    return new if Path(new).is_file() else ""
 
 
 def solution(exercise: checks.Exercise) -> None:

@@ -2,6 +2,7 @@
 into `notebooks/`: no reader shows them, and nothing with them in it leaves the course.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,8 +10,10 @@ import sys
 
 import pytest
 
-from course_versions import answer
+from course_versions import answer, write
 from lessons_build import handed_out
+from lessons_command import copies
+from lessons_guide import given
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
 FIRST = "00_start_here.ipynb"
@@ -93,6 +96,28 @@ def test_a_notebook_that_was_only_run_and_one_that_is_broken_are_told_too(tmp_pa
     ran, broken = handed_out.changed(tmp_path)
     assert FIRST in ran and "holds outputs" in ran
     assert "01_a.ipynb has been changed" in broken
+
+
+def test_a_first_cell_says_that_a_new_version_is_beside_it(tmp_path, monkeypatch, capsys):
+    """On a hub, only the log says so otherwise."""
+    mine = tmp_path / FIRST
+    shutil.copytree(NOTEBOOKS, tmp_path / "old")
+    older = json.loads((NOTEBOOKS / FIRST).read_text())
+    older["cells"][0]["source"] = "An earlier text."
+    handed_out.stamp(older)
+    write(tmp_path / "old" / FIRST, older)
+    copies.bring(tmp_path / "old", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JPY_SESSION_NAME", str(mine))
+    given.say_whose_notebook_it_is()
+    answer(mine, e0_1=LOOP)
+    assert capsys.readouterr().out == ""
+    (offer,) = copies.bring(NOTEBOOKS, tmp_path).beside
+    given.say_whose_notebook_it_is()
+    assert f"with your answers, is beside it: {offer.new}" in capsys.readouterr().out
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / offer.new))
+    given.say_whose_notebook_it_is()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_first_cell_says_in_one_line_that_nobody_works_in_that_folder(clone):
