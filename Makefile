@@ -15,14 +15,17 @@ CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-host-steps bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
+.PHONY: help lab copies test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-host-steps bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-lab: $(READY)  ## open JupyterLab on lesson 00 (MISTAKES=folder: with further mistakes)
-	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_command.jupyterlab notebooks/00_start_here.ipynb $(ARGS)
+lab: $(READY)  ## make or update your copies in my-notebooks/, and open JupyterLab there (MISTAKES=folder: with further mistakes)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") -- $(ARGS)
+
+copies: $(READY)  ## make or update your copies in my-notebooks/ for an editor, without JupyterLab
+	$(PY) -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
 
 test: $(READY)  ## run the tests, and compare the outputs of lessons 00 to 07
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not heavy and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
@@ -51,6 +54,7 @@ test-hub: $(READY)  ## run JupyterHub with two learners in browsers (apt-get: ch
 	$(PY) -m pytest -m hub $(ARGS)
 
 wheel: $(READY)  ## make the course's wheel, in .build/wheel
+	$(PY) -m lessons_build --handed-out
 	rm -f .build/wheel/*.whl
 	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
 	@ls .build/wheel/*.whl

@@ -4,6 +4,7 @@ python -m lessons_build              render and execute all lessons
 python -m lessons_build 01           lesson 01 only
 python -m lessons_build --words      do not execute where only words have changed
 python -m lessons_build --check      change nothing; fail if a notebook is stale or leaks
+python -m lessons_build --handed-out  the same for what learners get, before it is handed out
 """
 
 import argparse
@@ -18,7 +19,7 @@ import nbclient
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from lessons_build import our_answers, pictures, words
+from lessons_build import handed_out, our_answers, pictures, words
 from lessons_build.source import Cell, Lesson, SourceError, read_lesson
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
@@ -49,6 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="change nothing, and fail when anything is out of step",
     )
     parser.add_argument(
+        "--handed-out",
+        action="store_true",
+        help="change nothing, and fail when notebooks/ is not what the sources give",
+    )
+    parser.add_argument(
         "--words",
         action="store_true",
         help="keep the outputs of lessons in which only words have changed",
@@ -56,7 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         lessons = select(options.lessons)
-        problems = check(lessons) if options.check else build(lessons, options.words)
+        if options.handed_out:
+            problems = not_as_given(lessons)
+        else:
+            problems = check(lessons) if options.check else build(lessons, options.words)
     except (SourceError, KeyError) as error:
         problems = [str(error.args[0])]
     for problem in problems:
@@ -134,29 +143,54 @@ def check(lessons: list[Lesson]) -> list[str]:
         if path.stem not in sources
     ]
     for lesson in lessons:
-        remedy = f"run `make lessons ARGS={lesson.name.split('_')[0]}`"
-        student = NOTEBOOKS / f"{lesson.name}.ipynb"
         solution = SOLUTIONS / f"{lesson.name}.ipynb"
-        for path, expected in (
-            (student, render_student(lesson)),
-            (solution, render_solution(lesson)),
-        ):
-            shown = f"{path.parent.name}/{path.name}"
-            if not path.is_file():
-                problems.append(f"{shown} is missing: {remedy}")
-            elif _without_outputs(nbformat.read(path, as_version=4)) != _without_outputs(
-                expected
-            ):
-                problems.append(
-                    f"{shown} is not what solutions/{lesson.name}.py renders: {remedy}"
-                )
+        problems += _out_of_step(NOTEBOOKS / solution.name, render_student(lesson))
+        problems += _out_of_step(solution, render_solution(lesson))
         if solution.is_file() and not _is_executed(nbformat.read(solution, as_version=4)):
-            problems.append(f"solutions/{lesson.name}.ipynb has cells without a run: {remedy}")
-        if student.is_file() and any(
-            cell.get("outputs") for cell in nbformat.read(student, as_version=4).cells
-        ):
-            problems.append(f"notebooks/{lesson.name}.ipynb holds outputs: {remedy}")
-    return problems
+            problems.append(
+                f"solutions/{lesson.name}.ipynb has cells without a run: {_remedy(solution)}"
+            )
+    return problems + handed_out.changed(NOTEBOOKS)
+
+
+def not_as_given(lessons: list[Lesson]) -> list[str]:
+    """Why `notebooks/` cannot be handed out: a sentence for each notebook that differs from
+    what its source gives. First come those that somebody has worked in.
+    """
+    names = {lesson.name for lesson in lessons}
+    return (
+        handed_out.changed(NOTEBOOKS)
+        or [
+            f"notebooks/{path.name} has no source in solutions/: move it to another folder"
+            for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+            if path.stem not in names
+        ]
+        or [
+            problem
+            for lesson in lessons
+            for problem in _out_of_step(
+                NOTEBOOKS / f"{lesson.name}.ipynb", render_student(lesson)
+            )
+        ]
+    )
+
+
+def _out_of_step(path: Path, expected: nbformat.NotebookNode) -> list[str]:
+    """A sentence if a notebook is not what its source renders."""
+    shown = f"{path.parent.name}/{path.name}"
+    if not path.is_file():
+        return [f"{shown} is missing: {_remedy(path)}"]
+    try:
+        found = nbformat.read(path, as_version=4)
+    except nbformat.reader.NotJSONError:
+        return [f"{shown} cannot be read: {_remedy(path)}"]
+    if _without_outputs(found) == _without_outputs(expected):
+        return []
+    return [f"{shown} is not what solutions/{path.stem}.py renders: {_remedy(path)}"]
+
+
+def _remedy(path: Path) -> str:
+    return f"run `make lessons ARGS={path.stem.split('_')[0]}`"
 
 
 def leaks(lessons: list[Lesson]) -> list[str]:
@@ -191,7 +225,9 @@ def leaks(lessons: list[Lesson]) -> list[str]:
 
 
 def render_student(lesson: Lesson) -> nbformat.NotebookNode:
-    return _notebook(lesson, Cell.student)
+    notebook = _notebook(lesson, Cell.student)
+    handed_out.stamp(notebook)
+    return notebook
 
 
 def render_solution(lesson: Lesson) -> nbformat.NotebookNode:

@@ -9,7 +9,6 @@ the course's wheel into FOLDER, calls this, and pushes the folder as the branch 
 
 import argparse
 import importlib
-import json
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from lessons_build import handed_out
 from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS
 
 BRANCH = "online"
@@ -74,7 +74,7 @@ def addresses(repository: str, notebook: str = FIRST) -> dict[str, str]:
     """Where a notebook can be opened and run, by the names of the places."""
     project = owner_and_name(repository)
     on_github = f"github.com/{project}/blob/{BRANCH}/{notebook}"
-    in_lab = f"main?urlpath=lab/tree/notebooks/{notebook}"
+    in_lab = f"main?urlpath=lab/tree/my-notebooks/{notebook}"
     return {
         "Colab": f"https://colab.research.google.com/{on_github.replace('.com', '', 1)}",
         "Kaggle": f"https://kaggle.com/kernels/welcome?src=https://{on_github}",
@@ -126,7 +126,9 @@ def online_copy(notebook: dict, first: dict, repository: str) -> dict:
             text = _LINK.sub(elsewhere, "".join(cell["source"]))
             cell = cell | {"source": text.splitlines(keepends=True)}
         cells.append(cell)
-    return notebook | {"cells": cells}
+    copy = notebook | {"cells": cells, "metadata": dict(notebook["metadata"])}
+    handed_out.stamp(copy)
+    return copy
 
 
 def least_python(wheel: Path) -> tuple[int, ...]:
@@ -155,11 +157,9 @@ def write(folder: Path, repository: str, notebooks: Path = NOTEBOOKS) -> list[Pa
     first = first_cell(course, least_python(wheels[0]))
     written = []
     for source in sorted(notebooks.glob("*.ipynb")):
-        notebook = json.loads(source.read_text(encoding="utf-8"))
-        copy = online_copy(notebook, first, repository)
+        copy = online_copy(handed_out.read(source), first, repository)
         written.append(folder / source.name)
-        text = json.dumps(copy, indent=1, ensure_ascii=False) + "\n"
-        written[-1].write_text(text, encoding="utf-8")
+        written[-1].write_bytes(handed_out.as_file(copy))
     return written
 
 

@@ -20,11 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usage="paged-attention-course lab [FOLDER] [--only-copy] [-- JUPYTERLAB'S ARGUMENTS]",
         help="copy the lessons into your own folder, and open JupyterLab there",
         description="Copies the lessons into a folder and opens JupyterLab there. Called "
-        "again, it brings new versions of the notebooks that you have not changed. It never "
-        "writes to a notebook that holds an answer.",
+        "again, it brings new versions. It never writes to a notebook that you have changed: "
+        "the new version is put beside it, with your answers.",
     )
-    usual = Path("paged-attention-course")
-    lab.add_argument("folder", nargs="?", type=Path, default=usual, metavar="FOLDER")
+    lab.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
     lab.add_argument("--only-copy", action="store_true", help="do not open JupyterLab")
     hub = commands.add_parser(
         "hub",

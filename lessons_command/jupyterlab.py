@@ -1,7 +1,5 @@
 """Starts JupyterLab for the course: its settings, and the folder that it shows.
 
-python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb [JupyterLab's arguments]
-
 The settings are in `jupyter_config/`. They are defaults: what learners set themselves counts.
 `jupyter_data/` has the kernel: this Python, with `lessons_command.kernel` from its start.
 """
@@ -12,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
-
-from lessons_lib.paths import ROOT
 
 CONFIG = Path(__file__).parent / "jupyter_config"
 DATA = Path(__file__).parent / "jupyter_data"
@@ -59,10 +55,3 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     ours = {"JUPYTER_CONFIG_PATH": CONFIG, "JUPYTER_PATH": DATA}
     found = {name: [*given.get(name, "").split(os.pathsep), str(ours[name])] for name in ours}
     return {**given, **{name: os.pathsep.join(filter(None, found[name])) for name in ours}}
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
-        usage = "python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb"
-        sys.exit(f"Say which notebook: {usage}")
-    start(Path(sys.argv[1]), ROOT, sys.argv[2:])

@@ -2,25 +2,30 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
-from lessons_command import copies, jupyterlab
+from lessons_command import copies, earlier, jupyterlab
 from lessons_lib import whole
-from lessons_lib.paths import NOTEBOOKS
+from lessons_lib.paths import IS_CHECKOUT, MY_NOTEBOOKS, NOTEBOOKS, ROOT
 
 FIRST = "00_start_here.ipynb"
 
 
-def open_lessons(folder: Path, arguments: Sequence[str] = (), only_copy: bool = False) -> int:
+def open_lessons(
+    folder: Path | None = None, arguments: Sequence[str] = (), only_copy: bool = False
+) -> int:
     """Copies the lessons into `folder` and becomes JupyterLab there.
 
+    folder: MY_NOTEBOOKS if nothing else is said.
     arguments: for JupyterLab.
     Returns an exit status if JupyterLab does not start.
     """
+    folder = folder or MY_NOTEBOOKS
     copied = _copy(folder)
     if copied and not only_copy:
-        jupyterlab.start(folder / FIRST, folder, arguments)
+        # in a clone, what the lessons name can be opened too, such as kernels/vector_add.cu
+        is_in_clone = IS_CHECKOUT and folder.resolve().is_relative_to(ROOT)
+        jupyterlab.start(folder / FIRST, ROOT if is_in_clone else folder, arguments)
     return 0 if copied else 1
 
 
@@ -48,8 +53,9 @@ def _copy(folder: Path) -> bool:
         print(f"The course is not whole: {damage}.", file=sys.stderr)
         print(f"To mend it: {whole.remedy()}", file=sys.stderr)
         return False
+    found = earlier.find(NOTEBOOKS) if IS_CHECKOUT else []
     try:
-        copied = copies.bring(NOTEBOOKS, folder, metadata.version(whole.NAME))
+        copied = copies.bring(NOTEBOOKS, folder, found)
     except copies.CannotCopy as error:
         print(error, file=sys.stderr)
         return False
@@ -62,9 +68,42 @@ def in_words(copied: copies.Copied, folder: Path) -> str:
     lines = [f"The lessons are in {folder.resolve()}."]
     if copied.updated:
         lines.append(f"Brought up to date: {', '.join(copied.updated)}.")
-    for name, beside in copied.beside:
+    for name, place in copied.earlier:
+        lines.append(f"What you wrote earlier ({place}) is here now, as it was: {name}.")
+    for offer in copied.filled:
+        lines.append(f"{offer.new} is new{_with_answers(offer)}.{_to_look_at(offer)}")
+    for offer in copied.beside:
+        state = "has your own changes" if offer.opens else "is no longer a notebook that opens"
         lines.append(
-            f"{name} has your own changes and is as you left it. The new version is beside "
-            f"it: {beside}. Go on in yours, or copy your answers into the new one."
+            f"{offer.old[0]} {state} and is as you left it. Its new version is "
+            f"{offer.new}{_with_answers(offer)}.{_to_look_at(offer)} Go on in the new one."
         )
-    return "\n".join(lines)
+    return "\n".join(lines + copied.problems)
+
+
+def _with_answers(offer: copies.Offer) -> str:
+    if not offer.taken.answers:
+        return ""
+    sources = [name for name in offer.taken.sources if name != offer.new]
+    return (
+        f", with your answers to {_listed(offer.taken.answers)}. Outputs, and cells and notes "
+        f"that you added, are only in {_listed(sources)}"
+    )
+
+
+def _to_look_at(offer: copies.Offer) -> str:
+    words = ""
+    if differ := offer.taken.differ:
+        words = (
+            f" What is asked has changed in {_listed(differ)}. This shows it: from "
+            f'lessons_guide.given import stub; stub("{differ[0]}")'
+        )
+    if offer.taken.gone:
+        gone = _listed(offer.taken.gone)
+        words += f" It has no exercise {gone}: that answer is only in the old one."
+    return words
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -17,7 +17,6 @@ COURSE = (
     "lessons_grading",
     "lessons_lib",
     "lessons_processes",
-    "notebooks",
     "paged_attention",
     "lessons_exercises",
 )

@@ -59,8 +59,7 @@ class Student:
                 "grade": entry,
                 "exercise": checks.find(entry.exercise),
                 "place": (
-                    f"notebooks/{file_name(lesson)}.ipynb"
-                    f"#exercise-{entry.exercise.replace('.', '-')}"
+                    f"{file_name(lesson)}.ipynb#exercise-{entry.exercise.replace('.', '-')}"
                 ),
             }
             for lesson, entries in self.lessons.items()

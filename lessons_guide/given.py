@@ -1,22 +1,52 @@
 """Shows an exercise's cell as it was given, or our answer to it."""
 
 import importlib
-import json
+import os
 from pathlib import Path
 
-from lessons_lib import checks
+from lessons_build import handed_out
+from lessons_lib import checks, whole
 from lessons_lib.display import Card, show
-from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
 
 
 def stub(exercise_id: str) -> None:
-    """Shows the cell of an exercise as it was given. It writes into no notebook.
+    """Shows the cell of an exercise as it was given, even when somebody has changed the
+    course's own notebook. It writes into no notebook.
 
     Raises NoSuchExercise if there is no such exercise.
     """
     exercise = checks.find(exercise_id)
     title = f"Exercise {exercise.id} as you were given it"
-    show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+    try:
+        show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+    except handed_out.Changed as problem:
+        show(Card(f"Exercise {exercise.id} is not here as you were given it", str(problem)))
+
+
+def say_whose_notebook_it_is() -> None:
+    """Says in one line if somebody runs the course's own notebook, as an editor may open it by
+    itself, or one whose new version is beside it, of which a hub's log is told.
+    """
+    if handed_out.is_here():
+        start = "make copies" if IS_CHECKOUT else f"{whole.NAME} lab"
+        show(Card(f"This is the course's own copy. Work in yours: `{start}` makes it."))
+    elif new := _newer_version():
+        show(Card(f"A new version of this notebook, with your answers, is beside it: {new}"))
+
+
+def _newer_version() -> str:
+    """The file's name, or "" where there is none or the kernel's notebook is not known."""
+    name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
+    if not name or not (NOTEBOOKS / name).is_file():
+        return ""
+    try:
+        new = handed_out.name_of_new(
+            name, handed_out.digest(handed_out.read(NOTEBOOKS / name))
+        )
+    except (OSError, handed_out.Changed):
+        return ""
+    return new if Path(new).is_file() else ""
 
 
 def solution(exercise: checks.Exercise) -> None:
@@ -34,8 +64,8 @@ def our_answer(exercise: checks.Exercise) -> str:
 def _cell(exercise: checks.Exercise, notebooks: Path) -> str | None:
     """The exercise's cell in a folder of notebooks, if it is there."""
     lesson = int(exercise.id.split(".")[0])
-    for notebook in notebooks.glob(f"{lesson:02d}_*.ipynb"):
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+    for notebook in sorted(notebooks.glob(f"{lesson:02d}_*.ipynb")):
+        for cell in handed_out.read(notebook)["cells"]:
             if cell["metadata"].get("exercise") == exercise.id:
                 return "".join(cell["source"])
     return None

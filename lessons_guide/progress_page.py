@@ -1,10 +1,10 @@
 """How far a learner is in the whole course: what is passed, and which mistakes were met."""
 
 import html
-import json
 import re
 from dataclasses import dataclass
 
+from lessons_build import handed_out
 from lessons_lib import checks, progress
 from lessons_lib.display import Card, as_html
 from lessons_lib.paths import NOTEBOOKS
@@ -123,9 +123,9 @@ def _exercise(exercise: checks.Exercise, entry: dict) -> ExerciseState:
 def _title(notebook) -> str:
     """The first heading: "01 · The block manager"; the file's name if there is none."""
     try:
-        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-        heading = "".join(cells[0]["source"]).split("\n")[0]
-    except (OSError, ValueError, LookupError, TypeError):
+        first = handed_out.read(notebook)["cells"][0]
+        heading = handed_out.text_of(first).split("\n")[0]
+    except (OSError, LookupError, handed_out.Changed):
         heading = ""
     return heading.removeprefix("# ") or notebook.stem
 

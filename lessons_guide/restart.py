@@ -7,7 +7,6 @@ import ast
 import builtins
 import dis
 import functools
-import json
 import os
 import re
 import symtable
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lessons_build import handed_out
 from lessons_lib.display import Card
 from lessons_lib.paths import NOTEBOOKS
 
@@ -189,9 +189,8 @@ def _cells(lesson: str) -> tuple[CodeCell, ...]:
     """The code cells of a lesson's notebook; none if it cannot be read."""
     try:
         path = next(iter(sorted(NOTEBOOKS.glob(f"{lesson}*.ipynb"))))
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return tuple(_code_cells(cells))
-    except (StopIteration, OSError, ValueError, LookupError, TypeError):
+        return tuple(_code_cells(handed_out.read(path)["cells"]))
+    except (StopIteration, OSError, handed_out.Changed):
         return ()
 
 

@@ -9,6 +9,8 @@ KERNELS = ROOT / "kernels"
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = ROOT / "solutions"
 IS_CHECKOUT = (ROOT / "pyproject.toml").is_file()  # otherwise it was installed from a wheel
+# Where a learner works if they name no other folder.
+MY_NOTEBOOKS = ROOT / "my-notebooks" if IS_CHECKOUT else Path("paged-attention-course")
 
 
 def build_folder() -> Path:

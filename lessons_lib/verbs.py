@@ -47,6 +47,7 @@ def open_lesson(lesson: str) -> ModuleType:
             f"{error}. Close this, and open the course with: {start}"
         ) from None
     whole.require()
+    _guide("given").say_whose_notebook_it_is()
     _guide("misspelt").watch(lesson)
     if checks.exercises_of(lesson):
         try:

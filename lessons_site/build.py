@@ -19,6 +19,7 @@ from pathlib import Path
 
 import yaml
 
+from lessons_build.build import not_as_given, select
 from lessons_lib.paths import NOTEBOOKS, ROOT
 from lessons_site import addresses, lessons, links, pages, results
 from lessons_site.pictures import Pictures
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
+        if problems := not_as_given(select([])):
+            raise SiteError("\n".join(problems))
         prepare(SITE / "source", addresses.repository())
         if options.prepare:
             return 0

@@ -192,6 +192,10 @@ show_progress()
 # both have changed, JupyterLab asks which of the two to keep, and what you wrote in the other
 # is lost. Choose *Cancel* then, copy your answers over, and close one of the tabs.
 #
+# When the course has a new version, a notebook that you have changed stays as it is. The new
+# one is put beside it and has a name such as `01_block_manager (new 1a2b3c4d)`. Your answers are
+# in its exercises, so go on in that one.
+#
 # If an exercise's cell is spoilt, this shows it as you were given it, to copy from:
 #
 # ```python

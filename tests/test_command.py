@@ -1,123 +1,16 @@
 """The command `paged-attention-course`: it copies lessons and never writes over an answer."""
 
-import json
 import re
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lessons_command import __main__ as command
-from lessons_command import copies, lab
+from lessons_command import lab
 from lessons_grading import arguments as grading_arguments
 from lessons_lib import verbs, whole
 from lessons_lib.paths import NOTEBOOKS, ROOT
-
-
-def notebook(*texts: str, **output) -> str:
-    cells = [{"cell_type": "code", "source": [text], "outputs": [output]} for text in texts]
-    return json.dumps({"cells": cells})
-
-
-@pytest.fixture
-def course(tmp_path):
-    folder = tmp_path / "course"
-    folder.mkdir()
-    (folder / "01.ipynb").write_text(notebook("stub"))
-    (folder / "pictures").mkdir()
-    (folder / "pictures" / "idea.png").write_bytes(b"\x89PNG")
-    return folder
-
-
-def test_everything_is_copied_once(course, tmp_path):
-    mine = tmp_path / "mine"
-    assert copies.bring(course, mine, "1.0").new == ["01.ipynb", "pictures/idea.png"]
-    assert (mine / "pictures" / "idea.png").read_bytes() == b"\x89PNG"
-    assert copies.bring(course, mine, "1.0") == copies.Copied()
-
-
-def test_a_notebook_that_was_only_run_is_brought_up_to_date(course, tmp_path):
-    mine = tmp_path / "mine"
-    copies.bring(course, mine, "1.0")
-    (mine / "01.ipynb").write_text(notebook("stub", text="printed"))
-    (course / "01.ipynb").write_text(notebook("better stub"))
-    assert copies.bring(course, mine, "1.1").updated == ["01.ipynb"]
-    assert "better stub" in (mine / "01.ipynb").read_text()
-
-
-def test_a_notebook_with_an_answer_stays_and_the_new_version_is_beside_it(course, tmp_path):
-    mine = tmp_path / "mine"
-    copies.bring(course, mine, "1.0")
-    (mine / "01.ipynb").write_text(notebook("my answer"))
-    assert copies.bring(course, mine, "1.0").kept == ["01.ipynb"]
-    (course / "01.ipynb").write_text(notebook("better stub"))
-    copied = copies.bring(course, mine, "1.1")
-    assert copied.beside == [("01.ipynb", "01 (1.1).ipynb")] and not copied.updated
-    assert (mine / "01.ipynb").read_text() == notebook("my answer")
-    assert (mine / "01 (1.1).ipynb").read_text() == notebook("better stub")
-    words = lab.in_words(copied, mine)
-    assert "as you left it" in words and "copy your answers into the new one" in words
-    assert copies.bring(course, mine, "1.1").kept == ["01.ipynb"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["edit", "update", "bring", "lose list", "break list"]),
-            st.integers(0, 3),
-        )
-    )
-)
-def test_no_text_of_the_learners_is_ever_lost(tmp_path_factory, actions):
-    base = tmp_path_factory.mktemp("lessons")
-    course, mine = base / "course", base / "mine"
-    course.mkdir()
-    (course / "01.ipynb").write_text(notebook("stub 0"))
-    copies.bring(course, mine, "0")
-    written = None
-    for step, (action, number) in enumerate(actions):
-        if action == "edit":
-            written = notebook(f"answer {number}")
-            (mine / "01.ipynb").write_text(written)
-        elif action == "update":
-            (course / "01.ipynb").write_text(notebook(f"stub {number}"))
-        elif action == "lose list":
-            (mine / copies.LIST).unlink(missing_ok=True)
-        elif action == "break list":
-            (mine / copies.LIST).write_text('{"01.ipynb": ')
-        else:
-            copies.bring(course, mine, str(step))
-        if written:
-            assert (mine / "01.ipynb").read_text() == written
-
-
-def test_a_notebook_that_is_cut_off_is_left_alone_too(course, tmp_path):
-    mine = tmp_path / "mine"
-    copies.bring(course, mine, "1.0")
-    half = notebook("my answer")[:-9]
-    (mine / "01.ipynb").write_text(half)
-    (course / "01.ipynb").write_text(notebook("better stub"))
-    copies.bring(course, mine, "1.1")
-    assert (mine / "01.ipynb").read_text() == half
-
-
-def test_a_full_disk_cuts_nothing_off(course, tmp_path, monkeypatch):
-    mine = tmp_path / "mine"
-    copies.bring(course, mine, "1.0")
-    before = (mine / "01.ipynb").read_text()
-    (course / "01.ipynb").write_text(notebook("better stub"))
-
-    def is_full(self, content):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(copies.Path, "write_bytes", is_full)
-    with pytest.raises(copies.CannotCopy, match="No space left on device.*may write to"):
-        copies.bring(course, mine, "1.1")
-    assert (mine / "01.ipynb").read_text() == before
-    assert not [*mine.glob(".*partial")]
 
 
 @pytest.mark.parametrize("place", ["a file", "/proc/nowhere"])

@@ -1,7 +1,6 @@
 """The parts of the command `paged-attention-course`, without JupyterLab and without a hub."""
 
 import io
-import json
 import os
 import runpy
 import sys
@@ -16,9 +15,6 @@ from lessons_command import copies, doctor, jupyterlab, kernel, lab
 from lessons_grading import command as grading
 from lessons_guide import KINDS, misspelt, restart
 from lessons_lib import whole
-from lessons_lib.paths import NOTEBOOKS, ROOT
-
-USUAL = Path("paged-attention-course")
 
 
 class Left(BaseException):
@@ -45,7 +41,7 @@ def called(monkeypatch):
 
 
 COMMANDS = [
-    (["lab"], 11, ("open_lessons", USUAL, [], ("only_copy", False))),
+    (["lab"], 11, ("open_lessons", None, [], ("only_copy", False))),
     (["lab", "a"], 11, ("open_lessons", Path("a"), [], ("only_copy", False))),
     (["lab", "a", "--only-copy"], 11, ("open_lessons", Path("a"), [], ("only_copy", True))),
     (
@@ -108,8 +104,8 @@ HELP = {
         ["lab", "--help"],
         "usage: paged-attention-course lab [FOLDER] [--only-copy] [-- JUPYTERLAB'S ARGUMENTS] "
         "Copies the lessons into a folder and opens JupyterLab there. "
-        "Called again, it brings new versions of the notebooks that you have not changed. "
-        "It never writes to a notebook that holds an answer. "
+        "Called again, it brings new versions. It never writes to a notebook that you have "
+        "changed: the new version is put beside it, with your answers. "
         "positional arguments: FOLDER "
         "options: -h, --help show this help message and exit "
         "--only-copy do not open JupyterLab",
@@ -197,33 +193,6 @@ def test_a_hub_is_there_if_python_finds_it(monkeypatch, found, has_hub):
     assert jupyterlab.has_hub() is has_hub
 
 
-def run_jupyterlab(*words: str):
-    """As `python -m lessons_command.jupyterlab` with these words."""
-    sys.argv[:] = ["jupyterlab.py", *words]
-    runpy.run_path(jupyterlab.__file__, run_name="__main__")
-
-
-@pytest.mark.parametrize("more", [[], ["--port", "1"]])
-def test_a_notebook_is_opened_in_the_checkout(becomes, monkeypatch, more):
-    monkeypatch.setattr(sys, "argv", [])
-    notebook = NOTEBOOKS / "00_start_here.ipynb"
-    with pytest.raises(Left):
-        run_jupyterlab(str(notebook), *more)
-    ((_, words, variables),) = becomes
-    assert words[3:] == [str(notebook), f"--ServerApp.root_dir={ROOT}", *more]
-    for name, inside in (("JUPYTER_CONFIG_PATH", "labconfig"), ("JUPYTER_PATH", "kernels")):
-        assert Path(variables[name].split(os.pathsep)[-1], inside).is_dir()
-
-
-@pytest.mark.parametrize("words", [[], ["no such notebook"], ["no such notebook", __file__]])
-def test_without_a_notebook_nothing_is_opened(becomes, monkeypatch, words):
-    monkeypatch.setattr(sys, "argv", [])
-    usage = "python -m lessons_command.jupyterlab notebooks/00_start_here.ipynb"
-    with pytest.raises(SystemExit) as left:
-        run_jupyterlab(*words)
-    assert left.value.code == f"Say which notebook: {usage}" and not becomes
-
-
 # The lessons, copied and opened
 
 
@@ -235,7 +204,6 @@ def opened(monkeypatch):
     opened = SimpleNamespace(calls=[], stream=stream)
     monkeypatch.setattr(whole, "faults", lambda: "")
     monkeypatch.setattr(whole, "remedy", lambda: "a remedy")
-    monkeypatch.setattr(lab.metadata, "version", lambda name: "1.0")
     monkeypatch.setattr(copies, "bring", lambda *words: copies.Copied())
 
     def start(*words):
@@ -312,74 +280,3 @@ def test_without_jupyterhub_nothing_is_copied(opened, monkeypatch, tmp_path, cap
     monkeypatch.setattr(copies, "bring", lambda *words: pytest.fail("it copies"))
     assert lab.open_on_hub(tmp_path) == 1 and not opened.calls
     assert "JupyterHub is not where the course is installed" in capsys.readouterr().err
-
-
-def test_a_learner_reads_what_became_of_each_file(tmp_path):
-    copied = copies.Copied(
-        new=["00.ipynb"],
-        updated=["01.ipynb", "02.ipynb"],
-        kept=["03.ipynb"],
-        beside=[("04.ipynb", "04 (1.1).ipynb")],
-    )
-    assert lab.in_words(copied, tmp_path).split("\n") == [
-        f"The lessons are in {tmp_path}.",
-        "Brought up to date: 01.ipynb, 02.ipynb.",
-        "04.ipynb has your own changes and is as you left it. The new version is beside it: "
-        "04 (1.1).ipynb. Go on in yours, or copy your answers into the new one.",
-    ]
-    assert lab.in_words(copies.Copied(), tmp_path) == f"The lessons are in {tmp_path}."
-
-
-# Copies
-
-
-@pytest.fixture
-def course(tmp_path):
-    folder = tmp_path / "course"
-    (folder / "one/two").mkdir(parents=True)
-    (folder / "one/two/text.md").write_text("old")
-    return folder
-
-
-def test_folders_within_folders_are_made_and_listed(course, tmp_path):
-    mine = tmp_path / "my/own"
-    assert copies.bring(course, mine, "1.0").new == ["one/two/text.md"]
-    digest = copies._digest(b"old")
-    assert (mine / ".lessons.json").read_text() == json.dumps(
-        {"one/two/text.md": digest}, indent=1
-    )
-    assert sorted(path.name for path in mine.rglob("*") if path.is_file()) == [
-        ".lessons.json",
-        "text.md",
-    ]
-
-
-def test_what_is_beside_a_changed_file_is_written_once(course, tmp_path):
-    mine = tmp_path / "mine"
-    copies.bring(course, mine, "1.0")
-    (mine / "one/two/text.md").write_text("my words")
-    for text in ("new", "newer"):
-        (course / "one/two/text.md").write_text(text)
-        copied = copies.bring(course, mine, "1.1")
-        assert copied.beside == [("one/two/text.md", "one/two/text (1.1).md")]
-        assert not (copied.new or copied.updated or copied.kept)
-    assert (mine / "one/two/text (1.1).md").read_text() == "new"
-
-
-def test_a_file_that_cannot_take_its_place_leaves_nothing_beside(
-    course, tmp_path, monkeypatch
-):
-    def fail(old, new):
-        raise OSError(5, "Input/output error")
-
-    mine = tmp_path / "mine"
-    monkeypatch.setattr(copies.os, "replace", fail)
-    with pytest.raises(copies.CannotCopy, match="Input/output error"):
-        copies.bring(course, mine, "1.0")
-    assert not [path for path in mine.rglob("*") if path.is_file()]
-
-
-@pytest.mark.usefixtures("plain_locale")
-def test_a_list_may_name_files_in_any_letters(tmp_path):
-    (tmp_path / "list").write_text('{"é.ipynb": "1"}', encoding="utf-8")
-    assert copies._read_list(tmp_path / "list") == {"é.ipynb": "1"}

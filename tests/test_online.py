@@ -9,6 +9,7 @@ import sys
 import types
 import zipfile
 from importlib import metadata
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -66,7 +67,7 @@ def test_every_place_has_an_address_and_a_badge():
         "Kaggle": "https://kaggle.com/kernels/welcome?src="
         "https://github.com/ada/course/blob/online/02_block_tables.ipynb",
         "Binder": "https://mybinder.org/v2/gh/ada/course/main"
-        "?urlpath=lab/tree/notebooks/02_block_tables.ipynb",
+        "?urlpath=lab/tree/my-notebooks/02_block_tables.ipynb",
         "Codespaces": "https://codespaces.new/ada/course",
     }
     assert set(online.IMAGES) == set(at)
@@ -283,9 +284,9 @@ def test_binder_gets_what_the_root_describes_but_for_the_gpu():
 
 def test_the_container_opens_the_first_lesson_and_is_set_up_by_make():
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    for file in container["customizations"]["codespaces"]["openFiles"]:
-        assert (ROOT / file).is_file()
-    assert container["updateContentCommand"].startswith("make doctor ")
+    (file,) = container["customizations"]["codespaces"]["openFiles"]
+    assert file.startswith("my-notebooks/") and (NOTEBOOKS / Path(file).name).is_file()
+    assert container["updateContentCommand"].startswith("make doctor copies ")
     python = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert python == "${containerWorkspaceFolder}/.venv/bin/python"
 

@@ -1,0 +1,140 @@
+"""From the old way to the new one: a learner has worked in `notebooks/` of a clone. The course
+moves on, and `make lab` finds what they wrote.
+"""
+
+import pytest
+
+from course_versions import LESSON, Clone, answer, answers_in, lesson, stub, write
+from lessons_build import handed_out
+from lessons_command import copies, earlier, lab
+
+STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
+
+
+@pytest.fixture
+def clone(tmp_path):
+    return Clone(tmp_path, lesson(STUBS, "one"))
+
+
+def test_answers_in_a_stash_are_taken_over_once(clone):
+    """git stash && git pull && make lab"""
+    answer(clone.notebooks / LESSON, e1_1="x = 1")
+    clone.publish(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
+    clone.git("stash")
+    clone.git("pull", "-q")
+    copied = clone.make_lab()
+    assert answers_in(clone.mine / LESSON) == {"1.1": "x = 1", "1.2": stub("1.2", "Divides.")}
+    (kept,) = copied.earlier
+    assert answers_in(clone.mine / kept[0])["1.1"] == "x = 1"
+    assert b"seen" in (clone.mine / kept[0]).read_bytes()
+    words = lab.in_words(copied, clone.mine)
+    assert (
+        f"What you wrote earlier (a stash of git) is here now, as it was: {kept[0]}." in words
+    )
+    assert f"{LESSON} is new, with your answers to 1.1." in words
+    assert clone.make_lab() == copies.Copied(kept=[LESSON])
+    assert clone.git("stash", "list").stdout  # nothing of it is gone
+    assert not clone.git("status", "--short", "notebooks").stdout
+
+
+def test_an_exercise_that_asks_for_something_else_is_named_from_a_stash_too(clone):
+    answer(clone.notebooks / LESSON, e1_1="x = 1", e1_2="x = 2")
+    clone.publish(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
+    clone.git("stash")
+    clone.git("pull", "-q")
+    (offer,) = clone.make_lab().filled
+    assert offer.taken.answers == ("1.1", "1.2") and offer.taken.differ == ("1.2",)
+
+
+def test_what_was_only_run_is_no_answer(clone):
+    answer(clone.notebooks / LESSON)
+    clone.publish(lesson(STUBS, "two"))
+    clone.git("stash")
+    clone.git("pull", "-q")
+    assert clone.make_lab().new == [LESSON]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_answers_in_notebooks_are_taken_over_and_it_hands_out_what_it_was(clone, committed):
+    """An editor opened the course's own notebook, and somebody typed an answer there."""
+    clone.publish(lesson(STUBS, "two"))
+    clone.git("pull", "-q")
+    clone.make_lab()
+    answer(clone.notebooks / LESSON, e1_1="x = 1")
+    if committed:
+        clone.git("commit", "-qam", "my answer")
+    changed = (clone.notebooks / LESSON).read_bytes()
+    copied = clone.make_lab()
+    assert (
+        handed_out.digest(handed_out.read(clone.notebooks / LESSON))
+        == (lesson(STUBS, "two")["metadata"]["given"])
+    )
+    assert answers_in(clone.mine / LESSON)["1.1"] == "x = 1"
+    assert copied.earlier[0][1] == f"notebooks/{LESSON}"
+    assert (clone.notebooks / LESSON).read_bytes() == changed
+    assert clone.make_lab() == copies.Copied(kept=[LESSON])
+
+
+def test_a_pop_that_ended_in_a_conflict_loses_nothing(clone):
+    """The README's way of the earlier versions: git stash, git pull, git stash pop."""
+    answer(clone.notebooks / LESSON, e1_1="x = 1")
+    clone.publish(lesson(STUBS | {"1.1": stub("1.1", "Multiplies.")}, "two"))
+    clone.git("stash")
+    clone.git("pull", "-q")
+    assert clone.git("stash", "pop", check=False).returncode
+    with pytest.raises(ValueError):
+        answers_in(clone.notebooks / LESSON)
+    (offer,) = clone.make_lab().filled
+    assert answers_in(clone.mine / LESSON)["1.1"] == "x = 1"
+    assert offer.taken.differ == ("1.1",)
+
+
+def test_answers_of_before_and_of_now_are_both_there(clone):
+    """Somebody has begun in my-notebooks/, and then remembers the stash."""
+    answer(clone.notebooks / LESSON, e1_1="old = 1", e1_2="old = 2")
+    clone.publish(lesson(STUBS, "two"))
+    clone.git("stash")
+    clone.git("pull", "-q")
+    copies.bring(clone.notebooks, clone.mine)
+    answer(clone.mine / LESSON, e1_1="new = 1")
+    own = (clone.mine / LESSON).read_bytes()
+    copied = clone.make_lab()
+    assert (clone.mine / LESSON).read_bytes() == own
+    (offer,) = copied.beside
+    assert answers_in(clone.mine / offer.new)["1.2"] == "old = 2"
+    assert answers_in(clone.mine / copied.earlier[0][0]) == {
+        "1.1": "old = 1",
+        "1.2": "old = 2",
+    }
+
+
+def test_a_copy_that_a_learner_made_in_notebooks_is_theirs(clone):
+    answer(clone.notebooks / LESSON, e1_1="x = 1")
+    (clone.notebooks / LESSON).rename(clone.notebooks / "01-Copy1.ipynb")
+    clone.git("checkout", "-q", "--", ".")
+    clone.publish(lesson(STUBS, "two"))
+    for words in (["stash", "--include-untracked"], ["pull", "-q"]):
+        clone.git(*words)
+    (kept,) = clone.make_lab().earlier
+    assert kept[0].startswith("01-Copy1 (before ")
+    assert answers_in(clone.mine / LESSON)["1.1"] == "x = 1"
+
+
+def test_a_maintainers_stash_of_notebooks_made_anew_is_nobodys_answer(clone):
+    clone.publish(lesson(STUBS, "two"))
+    clone.git("pull", "-q")
+    write(clone.notebooks / LESSON, lesson(STUBS | {"1.3": stub("1.3")}, "mine"))
+    clone.git("stash")
+    assert clone.make_lab().new == [LESSON]
+
+
+def test_without_git_what_was_changed_is_told_and_kept(tmp_path):
+    """A course that was unpacked from a file."""
+    notebooks, mine = tmp_path / "notebooks", tmp_path / "mine"
+    write(notebooks / LESSON, lesson(STUBS))
+    answer(notebooks / LESSON, e1_1="x = 1")
+    copied = copies.bring(notebooks, mine, earlier.find(notebooks))
+    assert answers_in(mine / copied.earlier[0][0])["1.1"] == "x = 1"
+    assert f"notebooks/{LESSON} is not what the course hands out." in lab.in_words(
+        copied, mine
+    )

@@ -1,0 +1,127 @@
+"""What the course hands out is what its sources give, even when somebody has typed answers
+into `notebooks/`: no reader shows them, and nothing with them in it leaves the course.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from course_versions import answer, write
+from lessons_build import handed_out
+from lessons_command import copies
+from lessons_guide import given
+from lessons_lib.paths import NOTEBOOKS, ROOT
+
+FIRST = "00_start_here.ipynb"
+LOOP = "def blocks_needed(num_tokens, block_size):\n    while True: pass"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone in which a learner has answered exercise 0.1 in the course's own notebook."""
+    here = tmp_path_factory.mktemp("a clone") / "the course"
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    for name in filter(None, files.stdout.split("\0")):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, here / name)
+    name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "the course"]):
+        subprocess.run(["git", *name, *words], cwd=here, check=True)
+    answer(here / "notebooks" / FIRST, e0_1=LOOP)
+    return here
+
+
+def run(clone, *words: str, folder=""):
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=clone / folder,
+        env=os.environ | {"PYTHONPATH": str(clone)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_stub_is_what_was_given(clone):
+    shown = run(clone, "-c", "from lessons_guide.given import stub; stub('0.1')").stdout
+    assert 'raise NotImplementedError("Exercise 0.1")' in shown and "while True" not in shown
+
+
+def test_the_cells_to_run_are_those_that_were_given(clone):
+    script = (
+        "from lessons_guide.restart import cells_above; print(cells_above('', '00'));"
+        "from lessons_guide.progress_page import page; print(page().lessons[0].title)"
+    )
+    shown = run(clone, "-c", script).stdout
+    assert "while True" not in shown and "00 · Start here" in shown
+
+
+def test_copies_are_of_what_was_given_and_the_answer_is_taken_over(clone, tmp_path):
+    words = ["-m", "lessons_command", "lab", str(tmp_path / "mine"), "--only-copy"]
+    said = run(clone, *words).stdout
+    assert f"(notebooks/{FIRST})" in said and "with your answers to 0.1." in said
+    given = (NOTEBOOKS / "01_block_manager.ipynb").read_bytes()
+    assert (tmp_path / "mine" / "01_block_manager.ipynb").read_bytes() == given
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "lessons_site", "--prepare"],
+        ["-m", "lessons_build", "--handed-out"],  # `make wheel`
+        ["-m", "pip", "wheel", "--no-deps", "--wheel-dir", "wheels", "."],
+    ],
+    ids=["site", "make wheel", "wheel"],
+)
+def test_site_and_wheel_refuse_in_one_sentence_that_names_the_notebook(clone, words):
+    done = run(clone, *words)
+    said = [line for line in (done.stdout + done.stderr).split("\n") if "notebooks/" in line]
+    assert done.returncode and len(said) == 1
+    assert f"notebooks/{FIRST} has been changed by hand, and may hold somebody's" in said[0]
+    assert "while True" not in done.stdout + done.stderr
+    assert not [*clone.glob("wheels/*")] and not (clone / ".build/site/source").exists()
+
+
+def test_a_notebook_that_was_only_run_and_one_that_is_broken_are_told_too(tmp_path):
+    shutil.copy(NOTEBOOKS / FIRST, tmp_path)
+    assert not handed_out.changed(tmp_path)
+    answer(tmp_path / FIRST)
+    (tmp_path / "01_a.ipynb").write_text("<<<<<<< Updated upstream")
+    ran, broken = handed_out.changed(tmp_path)
+    assert FIRST in ran and "holds outputs" in ran
+    assert "01_a.ipynb has been changed" in broken
+
+
+def test_a_first_cell_says_that_a_new_version_is_beside_it(tmp_path, monkeypatch, capsys):
+    """On a hub, only the log says so otherwise."""
+    mine = tmp_path / FIRST
+    shutil.copytree(NOTEBOOKS, tmp_path / "old")
+    older = json.loads((NOTEBOOKS / FIRST).read_text())
+    older["cells"][0]["source"] = "An earlier text."
+    handed_out.stamp(older)
+    write(tmp_path / "old" / FIRST, older)
+    copies.bring(tmp_path / "old", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JPY_SESSION_NAME", str(mine))
+    given.say_whose_notebook_it_is()
+    answer(mine, e0_1=LOOP)
+    assert capsys.readouterr().out == ""
+    (offer,) = copies.bring(NOTEBOOKS, tmp_path).beside
+    given.say_whose_notebook_it_is()
+    assert f"with your answers, is beside it: {offer.new}" in capsys.readouterr().out
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / offer.new))
+    given.say_whose_notebook_it_is()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_first_cell_says_in_one_line_that_nobody_works_in_that_folder(clone):
+    script = "from lessons_lib import open_lesson; open_lesson('00')"
+    there = run(clone, "-c", script, folder="notebooks").stdout
+    assert "This is the course's own copy. Work in yours: `make copies` makes it." in there
+    assert "own copy" not in run(clone, "-c", script).stdout
