@@ -53,7 +53,7 @@ test-cluster: $(READY)-test  ## grade a class on Dask workers of this machine (A
 test-hub: $(READY)-test  ## run JupyterHub with two learners in browsers (apt-get: chromium npm)
 	$(PY) -m pytest -m hub $(ARGS)
 
-wheel: $(READY)  ## make the course's wheel, in .build/wheel
+wheel: $(READY)-test  ## make the course's wheel, in .build/wheel
 	$(PY) -m lessons_build --handed-out
 	rm -f .build/wheel/*.whl
 	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
