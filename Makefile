@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
+INSTALL = "$(PYTHON)" lessons_command/install.py
 NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900
 ALONE   = $(shell grep -l "mark\.alone" tests/test_*.py)
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
@@ -27,51 +28,47 @@ lab: $(READY)  ## make or update your copies in my-notebooks/, and open JupyterL
 copies: $(READY)  ## make or update your copies in my-notebooks/ for an editor, without JupyterLab
 	$(PY) -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
 
-test: $(READY)  ## run the tests, and compare the outputs of lessons 00 to 07
+test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 07
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not heavy and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" $(ALONE)
 
-test-slow: $(READY)  ## run what takes longer: lessons 08 to 11, every spelling, every seed, whole classes, lessons twice over
+test-slow: $(READY)-test  ## run what takes longer: lessons 08 to 11, every spelling, every seed, whole classes, lessons twice over
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or heavy or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(NBVAL) $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(or $(ARGS),$(ALONE))
 
-test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'
+test-platforms: $(READY)-test $(READY)-platforms  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
 	$(PY) -m pytest -m platforms $(ARGS)
 
-test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
+test-gpu: $(READY)-test  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
 	PYTHON=$(PY) bash tests/gpu.sh
 
-test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks (ARGS="-m nbgrader" executes them all)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
+test-nbgrader: $(READY)-test  ## run nbgrader's own commands on the notebooks (ARGS="-m nbgrader" executes them all)
+	@$(INSTALL) nbgrader -- $(PIP_ARGS) --upgrade --target .build/nbgrader
 	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m "nbgrader and not slow" $(ARGS)
 
-test-cluster: $(READY)  ## grade a class on Dask workers of this machine (ARGS="-m cluster" with the slow ones)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/cluster distributed
+test-cluster: $(READY)-test  ## grade a class on Dask workers of this machine (ARGS="-m cluster" with the slow ones)
+	@$(INSTALL) cluster -- $(PIP_ARGS) --upgrade --target .build/cluster
 	PYTHONPATH="$(CURDIR)/.build/cluster" $(PY) -m pytest -m "cluster and not slow" $(ARGS)
 
-test-hub: $(READY)  ## run JupyterHub with two learners in browsers (apt-get: chromium npm)
+test-hub: $(READY)-test  ## run JupyterHub with two learners in browsers (apt-get: chromium npm)
 	$(PY) -m pytest -m hub $(ARGS)
 
-wheel: $(READY)  ## make the course's wheel, in .build/wheel
+wheel: $(READY)-test  ## make the course's wheel, in .build/wheel
 	$(PY) -m lessons_build --handed-out
 	rm -f .build/wheel/*.whl
 	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
 	@ls .build/wheel/*.whl
 
-fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
+fuzz: $(READY)-test $(READY)-fuzz  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
 
-mutants: $(READY)  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
+mutants: $(READY)-test $(READY)-mutants  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-answer-mutants: $(READY)  ## put small faults into our answers, and list those that a check lets pass (ARGS="4.3")
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
+answer-mutants: $(READY)-test $(READY)-mutants  ## put small faults into our answers, and list those that a check lets pass (ARGS="4.3")
 	PYTHONPATH=tests $(PY) -m mutants.answers $(ARGS)
 
-lint: $(READY)  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
+lint: $(READY)-lint  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
 	@failed=; run() { echo "$$1"; shift; "$$@" || failed=yes; }; \
 	run "ruff check" $(PY) -m ruff check .; \
 	run "ruff format --check" $(PY) -m ruff format --check .; \
@@ -79,7 +76,7 @@ lint: $(READY)  ## look for slips, types that do not fit, and untidy lines (`mak
 	run "mypy" $(PY) -m mypy; \
 	[ -z "$$failed" ]
 
-format: $(READY)  ## tidy Python, C++ and CUDA, mend the slips that a tool can mend, and list the others
+format: $(READY)-lint  ## tidy Python, C++ and CUDA, mend the slips that a tool can mend, and list the others
 	$(PY) -m ruff format --quiet .
 	$(PY) -m ruff check --quiet --fix --exit-zero .
 	$(PY) -m ruff format .
@@ -87,21 +84,20 @@ format: $(READY)  ## tidy Python, C++ and CUDA, mend the slips that a tool can m
 	@$(VENV)/bin/clang-format -i $(CPP)
 	$(PY) -m ruff check .
 
-exercise: $(READY)  ## run what concerns one exercise: ID=8.8
+exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
-	$(PY) -c 'import mutmut' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	$(PY) tests/exercise.py "$(ID)" $(ARGS)
 
-lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
+lessons: $(READY)-test  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
 	$(PY) -m lessons_build $(ARGS)
 
-records: $(READY)  ## record what the known mistakes give, where something has changed
+records: $(READY)-test  ## record what the known mistakes give, where something has changed
 	$(PY) -m lessons_exercises $(ARGS)
 
-check: $(READY)  ## say whether the notebooks are in step with their sources
+check: $(READY)-test  ## say whether the notebooks are in step with their sources
 	$(PY) -m lessons_build --check $(ARGS)
 
-grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
+grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
@@ -109,7 +105,7 @@ mistakes: $(READY)  ## try your own further mistakes: MISTAKES=folder
 	$(if $(MISTAKES),,$(error Say where your mistakes are: make mistakes MISTAKES=folder))
 	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -m lessons_exercises.further
 
-draft: $(READY)  ## draft a mistake from answers that fail alike: RESULTS=folder GROUP=2.5-… MISTAKES=folder
+draft: $(READY)-grade  ## draft a mistake from answers that fail alike: RESULTS=folder GROUP=2.5-… MISTAKES=folder
 	$(if $(and $(RESULTS),$(GROUP),$(MISTAKES)),,$(error Say which group of which results, and where the draft goes: make draft RESULTS=folder GROUP=2.5-… MISTAKES=folder))
 	$(PY) -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
 
@@ -155,10 +151,10 @@ colour:  ## build the JupyterLab extension that shows C++ in colour, after a cha
 	cd .build/colour && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 	rm -rf lessons_colour/labextension && cp -r .build/colour/labextension lessons_colour
 
-screenshots: $(READY)  ## take the README's pictures again, in a real browser
+screenshots: $(READY)-test  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)
 
-site: $(READY)  ## build the website of the lessons in .build/site, and look at its links
+site: $(READY)-test  ## build the website of the lessons in .build/site, and look at its links
 	$(PY) -m lessons_site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)
 
 clean:  ## delete compiled lessons and caches; the environment and your progress stay
@@ -172,7 +168,10 @@ endif
 
 $(READY): pyproject.toml constraints.txt lessons_colour/labextension/package.json
 	@sh lessons_lib/preflight.sh "$(PYTHON)"
-	@echo "Setting up $(VENV), once. Most of the time goes into PyTorch."
-	@[ "$$($(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null)" = "$(CURDIR)/$(VENV)" ] || "$(PYTHON)" -m venv --clear $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[test]'
+	@$(INSTALL) -- $(PIP_ARGS)
+	@touch $@
+
+# An extra of pyproject.toml: what only those need who test, grade or change the course.
+$(READY)-%: $(READY)
+	@$(INSTALL) $* -- $(PIP_ARGS)
 	@touch $@

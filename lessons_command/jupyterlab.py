@@ -7,14 +7,15 @@ The settings are in `jupyter_config/`. They are defaults: what learners set them
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import quote
 
 CONFIG = Path(__file__).parent / "jupyter_config"
 DATA = Path(__file__).parent / "jupyter_data"
-# A learner who says where JupyterLab's root is gets it there.
-_ROOT_ARGUMENTS = ("--ServerApp.root_dir", "--notebook-dir")
+_ANYWHERE = ("", "0.0.0.0", "::", "*")
 
 
 def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn:
@@ -23,6 +24,7 @@ def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn
     arguments: further ones, for JupyterLab.
     """
     words = command(notebook, root, arguments)
+    print("JupyterLab starts …", flush=True)
     os.execve(words[0], words, environment(os.environ))
 
 
@@ -45,9 +47,65 @@ def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[s
     """The command that `start` becomes."""
     # `-m jupyter lab` would look for a program, which may be another Python's
     words = [sys.executable, "-m", "jupyterlab", str(notebook.resolve())]
-    if not any(argument.startswith(_ROOT_ARGUMENTS) for argument in arguments):
-        words.append(f"--ServerApp.root_dir={root.resolve()}")
+    usual = [
+        (f"--ServerApp.root_dir={root.resolve()}", "--notebook-dir"),
+        # Among its many lines is an address that opens no lesson
+        ("--log-level=WARN", "--ServerApp.log_level", "--Application.log_level", "--debug"),
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        usual.append(("--allow-root", "--ServerApp.allow_root"))
+    if not can_open_browser(os.environ):
+        usual.append(("--no-browser", "--ServerApp.open_browser", "--browser"))
+    if _is_in_container():  # where a port that is published is not 127.0.0.1's
+        usual.append(("--ip=0.0.0.0", "--ServerApp.ip", "--sock"))
+    for ours, *others in usual:
+        names = (ours.partition("=")[0], *others)
+        # What a learner says themselves counts; JupyterLab takes no argument twice
+        if not any(argument.partition("=")[0] in names for argument in arguments):
+            words.append(ours)
     return [*words, *arguments]
+
+
+def can_open_browser(given: Mapping[str, str]) -> bool:
+    """Whether a window can be opened. (On a terminal alone, a browser for text would be.)"""
+    screen = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
+    return sys.platform != "linux" or any(given.get(name) for name in screen)
+
+
+def _is_in_container() -> bool:
+    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
+
+
+def address(server) -> str:
+    """What opens the notebook that a Jupyter server was started with, in any browser."""
+    host = "127.0.0.1" if server.ip in (*_ANYWHERE, "localhost") else server.ip
+    path = Path(server.file_to_run).resolve().relative_to(Path(server.root_dir).resolve())
+    token = server.identity_provider.token
+    return (
+        f"{'https' if server.certfile else 'http'}://{host}:{server.port}{server.base_url}"
+        f"lab/tree/{quote(path.as_posix())}{f'?token={token}' if token else ''}"
+    )
+
+
+def _load_jupyter_server_extension(server) -> None:
+    """Called by Jupyter's server. On a hub it opens no file, and nothing is said."""
+    if server.file_to_run:
+        # Otherwise Jupyter prints more addresses, and none of them opens a lesson
+        server.identity_provider.token_generated = False
+        loop = server.io_loop
+        # The first turn of the loop opens the port
+        loop.add_callback(loop.add_callback, _say_where, server)
+
+
+def _say_where(server) -> None:
+    lines = ["", "JupyterLab is at this address:", "", f"    {address(server)}", ""]
+    if connection := os.environ.get("SSH_CONNECTION", "").split():
+        lines += [
+            "In a browser on your own machine, after this command there:",
+            f"    ssh -L {server.port}:127.0.0.1:{server.port} {getuser()}@{connection[2]}",
+            "",
+        ]
+    print("\n".join([*lines, "Ctrl-C here ends JupyterLab."]), flush=True)
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

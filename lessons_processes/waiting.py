@@ -15,20 +15,25 @@ PATIENCE = 2.0  # seconds without a word; most builds and checks are quicker
 
 
 @contextmanager
-def waiting(what: str, show: Callable[[str], object] | None = None) -> Iterator[None]:
+def waiting(
+    what: str, show: Callable[[str], object] | None = None, at_once: bool = False
+) -> Iterator[None]:
     """Shows `what` and the seconds so far while the block runs.
 
     show: called with the line, and at the end with ""; None shows it below the cell.
+    at_once: show it from the start, because the block is known to take long.
     """
     if show is None:
         if not _is_watched():
             yield
             return
         show = _below_the_cell()
-    over = threading.Event()
+    over, begun = threading.Event(), time.monotonic()
+    if at_once:
+        show(f"{what} …")
 
     def tell():
-        begun, told = time.monotonic(), False
+        told = at_once
         while not over.wait(1.0 if told else PATIENCE):
             show(f"{what} … {time.monotonic() - begun:.0f} s")
             told = True

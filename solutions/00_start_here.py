@@ -196,6 +196,11 @@ show_progress()
 # one is put beside it and has a name such as `01_block_manager (new 1a2b3c4d)`. Your answers are
 # in its exercises, so go on in that one.
 #
+# **When you are done with a lesson**, choose *File ▸ Close and Shut Down Notebook*. It ends the
+# lesson's kernel. If you only close the tab, the kernel goes on and keeps about 300 MB, and so
+# does each lesson's. The list at the left, *Running Terminals and Kernels* (a square in a
+# circle), shows those that run, and ends one or all.
+#
 # If an exercise's cell is spoilt, this shows it as you were given it, to copy from:
 #
 # ```python

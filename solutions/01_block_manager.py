@@ -588,5 +588,7 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 #   “Free-threading support”.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of
 # a model.

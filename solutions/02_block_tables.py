@@ -797,5 +797,7 @@ print(f"paging is done in {share:.0f} % of the steps that reserving the maximum 
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*,
 #   “Coalesced Access to Global Memory”.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their
 # blocks, and their keys and values in this pool.

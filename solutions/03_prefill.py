@@ -690,5 +690,7 @@ draw.changed_tokens(change, lengths, request_num_blocks, touched=(2, 1))
 #   [arXiv:1706.03762](https://arxiv.org/abs/1706.03762): section 3.2.1 for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its
 # past lies in the pool.

@@ -736,5 +736,7 @@ print(f"block 7 holds NaN after its second slot, and your part of it is {part:.2
 # - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`,
 #   `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any
 # mix of prompts and decodes.

@@ -767,5 +767,7 @@ draw.before_and_after(faulty, trace_of(merge_heads), reference)
 # - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and
 #   `torch.nn.functional.scaled_dot_product_attention`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [06 · The paged kernel](06_cuda_kernel.ipynb): the same attention in CUDA, which
 # follows the block table and gathers nothing.

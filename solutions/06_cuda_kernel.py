@@ -1051,5 +1051,7 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #   5.1 for kernels that read through the block table.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time,
 # each of them measured.

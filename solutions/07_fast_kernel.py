@@ -1330,5 +1330,7 @@ else:
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for
 #   m16n8k16, and `cp.async`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an
 # engine.

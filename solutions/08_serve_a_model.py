@@ -1734,6 +1734,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # - transformers' documentation, [attention
 #   interface](https://huggingface.co/docs/transformers/attention_interface).
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [09 · The prompt's kernel](09_prompt_kernel.ipynb), in which prompts get a kernel as
 # fast as lesson 07's is for decodes.
 #

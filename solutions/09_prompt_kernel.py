@@ -979,5 +979,7 @@ for row in by_flashinfer.batches:
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `ldmatrix`,
 #   `mma` for m16n8k16, `cp.async`, `wgmma`.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [10 · Keep the GPU busy](10_keep_the_gpu_busy.ipynb), in which the engine no longer
 # makes the kernels wait.

@@ -1025,6 +1025,8 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # - Guy Steele, Doug Lea and Christine Flood, *Fast Splittable Pseudorandom Number Generators*,
 #   OOPSLA 2014: the numbers by seed and position.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [11 · Beyond one GPU, and asked from outside](11_beyond_one_gpu.ipynb), a short lesson
 # on what is left: a model that one card cannot hold, and a client that is not a notebook. Or
 # [the whole course on one page](summary.ipynb), to look things up.

@@ -567,5 +567,7 @@ print("the server has ended:", server.wait())
 # - OpenAI's [API reference](https://platform.openai.com/docs/api-reference/completions), on
 #   completions and their streams.
 #
+# **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
+#
 # **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
 # lesson in which you build.

@@ -18,7 +18,7 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 # What a room may import besides what everybody has.
 EXTRAS_OF = {
     "lessons_build": {"test"},
-    "lessons_grading": {"cluster"},
+    "lessons_grading": {"cluster", "grade"},
     "lessons_site": {"site", "test"},
     "solutions": set(),
     "tests": {*EXTRAS},

@@ -2,63 +2,84 @@
 
 import json
 import os
-import secrets
+import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 from contextlib import suppress
+from getpass import getuser
 from pathlib import Path
 
 import pytest
 
 from lessons_command import jupyterlab
-from lessons_lib.paths import NOTEBOOKS, ROOT
+from lessons_lib.paths import MY_NOTEBOOKS, NOTEBOOKS, ROOT
 
 FIRST = NOTEBOOKS / "00_start_here.ipynb"
-PATIENCE = 900  # seconds; far more than a start takes
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory):
-    """Asks a JupyterLab of somebody who has never used one; gives JSON."""
-    home, token = tmp_path_factory.mktemp("home"), secrets.token_hex(16)
-    own = ROOT / ".build" / f"my-notebooks-{os.getpid()}"  # in the clone, as `make lab` has it
+def printed(tmp_path_factory):
+    """What a JupyterLab says as it starts, for the first time and over SSH."""
+    home = tmp_path_factory.mktemp("home")
+    own = MY_NOTEBOOKS / f"of-tests-{os.getpid()}"  # in the clone, as `make lab` has it
     folders = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
     environment = os.environ | {f"JUPYTER_{name}": str(home / name) for name in folders}
     environment["JUPYTERLAB_SETTINGS_DIR"] = str(home / "settings")
-    options = ["--no-browser", "--allow-root", f"--IdentityProvider.token={token}"]
+    environment["SSH_CONNECTION"] = "192.0.2.1 50000 192.0.2.2 22"
+    for screen in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"):
+        environment.pop(screen, None)
     server = subprocess.Popen(
-        [sys.executable, "-m", "lessons_command", "lab", own, "--", *options, "--port=0"],
+        [sys.executable, "-m", "lessons_command", "lab", own, "--", "--port=0"],
         env=environment,
         cwd=home,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+    lines = []
+    for line in server.stdout:
+        lines.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    yield "".join(lines)
+    server.terminate()
+    server.communicate()
+    shutil.rmtree(own)
+    with suppress(OSError):  # somebody's own copies are in it
+        MY_NOTEBOOKS.rmdir()
+
+
+@pytest.fixture(scope="module")
+def ask(printed):
+    """Asks this JupyterLab; gives JSON."""
+    address = urllib.parse.urlsplit(addresses(printed)[0])
 
     def ask(path):
-        address = f"{_address(home / 'RUNTIME_DIR', server)}{path}?token={token}"
-        with urllib.request.urlopen(address, timeout=60) as answer:
+        url = address._replace(path=f"/{path}").geturl()
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return json.load(answer)
 
-    yield ask
-    server.terminate()
-    server.wait()
-    shutil.rmtree(own)
+    return ask
 
 
-def _address(folder: Path, server) -> str:
-    for _ in range(10 * PATIENCE):
-        if server.poll() is not None:
-            break
-        with suppress(OSError, ValueError, StopIteration):
-            address = json.loads(next(folder.glob("jpserver-*.json")).read_text())["url"]
-            urllib.request.urlopen(f"{address}api", timeout=60).close()
-            return address
-        time.sleep(0.1)
-    raise RuntimeError(f"JupyterLab did not start: {server.poll()}")
+def addresses(text: str) -> list[str]:
+    return re.findall(r"\w+://\S+", text)
+
+
+def test_one_address_is_printed_and_it_opens_lesson_00(printed):
+    (address,) = addresses(printed)
+    with urllib.request.urlopen(address, timeout=60) as answer:  # with its token
+        page = answer.read().decode()
+    relative = f"{MY_NOTEBOOKS.name}/of-tests-{os.getpid()}"
+    settings = re.search(
+        r'id="jupyter-config-data" type="application/json">(.*?)<', page, re.S
+    )
+    assert json.loads(settings[1])["treePath"] == f"{relative}/00_start_here.ipynb"
+    port = urllib.parse.urlsplit(address).port
+    assert f"ssh -L {port}:127.0.0.1:{port} {getuser()}@192.0.2.2" in printed
 
 
 @pytest.mark.parametrize("name", ["kernels/vector_add.cu", "solutions", "notebooks"])
@@ -73,11 +94,61 @@ def test_jupyterlab_brings_no_news_and_does_not_ask_for_them(ask):
     assert fields["checkForUpdates"]["default"] is False
 
 
-def test_a_learner_says_where_jupyterlab_is_opened():
-    usual = jupyterlab.command(FIRST, ROOT, ["--no-browser"])
-    assert usual[3:] == [str(FIRST), f"--ServerApp.root_dir={ROOT}", "--no-browser"]
-    for own in ("--ServerApp.root_dir=/here", "--notebook-dir=/here"):
-        assert jupyterlab.command(FIRST, ROOT, [own])[3:] == [str(FIRST), own]
+@pytest.mark.parametrize(
+    "own, ours",
+    [
+        ("--ServerApp.root_dir=/here", "--ServerApp.root_dir"),
+        ("--notebook-dir=/here", "--ServerApp.root_dir"),
+        ("--log-level=INFO", "--log-level"),
+        ("--debug", "--log-level"),
+        ("--allow-root", "--allow-root"),
+        ("--no-browser", "--no-browser"),
+        ("--browser=firefox", "--no-browser"),
+        ("--ip=127.0.0.1", "--ip"),
+    ],
+)
+def test_what_a_learner_says_to_jupyterlab_counts_and_ours_is_not_said_too(own, ours):
+    words = jupyterlab.command(FIRST, ROOT, [own])
+    assert words[3] == str(FIRST) and words[-1] == own
+    assert not [word for word in words[:-1] if word.partition("=")[0] == ours]
+    if "root_dir" in ours:
+        assert f"--ServerApp.root_dir={ROOT}" in jupyterlab.command(FIRST, ROOT)
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_root_may_open_it_too(user):
+    words = """if True:
+        import sys
+        from pathlib import Path
+        from lessons_command.jupyterlab import command
+        sys.exit("--allow-root" in command(Path("n.ipynb"), Path(".")))"""
+    bwrap = ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(user)]
+    run = subprocess.run([*bwrap, sys.executable, "-c", words], cwd=ROOT)
+    assert run.returncode == (user == 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a screen")
+def test_without_a_screen_no_browser_is_looked_for():
+    assert not jupyterlab.can_open_browser({"SSH_CONNECTION": "a 1 b 2"})
+    assert jupyterlab.can_open_browser({"DISPLAY": ":0"})
+    assert jupyterlab.can_open_browser({"BROWSER": "/opt/open"})  # an editor elsewhere
+
+
+@pytest.mark.parametrize("mark", ["/run/.containerenv", "/.nothing"])
+def test_in_a_container_a_published_port_reaches_it(tmp_path, mark):
+    """Nothing but this file tells podman's containers from other machines."""
+    words = """if True:
+        import sys
+        from pathlib import Path
+        from lessons_command.jupyterlab import command
+        sys.exit("--ip=0.0.0.0" in command(Path("n.ipynb"), Path(".")))"""
+    root = ["bwrap", "--tmpfs", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    for path in Path("/").iterdir():
+        if path.is_dir() and path.name not in ("dev", "proc", "run"):
+            root += ["--ro-bind", str(path), str(path)]
+    marked = ["--ro-bind", str(FIRST), mark]
+    run = subprocess.run([*root, *marked, sys.executable, "-c", words], cwd=ROOT)
+    assert run.returncode == (mark == "/run/.containerenv")
 
 
 def test_a_learners_own_folders_of_settings_come_before_ours():

@@ -36,7 +36,8 @@ PINS = {
 
 
 def wanted() -> list[str]:
-    return [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    extras = PROJECT["optional-dependencies"]
+    return [*PROJECT["dependencies"], *extras["test"], *extras["lint"], *extras["grade"]]
 
 
 def test_every_dependency_is_pinned():
@@ -60,7 +61,7 @@ def test_pins_are_within_the_ranges_of_the_project():
 
 def test_conda_installs_the_same_through_the_same_pins():
     (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
-    assert pip == ["--constraint constraints.txt", "--editable .[test]"]
+    assert pip == ["--constraint constraints.txt", "--editable ."]
     names = [
         re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)
     ]
