@@ -17,11 +17,6 @@ from hypothesis import HealthCheck, settings
 # They run models and kernels for minutes: only `make test-slow` compares their outputs.
 LONG_LESSONS = ("08", "09", "10", "11")
 
-# How fast the machine is decides nothing: neither one example's time nor that of making them.
-settings.register_profile(
-    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("any machine")
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
 # Where FORCE_COLOR is set, Python 3.14 would colour each help text.
 os.environ["PYTHON_COLORS"] = "0"
@@ -39,9 +34,27 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Whoever runs nbval need not know what it leaves out of a comparison."""
+    """Everyone draws the same examples, unless a seed says otherwise, and no database keeps
+    others. How fast the machine is decides nothing: neither one example's time nor that of
+    making them. And whoever runs nbval need not know what it leaves out of a comparison.
+    """
+    settings.register_profile(
+        "any machine",
+        deadline=None,
+        database=None,
+        derandomize=config.getoption("hypothesis_seed") is None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("any machine")
     if not getattr(config.option, "nbval_sanitize_with", "not installed"):
         config.option.nbval_sanitize_with = str(config.rootpath / "tests" / "nbval.cfg")
+
+
+def pytest_report_header(config):
+    seed = config.getoption("hypothesis_seed")
+    if seed is None:
+        return "examples: the same each time; --hypothesis-seed=… draws others"
+    return f"examples: drawn anew; --hypothesis-seed={seed} repeats them"
 
 
 @pytest.hookimpl(wrapper=True)
