@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -34,7 +35,7 @@ def load_model(
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what is missing is an error here, and has its sentence
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             dtype=dtype,
             config=config,
@@ -47,10 +48,11 @@ def load_model(
         ) from error
     finally:
         logging.set_verbosity(verbosity)
+    model, found = loaded
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     shapes = {key: (tuple(saved), tuple(own)) for key, saved, own in found["mismatched_keys"]}
     check_weights(name, found["missing_keys"] - tied, found["unexpected_keys"], shapes)
-    return model.to(device).eval()  # type: ignore[arg-type]  # decorated: mypy misses self
+    return model.to(device).eval()
 
 
 def read_config(name: str | Path):

@@ -68,7 +68,7 @@ class Handler(RequestHandler):
             self.let_the_page_read()
         if error.status in (429, 503):
             self.set_header("Retry-After", "1")
-        if error.status in (400, 413):  # the rest of the body is not read
+        if error.status == 413:  # the rest of the body is not read
             self.set_header("Connection", "close")
         self.finish(error.body())
 

@@ -63,8 +63,11 @@ class TokenizerWords:
                 f"the tokenizer in {str(folder)!r} could not be read: {words}"
             ) from error
         added = self.tokenizer.added_tokens_decoder.items()
-        self.special = {id: token.content for id, token in added if token.special}
-        self.end_tokens = frozenset({self.tokenizer.eos_token_id}) - {None}
+        self.special: Mapping[int, str] = {
+            id: token.content for id, token in added if token.special
+        }
+        end = self.tokenizer.eos_token_id
+        self.end_tokens: frozenset[int] = frozenset() if end is None else frozenset({end})
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
@@ -137,7 +140,8 @@ def marks_of(stop: list[str], special: Mapping[int, str]) -> tuple[dict[int, str
 
     Returns the marks by token, and the stop texts, with those that have marks.
     """
-    marks, marked = {}, list(stop)
+    marks: dict[int, str] = {}
+    marked = list(stop)
     for token, name in sorted(special.items(), key=lambda item: -len(item[1])):
         if name and any(name in each for each in stop):
             mark = marks[token] = chr(0xD800 + len(marks))
