@@ -9,8 +9,9 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_here import no_gpu
-from lessons_lib.cuda_on_cpu import unwatched
+from lessons_lib.cuda_on_cpu import left_out, unwatched
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import Recipe, _compile, _load
 
@@ -111,7 +112,11 @@ def build_for_cpu(
         unwatched.refuse_symbols(library, runtime, sources)
 
     inspections = (refuse_text, refuse_symbols) if target == "checked" else ()
-    return _load(_compile(sources, name, recipe, rewritten, *inspections), ctypes.CDLL)
+    try:
+        library = _compile(sources, name, recipe, rewritten, *inspections)
+    except CompileError as error:
+        raise left_out.explain(error, sources) from error.__cause__
+    return _load(library, ctypes.CDLL)
 
 
 def _preprocessed(text: str, module: str, recipe: Recipe) -> str:

@@ -170,7 +170,8 @@ class CallOnCpu:
         if report:
             raise report_messages.explain(reports.parse(report), self.texts, tensors)
         if code:
-            raise _refused(function, self.kernels, code, _ERRORS.get(code, ""))
+            text = self.runtime.cuda_on_cpu_error_text(code).decode()
+            raise _refused(function, self.kernels, code, text)
 
     def _collect_accesses(self, tensors: dict):
         count = self.runtime.cuda_on_cpu_traced(None, 0) if self.traced else 0
@@ -235,17 +236,11 @@ class _Traced(ctypes.Structure):
     ]
 
 
-_ERRORS = {
-    1: "invalid argument",
-    9: "invalid configuration argument",
-    719: "unspecified launch failure",
-}
-
-
 def _load_runtime(path: Path) -> ctypes.CDLL:
     runtime = ctypes.CDLL(str(path))
     runtime.cuda_on_cpu_options.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
     runtime.cuda_on_cpu_report.restype = ctypes.c_char_p
+    runtime.cuda_on_cpu_error_text.restype = ctypes.c_char_p
     runtime.cuda_on_cpu_launches.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     runtime.cuda_on_cpu_launches.restype = ctypes.c_size_t
     return runtime

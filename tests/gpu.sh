@@ -19,7 +19,7 @@ step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/test_page
     tests/test_prefill_kernels.py tests/test_fast_engine.py tests/test_fast_engine_fp8.py tests/test_fast_parts.py \
     tests/test_step_kernels.py tests/test_step_graph.py tests/test_fast_engine_waits.py \
     tests/test_same_tokens.py tests/test_shards.py tests/test_fused.py tests/test_cuda_shared_memory.py \
-    tests/test_cuda_grid.py tests/test_cuda_language.py tests/test_cuda_warps.py tests/test_poison.py tests/test_attention.py \
+    tests/test_cuda_grid.py tests/test_cuda_language.py tests/test_cuda_tutorial.py tests/test_cuda_warps.py tests/test_poison.py tests/test_attention.py \
     tests/test_decode.py tests/test_kv_cache.py tests/test_plug.py tests/test_bench.py tests/test_tensor_form.py
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
     solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb solutions/09_*.ipynb solutions/10_*.ipynb

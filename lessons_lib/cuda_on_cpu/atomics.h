@@ -16,19 +16,37 @@ T change(T* address, Change next, const void* code) {
   return before;
 }
 
+// What each one makes of the old value.
+namespace next {
+#define NEXT(name, expression) \
+  template <class T>           \
+  T name(T old, T value) {     \
+    return expression;         \
+  }
+NEXT(atomicAdd, old + value)
+NEXT(atomicSub, old - value)
+NEXT(atomicExch, (void(old), value))
+NEXT(atomicMax, old < value ? value : old)
+NEXT(atomicMin, value < old ? value : old)
+NEXT(atomicAnd, old& value)
+NEXT(atomicOr, old | value)
+NEXT(atomicXor, old ^ value)
+NEXT(atomicInc, old >= value ? 0 : old + 1)
+NEXT(atomicDec, old == 0 || old > value ? value : old - 1)
+#undef NEXT
+}  // namespace next
+
 }  // namespace cuda_on_cpu
 
-#define CHANGE(T, expression) \
-  return cuda_on_cpu::change( \
-      address, [=](T old) -> T { return expression; }, __builtin_return_address(0))
-
-#define DEFINE_ATOMICS(T)                                                        \
-  T atomicAdd(T* address, T value) { CHANGE(T, old + value); }                   \
-  T atomicSub(T* address, T value) { CHANGE(T, old - value); }                   \
-  T atomicMax(T* address, T value) { CHANGE(T, old < value ? value : old); }     \
-  T atomicMin(T* address, T value) { CHANGE(T, value < old ? value : old); }     \
-  T atomicExch(T* address, T value) { CHANGE(T, (void(old), value)); }           \
-  T atomicCAS(T* address, T expected, T value) {                                 \
+#define DEFINE_ATOMIC(name, T)                                                    \
+  T name(T* address, T value) {                                                   \
+    return cuda_on_cpu::change(                                                   \
+        address, [=](T old) -> T { return cuda_on_cpu::next::name(old, value); }, \
+        __builtin_return_address(0));                                             \
+  }
+// After a failed atomicCAS the thread gives up its turn, so that the lock's owner can run.
+#define DEFINE_SWAP(name, T)                                                     \
+  T name(T* address, T expected, T value) {                                      \
     cuda_on_cpu::forgive_read(address, sizeof(T));                               \
     T before = cuda_on_cpu::change(                                              \
         address, [=](T old) -> T { return old == expected ? value : old; },      \
@@ -36,23 +54,7 @@ T change(T* address, Change next, const void* code) {
     if (before != expected) cuda_on_cpu::block->wait(cuda_on_cpu::State::ready); \
     return before;                                                               \
   }
-#define DEFINE_BIT_ATOMICS(T)                                  \
-  T atomicAnd(T* address, T value) { CHANGE(T, old & value); } \
-  T atomicOr(T* address, T value) { CHANGE(T, old | value); }  \
-  T atomicXor(T* address, T value) { CHANGE(T, old ^ value); }
-// After a failed atomicCAS the thread gives up its turn, so that the lock's owner can run.
-DEFINE_ATOMICS(int)
-DEFINE_ATOMICS(unsigned)
-DEFINE_ATOMICS(unsigned long long)
-DEFINE_ATOMICS(float)
-DEFINE_ATOMICS(double)
-DEFINE_BIT_ATOMICS(int)
-DEFINE_BIT_ATOMICS(unsigned)
-DEFINE_BIT_ATOMICS(unsigned long long)
-
-unsigned atomicInc(unsigned* address, unsigned most) {
-  CHANGE(unsigned, old >= most ? 0 : old + 1);
-}
+CUDA_ON_CPU_ATOMICS(DEFINE_ATOMIC, DEFINE_SWAP)
 
 void __threadfence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

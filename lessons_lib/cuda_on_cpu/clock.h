@@ -26,6 +26,7 @@ struct Published {
 
 struct Epochs {
   uint32_t now = 1, block_began = 1, launch_began = 1;
+  uint32_t synchronised = 1;    // when the host last waited for all kernels
   std::vector<uint32_t> began;  // when each block of the launch began
   std::vector<Published> published;
   bool fenced = false, acquired = false;  // by the running block
@@ -51,6 +52,7 @@ struct Epochs {
   }
 };
 inline Epochs epoch;
+inline void epoch_synchronise() { epoch.synchronised = epoch.now; }
 
 inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsigned lanes) {
   uint32_t seen[32] = {};
@@ -66,5 +68,9 @@ inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsig
   each([&](unsigned, Thread& thread) { std::copy(seen, seen + 32, thread.seen); });
 }
 
+}  // namespace cuda_on_cpu
+#else
+namespace cuda_on_cpu {
+inline void epoch_synchronise() {}
 }  // namespace cuda_on_cpu
 #endif

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lessons_lib.cuda_on_cpu.code_text import split_at_commas
+
 if TYPE_CHECKING:  # else a program without tensors would import PyTorch
     import torch
 
@@ -58,9 +60,11 @@ def shared_element(
 ) -> str:
     """`scores[3]` for a byte of a shared array.
 
-    element, length: the bytes of one element and of the array.
+    element, length: the bytes of one element, 0 if the type is not known, and of the array.
     inner: the array's sizes after the first one, as in `[8][32]`.
     """
+    if not element:
+        return f"byte {byte} of {name}"
     first, inside = divmod(byte, element)
     if first == 0 and length == element and not inner:
         return name if not inside else f"byte {byte} of {name}"
@@ -70,6 +74,17 @@ def shared_element(
         index.insert(0, last)
     indexed = name + "".join(f"[{i}]" for i in (first, *index))
     return f"byte {byte} of {name} (in {indexed})" if inside else indexed
+
+
+def allocated_name(line: str) -> str | None:
+    """`buffer` for `cudaMalloc(&buffer, bytes)`; None if the line allocates several times."""
+    calls = re.findall(r"\bcuda(?:Malloc\w*|HostAlloc)\s*\((.*)", line)
+    if len(calls) != 1 or "cudaMalloc" in calls[0]:
+        return None
+    pointer = split_at_commas(calls[0])[0]
+    return re.sub(
+        r"^\s*(?:\(\s*void\s*\*\s*\*\s*\)|reinterpret_cast<.*>\()?\s*&?", "", pointer
+    ).strip(" )")
 
 
 def inner_sizes(name: str, texts: dict[str, str], source: str, line: int) -> tuple[int, ...]:

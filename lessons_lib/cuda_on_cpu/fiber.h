@@ -69,14 +69,15 @@ inline void* prepared_stack(char* lowest, unsigned number, void (*entry)()) {
   return top;
 }
 
+#if defined(MAP_NORESERVE)
+constexpr int unreserved = MAP_PRIVATE | MAP_ANON | MAP_NORESERVE;
+#else
+constexpr int unreserved = MAP_PRIVATE | MAP_ANON;
+#endif
+
 // Memory from the system. It is zero, and it is only provided where it is touched.
 inline char* map_memory(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
-#if defined(MAP_NORESERVE)
-  constexpr int flags = MAP_PRIVATE | MAP_ANON | MAP_NORESERVE;
-#else
-  constexpr int flags = MAP_PRIVATE | MAP_ANON;
-#endif
-  void* memory = mmap(nullptr, bytes, protection, flags, -1, 0);
+  void* memory = mmap(nullptr, bytes, protection, unreserved, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return static_cast<char*>(memory);
 }

@@ -3,9 +3,12 @@
 #pragma once
 #include <type_traits>
 
-#include "launch.h"
-
-#define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#include "bits.h"
+#include "device.h"
+#include "fast_math.h"
+#include "memory.h"
+#include "rounding.h"
+#include "streams.h"
 
 // `what` is the learner's name for it, for reports.
 namespace cuda_on_cpu {
@@ -16,6 +19,10 @@ unsigned ballot(unsigned mask, int predicate, const char* what, const char* file
 enum class Shuffle { index, up, down, exclusive_or };
 void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_t bytes,
              int distance, int width, const char* what, const char* file, int line);
+// The value of each lane of the mask that has not returned. Returns which lanes these are.
+unsigned gather(unsigned mask, unsigned long long value, unsigned long long (&values)[32],
+                const char* what, const char* file, int line);
+[[noreturn]] void trap_called(const char* file, int line);
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
 }  // namespace cuda_on_cpu
 
@@ -61,27 +68,88 @@ CUDA_ON_CPU_SHUFFLE(__shfl_up_sync, up)
 CUDA_ON_CPU_SHUFFLE(__shfl_down_sync, down)
 CUDA_ON_CPU_SHUFFLE(__shfl_xor_sync, exclusive_or)
 
-#define CUDA_ON_CPU_ATOMICS(T)       \
-  T atomicAdd(T* address, T value);  \
-  T atomicSub(T* address, T value);  \
-  T atomicMax(T* address, T value);  \
-  T atomicMin(T* address, T value);  \
-  T atomicExch(T* address, T value); \
-  T atomicCAS(T* address, T expected, T value);
-#define CUDA_ON_CPU_BIT_ATOMICS(T)  \
-  T atomicAnd(T* address, T value); \
-  T atomicOr(T* address, T value);  \
-  T atomicXor(T* address, T value);
-CUDA_ON_CPU_ATOMICS(int)
-CUDA_ON_CPU_ATOMICS(unsigned)
-CUDA_ON_CPU_ATOMICS(unsigned long long)
-CUDA_ON_CPU_ATOMICS(float)
-CUDA_ON_CPU_ATOMICS(double)
-CUDA_ON_CPU_BIT_ATOMICS(int)
-CUDA_ON_CPU_BIT_ATOMICS(unsigned)
-CUDA_ON_CPU_BIT_ATOMICS(unsigned long long)
+// The lanes that bring the same value.
+template <class T>
+unsigned __match_any_sync(unsigned mask, T value, CUDA_ON_CPU_HERE) {
+  static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                "__match_any_sync compares numbers of 4 or 8 bytes");
+  unsigned long long mine = 0, values[32];
+  __builtin_memcpy(&mine, &value, sizeof value);
+  unsigned lanes = cuda_on_cpu::gather(mask, mine, values, "__match_any_sync", file, line);
+  for (int lane = 0; lane < 32; ++lane)
+    if (lanes >> lane & 1 && values[lane] != mine) lanes &= ~(1u << lane);
+  return lanes;
+}
+template <class T>
+unsigned __match_all_sync(unsigned mask, T value, int* all, CUDA_ON_CPU_HERE) {
+  *all = __match_any_sync(mask, value, file, line) == mask;
+  return *all ? mask : 0;
+}
 
-unsigned atomicInc(unsigned* address, unsigned most);
+#define CUDA_ON_CPU_REDUCE(name, T, expression)                                             \
+  inline T name(unsigned mask, T value, CUDA_ON_CPU_HERE) {                                 \
+    unsigned long long values[32];                                                          \
+    unsigned lanes = cuda_on_cpu::gather(mask, unsigned(value), values, #name, file, line); \
+    int first = __builtin_ctz(lanes);                                                       \
+    T a = T(values[first]);                                                                 \
+    for (int lane = first + 1; lane < 32; ++lane) {                                         \
+      T b = T(values[lane]);                                                                \
+      if (lanes >> lane & 1) a = expression;                                                \
+    }                                                                                       \
+    return a;                                                                               \
+  }
+CUDA_ON_CPU_REDUCE(__reduce_add_sync, unsigned, a + b)
+CUDA_ON_CPU_REDUCE(__reduce_add_sync, int, int(unsigned(a) + unsigned(b)))
+CUDA_ON_CPU_REDUCE(__reduce_min_sync, unsigned, b < a ? b : a)
+CUDA_ON_CPU_REDUCE(__reduce_min_sync, int, b < a ? b : a)
+CUDA_ON_CPU_REDUCE(__reduce_max_sync, unsigned, a < b ? b : a)
+CUDA_ON_CPU_REDUCE(__reduce_max_sync, int, a < b ? b : a)
+CUDA_ON_CPU_REDUCE(__reduce_and_sync, unsigned, a& b)
+CUDA_ON_CPU_REDUCE(__reduce_or_sync, unsigned, a | b)
+CUDA_ON_CPU_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
+#undef CUDA_ON_CPU_REDUCE
+
+// Each for the types that CUDA has it for.
+#define CUDA_ON_CPU_ATOMIC(name, T) T name(T* address, T value);
+#define CUDA_ON_CPU_SWAP(name, T) T name(T* address, T expected, T value);
+#define CUDA_ON_CPU_ATOMICS(ATOMIC, SWAP)      \
+  ATOMIC(atomicAdd, int)                       \
+  ATOMIC(atomicAdd, unsigned)                  \
+  ATOMIC(atomicAdd, unsigned long long)        \
+  ATOMIC(atomicAdd, float)                     \
+  ATOMIC(atomicAdd, double)                    \
+  ATOMIC(atomicSub, int)                       \
+  ATOMIC(atomicSub, unsigned)                  \
+  ATOMIC(atomicExch, int)                      \
+  ATOMIC(atomicExch, unsigned)                 \
+  ATOMIC(atomicExch, unsigned long long)       \
+  ATOMIC(atomicExch, float)                    \
+  ATOMIC(atomicInc, unsigned)                  \
+  ATOMIC(atomicDec, unsigned)                  \
+  SWAP(atomicCAS, int)                         \
+  SWAP(atomicCAS, unsigned)                    \
+  SWAP(atomicCAS, unsigned long long)          \
+  SWAP(atomicCAS, unsigned short)              \
+  CUDA_ON_CPU_WHOLE_ATOMICS(ATOMIC, int)       \
+  CUDA_ON_CPU_WHOLE_ATOMICS(ATOMIC, unsigned)  \
+  CUDA_ON_CPU_WHOLE_ATOMICS(ATOMIC, long long) \
+  CUDA_ON_CPU_WHOLE_ATOMICS(ATOMIC, unsigned long long)
+#define CUDA_ON_CPU_WHOLE_ATOMICS(ATOMIC, T) \
+  ATOMIC(atomicMax, T)                       \
+  ATOMIC(atomicMin, T) ATOMIC(atomicAnd, T) ATOMIC(atomicOr, T) ATOMIC(atomicXor, T)
+CUDA_ON_CPU_ATOMICS(CUDA_ON_CPU_ATOMIC, CUDA_ON_CPU_SWAP)
+
+// Those for one block, or for the host as well, are the same here.
+#define atomicAdd_block atomicAdd
+#define atomicAdd_system atomicAdd
+#define atomicCAS_block atomicCAS
+#define atomicCAS_system atomicCAS
+#define atomicExch_block atomicExch
+#define atomicExch_system atomicExch
+#define atomicMax_block atomicMax
+#define atomicMax_system atomicMax
+#define atomicMin_block atomicMin
+#define atomicMin_system atomicMin
 
 void __threadfence();
 inline void __threadfence_block() {}
@@ -91,48 +159,15 @@ T __ldg(const T* address) {
   return *address;
 }
 
+// Time in nanoseconds, where a GPU counts the ticks of its clock.
+long long clock64();
+// Other threads run in the meantime.
+void __nanosleep(unsigned nanoseconds);
+[[noreturn]] inline void __trap(CUDA_ON_CPU_HERE) { cuda_on_cpu::trap_called(file, line); }
+
 #undef assert
 #define assert(condition) \
   ((condition) ? void() : cuda_on_cpu::assertion_failed(#condition, __FILE__, __LINE__))
-
-// These are macros, because the C library declares some of the names itself.
-#define __expf(x) expf(x)
-#define __exp2f(x) exp2f(x)
-#define __logf(x) logf(x)
-#define __log2f(x) log2f(x)
-#define __sinf(x) sinf(x)
-#define __cosf(x) cosf(x)
-#define __powf(x, y) powf(x, y)
-#define rsqrtf(x) (1.0f / sqrtf(x))
-#define exp10f(x) powf(10.0f, x)
-
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __frcp_rn(float a) { return 1.0f / a; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }
-template <class To, class From>
-To cuda_on_cpu_bits(From from) {
-  To to;
-  __builtin_memcpy(&to, &from, sizeof to);
-  return to;
-}
-inline float __int_as_float(int a) { return cuda_on_cpu_bits<float>(a); }
-inline float __uint_as_float(unsigned a) { return cuda_on_cpu_bits<float>(a); }
-inline int __float_as_int(float a) { return cuda_on_cpu_bits<int>(a); }
-inline unsigned __float_as_uint(float a) { return cuda_on_cpu_bits<unsigned>(a); }
-inline int __popc(unsigned a) { return __builtin_popcount(a); }
-inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
-inline int __ffs(int a) { return __builtin_ffs(a); }
-// Four of the eight bytes of b:a. Each hexadecimal digit of the selector chooses one. (Digits
-// from 8 on are not supported.)
-inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
-  unsigned long long bytes = a | (unsigned long long)(b) << 32;
-  unsigned result = 0;
-  for (int i = 0; i < 4; ++i)
-    result |= unsigned(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
-  return result;
-}
-inline int __clz(int a) { return a ? __builtin_clz(unsigned(a)) : 32; }
 
 // For these pairs of types only, as in CUDA. For an int and a long long, nvcc finds the call
 // ambiguous.

@@ -1,5 +1,4 @@
-// What CUDA adds to C++: keywords, small vectors, and the variables that tell a thread its
-// place.
+// What CUDA adds to C++: keywords, and the variables that tell a thread its place.
 #pragma once
 
 #if defined(CUDA_ON_CPU_CHECKED)  // the runtime defines it itself
@@ -37,16 +36,22 @@ void* memset(void*, int, __SIZE_TYPE__) WATCHED("memset");
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 using std::isfinite;  // nvcc accepts these without std::
 using std::isinf;
 using std::isnan;
 
+// Where a call is, as its last arguments.
+#define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
 // On the CPU, every function runs where it is called.
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ static const
+#define __constant__ static
+#define __managed__
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
@@ -58,33 +63,8 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
   constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
 };
-
-// CUDA's vectors are aligned to their size, so that one instruction can load them.
-#define CUDA_ON_CPU_VECTORS(T, name)                                                 \
-  struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                 \
-  struct name##3 { T x, y, z; };                                                     \
-  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; }; \
-  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                         \
-  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                 \
-  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
-CUDA_ON_CPU_VECTORS(float, float)
-CUDA_ON_CPU_VECTORS(double, double)
-CUDA_ON_CPU_VECTORS(int, int)
-CUDA_ON_CPU_VECTORS(short, short)
-CUDA_ON_CPU_VECTORS(unsigned short, ushort)
-CUDA_ON_CPU_VECTORS(unsigned char, uchar)
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
-  return {x, y, z, w};
-}
 
 // Fast mode runs blocks on several processor threads, each with its own copy of these
 // variables. Checked mode uses one thread.

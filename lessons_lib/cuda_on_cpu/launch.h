@@ -5,27 +5,14 @@
 #include <type_traits>
 #include <utility>
 
-#include "language.h"
+#include "errors.h"
+#include "vectors.h"
 
 typedef struct CUstream_st* cudaStream_t;
-enum cudaError_t {
-  cudaSuccess = 0,
-  cudaErrorInvalidValue = 1,
-  cudaErrorMemoryAllocation = 2,
-  cudaErrorInvalidConfiguration = 9,
-  cudaErrorLaunchFailure = 719,
-  cudaErrorNotSupported = 801,
-  cudaErrorUnknown = 999
-};
-typedef cudaError_t cudaError;
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
   cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
-
-cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
-const char* cudaGetErrorString(cudaError_t);
 
 namespace cuda_on_cpu {
 
@@ -166,7 +153,6 @@ struct argument<void(T)> {
 // A kernel has ended when its launch returns. As on a GPU, these report how the kernel went,
 // not whether the launch was possible.
 cudaError_t cudaDeviceSynchronize();
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value,

@@ -1,8 +1,9 @@
-// A piece of memory that threads share: a shared variable or a tensor. In checked mode, each
+// A piece of memory that threads share: a shared variable, a tensor, or memory from cudaMalloc. In checked mode, each
 // of its elements has a cell that remembers which threads touched it (record.h).
 #pragma once
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -24,9 +25,18 @@ struct Cell {
   bool has_value(uint32_t since) const {
     return written.epoch >= since || atomic.epoch >= since;
   }
+  bool changed_after(uint32_t epoch) const {
+    return written.epoch > epoch || atomic.epoch > epoch;
+  }
 };
 
-enum class Kind { shared, dynamic, input, updated, output };
+// `allocated` is a GPU's memory; `common` is memory that the host reaches too.
+enum class Kind { shared, dynamic, input, updated, output, allocated, common };
+
+struct Place {
+  const char* file = nullptr;
+  int line = 0;
+};
 
 class Region {
  public:
@@ -38,6 +48,7 @@ class Region {
   Region& operator=(const Region&) = delete;
   ~Region() {
     if (cells_) munmap(cells_, cells_bytes());
+    if (filled_) munmap(filled_, bytes);
   }
 
   // The first cell of `size` bytes from `offset`, and the number of cells. Neighbouring
@@ -50,9 +61,37 @@ class Region {
     return {cells_ + first, last - first + 1};
   }
   size_t granule() const { return size_t(1) << shift_; }
-  bool tensor() const { return kind >= Kind::input; }
-  // Whether the cell at `offset` is padding in a struct (launch.h).
+  bool global() const { return kind >= Kind::input; }  // not a block's own
+  bool begins_empty() const { return kind != Kind::updated && kind != Kind::common; }
+  bool tensor() const { return global() && kind < Kind::allocated; }
+
+  // What the launcher copies there or sets. It is ordered before all later kernels.
+  void fill(size_t offset, size_t size) {
+    if (!filled_) filled_ = map_memory(bytes);
+    memset(filled_ + offset, 1, size);
+  }
+  // Whether the cell at `offset` was written, since an epoch or by `fill`.
+  bool has_value(const Cell& cell, size_t offset, uint32_t since) const {
+    if (filled_ && !memchr(filled_ + offset, 0, std::min(granule(), bytes - offset)))
+      return true;
+    return cell.has_value(since);
+  }
+  // The first cell from `offset` that has no value, as a distance in bytes; `end` if all have.
+  size_t first_unwritten(size_t offset, size_t end) {
+    cells(offset, std::min(granule(), end - offset));  // makes them
+    for (offset &= ~(granule() - 1); offset < end; offset += granule())
+      if (!has_value(cells_[offset >> shift_], offset, since) && !is_padding(offset))
+        return offset;
+    return end;
+  }
+  // Whether the cell at `offset` is padding in a struct (launch.h). If cudaMalloc was not told
+  // the type, it may be, where something is written in the same 16 bytes.
   bool is_padding(size_t offset) const {
+    if (!typed) {
+      size_t begin = offset & ~size_t(15), end = std::min(begin + 16, bytes);
+      for (size_t other = begin; other < end; other += granule())
+        if (has_value(cells_[other >> shift_], other, since)) return true;
+    }
     if (!padding) return false;
     for (size_t byte = offset; byte < offset + granule(); ++byte)
       if (padding[byte % element]) return false;
@@ -69,7 +108,10 @@ class Region {
   Kind kind;
   bool integers = false;  // an int32 input, which may be a block table
   bool traced = false, counted = false;
+  bool typed = true;       // whether `element` is known
+  uint32_t since = 0;      // a value that was written in an earlier epoch does not count
   int number = 0;          // in the order of registration
+  Place made, freed;       // by cudaMalloc and cudaFree
   void* source = nullptr;  // a tensor's own memory; the kernel works on the copy at `base`
   size_t element;
   const unsigned char* padding = nullptr;
@@ -93,6 +135,7 @@ class Region {
   }
 
   Cell* cells_ = nullptr;
+  char* filled_ = nullptr;  // one for each byte
   unsigned shift_ = 0;
 };
 

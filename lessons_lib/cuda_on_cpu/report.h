@@ -71,7 +71,7 @@ class Outcome {
   // counts if the launcher returns the error.
   void refuse(const std::string& report, cudaError_t code) {
     std::lock_guard<std::mutex> lock(mutex_);
-    refusal_ = report, last_ = code;
+    refusal_ = report, refusal_code_ = last_ = code;
   }
   // A launch that a GPU would refuse. It counts, unless the launcher asks for the error and
   // then launches in another way.
@@ -88,13 +88,14 @@ class Outcome {
   }
   void clear() {
     std::lock_guard<std::mutex> lock(mutex_);
-    report_.clear(), refusal_.clear(), error_ = last_ = refused_ = cudaSuccess, block_ = 0;
+    report_.clear(), refusal_.clear(), block_ = 0;
+    error_ = last_ = refused_ = refusal_code_ = cudaSuccess;
   }
   cudaError_t fault() const { return error_; }  // a kernel's
   cudaError_t error() const { return error_ != cudaSuccess ? error_ : refused_; }
   // `returned`: what the launcher returned.
   const std::string& report(int returned) const {
-    bool refused = refused_ != cudaSuccess || returned == cudaErrorInvalidValue;
+    bool refused = refused_ != cudaSuccess || returned == refusal_code_;
     return error_ == cudaSuccess && refused ? refusal_ : report_;
   }
   // Asking for the last error forgets it, as on a GPU, unless a kernel caused it. The report
@@ -106,7 +107,8 @@ class Outcome {
  private:
   std::mutex mutex_;
   std::string report_, refusal_;
-  cudaError_t error_ = cudaSuccess, last_ = cudaSuccess, refused_ = cudaSuccess;
+  cudaError_t error_ = cudaSuccess, last_ = cudaSuccess, refused_ = cudaSuccess,
+              refusal_code_ = cudaSuccess;
   size_t block_ = 0;
 };
 inline Outcome outcome;

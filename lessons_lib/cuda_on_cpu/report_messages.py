@@ -4,7 +4,12 @@ import math
 import re
 from dataclasses import replace
 
-from lessons_lib.cuda_on_cpu.elements import inner_sizes, shared_element, tensor_element
+from lessons_lib.cuda_on_cpu.elements import (
+    allocated_name,
+    inner_sizes,
+    shared_element,
+    tensor_element,
+)
 from lessons_lib.cuda_on_cpu.reports import KernelError, Report, block_entry, refine
 from lessons_lib.cuda_on_cpu.source_lines import look_up, source_line
 
@@ -42,7 +47,16 @@ def _with_lines(report: Report, texts: dict[str, str]) -> Report:
     if report.other_pc:
         offset, library = report.other_pc
         (there,) = look_up(library, [offset], texts)
+    if report.memory == "allocated":
+        name = _allocated_name(report, texts)
+        report = replace(report, values=report.values | {"name": name})
     return replace(report, here=here, there=there)
+
+
+def _allocated_name(report: Report, texts: dict[str, str]) -> str:
+    made = source_line(texts, report.made_file, report.made_line)
+    name = made and allocated_name(made.text)
+    return name or (f"memory from line {made.number}" if made else "memory from cudaMalloc")
 
 
 def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
@@ -71,7 +85,7 @@ class _Scene:
         here = report.here
         self.inner = (
             inner_sizes(report.name, texts, here.source, here.number)
-            if here and report.name
+            if here and report.name and report.memory != "allocated"
             else ()
         )
         self.thread = f"thread {position(report.thread)}" if report.thread else "a thread"
@@ -141,6 +155,8 @@ class _Scene:
         if self.tensor is not None:
             return f"{report.name} has the shape {tuple(self.tensor.shape)}"
         count = report.bytes // report.element
+        if report.memory == "allocated" and count * report.element != report.bytes:
+            return f"{report.name} has {_counted(report.bytes, 'byte')}"
         if self.inner:
             sizes = (count // math.prod(self.inner), *self.inner)
             return f"{report.name} is {report.name}{''.join(f'[{size}]' for size in sizes)}"
@@ -325,8 +341,10 @@ def _block_table(scene):
 
 
 def _out_of_bounds(scene):
+    who = scene.Thread if scene.report.thread else "The launcher"
+    where = "tensor" if scene.tensor is not None else "memory that was allocated"
     return (
-        f"{scene.Thread} {scene.does}, outside of the tensor: {scene.extent()}.",
+        f"{who} {scene.does}, outside of the {where}: {scene.extent()}.",
         "How is the index made, and for which threads is it too large or negative?"
         + scene.far(),
     )
@@ -366,6 +384,45 @@ def _output_read(scene):
             "on a GPU it begins with whatever was in memory before."
         ),
     )
+
+
+def _uninitialised(scene):
+    return (
+        f"{scene.Thread} {scene.does} before anything was written there.",
+        "cudaMalloc does not clear memory: what it holds is left from something else.",
+    )
+
+
+def _copies_unwritten(scene):
+    return (
+        f"{scene.report.what} reads {scene.element}, which nothing has written.",
+        "Which thread should write it, and does it always? cudaMalloc does not clear memory.",
+    )
+
+
+def _use_after_free(scene):
+    who = scene.Thread if scene.report.thread else "The launcher"
+    return (
+        f"{who} {scene.does} after it was freed in line {scene.report.freed_line}.",
+        "On a GPU the memory may belong to something else by then.",
+    )
+
+
+def _host_too_early(scene):
+    return (
+        f"The launcher {scene.does}, which a kernel may still be using.",
+        "A launch returns at once. What makes the host wait until the kernel has ended?",
+    )
+
+
+def _bad_call(scene):
+    report = scene.report
+    text = report.text.replace("{name}", report.name or "")
+    return f"{report.what}: {text}{'' if text.endswith('?') else '.'}", ""
+
+
+def _trap(scene):
+    return f"{scene.Thread} called __trap().", ""
 
 
 def _no_address(scene):
@@ -414,12 +471,14 @@ def _misaligned(scene):
 
 
 def _host_access(scene):
+    remedy = (
+        "cudaMemcpy brings it to the host."
+        if scene.report.memory == "allocated"
+        else "Pass numbers that the host needs as numbers."
+    )
     return (
         f"The launcher itself {scene.does}, in code that runs on the host.",
-        (
-            "On a GPU the tensors lie in the GPU's memory, which only kernels reach. "
-            "Pass numbers that the host needs as numbers."
-        ),
+        f"On a GPU this lies in the GPU's memory, which only kernels reach. {remedy}",
     )
 
 
@@ -505,4 +564,10 @@ _SENTENCES = {
     "no-end": _no_end,
     "assertion": _assertion,
     "bad-launch": _bad_launch,
+    "uninitialised": _uninitialised,
+    "copies-unwritten": _copies_unwritten,
+    "use-after-free": _use_after_free,
+    "host-too-early": _host_too_early,
+    "bad-call": _bad_call,
+    "trap": _trap,
 }

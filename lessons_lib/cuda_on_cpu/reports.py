@@ -25,6 +25,8 @@ _NUMBERS = (
     "steps",
     "shared_bytes",
     "lanes_missing",
+    "made_line",
+    "freed_line",
     "both_update",
 )
 _TRIPLES = ("block", "thread", "other_thread", "other_block", "grid", "threads")

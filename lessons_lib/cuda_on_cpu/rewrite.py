@@ -26,7 +26,16 @@ def rewrite(text: str, source: str = "your code") -> str:
     """
     code = CodeText(text, source)
     refuse_own_names(code)
-    replacements = [*_launches(code), *_launches_by_function(code), *shared_declarations(code)]
+    replacements = [
+        *_launches(code),
+        *_launches_by_function(code),
+        *shared_declarations(code),
+        # not a macro, because the C++ library uses this name as well
+        *(
+            (keyword.start(), keyword.end(), "__attribute__((noinline))")
+            for keyword in re.finditer(r"(?<!\()\b__noinline__\b", code.bare)
+        ),
+    ]
     for start, end, replacement in sorted(replacements, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text

@@ -9,6 +9,7 @@
 // The libraries' headers come first. What follows is hidden from other libraries, which also
 // makes it a little quicker.
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -39,7 +41,9 @@
 #include "warp.h"
 #include "scheduler.h"
 #include "tensors.h"
+#include "allocations.h"
 #include "watch.h"
+#include "memory_calls.h"
 #include "atomics.h"
 #include "grid.h"
 #pragma GCC visibility pop
@@ -51,12 +55,21 @@ CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 cudaError_t cudaGetLastError() { return cuda_on_cpu::outcome.last_error(true); }
 cudaError_t cudaPeekAtLastError() { return cuda_on_cpu::outcome.last_error(false); }
-cudaError_t cudaDeviceSynchronize() { return cuda_on_cpu::outcome.fault(); }
+cudaError_t cudaDeviceSynchronize() {
+  cuda_on_cpu::epoch_synchronise();
+  return cuda_on_cpu::outcome.fault();
+}
+#define CUDA_ON_CPU_NAME(name, number, words) \
+  if (error == name) return #name;
+#define CUDA_ON_CPU_WORDS(name, number, words) \
+  if (error == name) return words;
+const char* cudaGetErrorName(cudaError_t error) {
+  CUDA_ON_CPU_ERRORS(CUDA_ON_CPU_NAME)
+  return "unrecognized error code";
+}
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess                     ? "no error"
-         : error == cudaErrorInvalidValue         ? "invalid argument"
-         : error == cudaErrorInvalidConfiguration ? "invalid configuration argument"
-                                                  : "unspecified launch failure";
+  CUDA_ON_CPU_ERRORS(CUDA_ON_CPU_WORDS)
+  return "unrecognized error code";
 }
 
 // What Python calls (lessons_lib/cuda.py).
@@ -75,6 +88,7 @@ size_t cuda_on_cpu_launches(RecordedLaunch* to, size_t count) {
   std::copy_n(launches.begin(), std::min(count, launches.size()), to);
   return launches.size();
 }
+const char* cuda_on_cpu_error_text(int code) { return cudaGetErrorString(cudaError_t(code)); }
 int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
 const char* cuda_on_cpu_report(int returned) {
   return cuda_on_cpu::outcome.report(returned).c_str();

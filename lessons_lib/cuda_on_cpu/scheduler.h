@@ -1,5 +1,7 @@
 // How the threads of a block take turns, and what happens if none can run on.
 #pragma once
+#include <chrono>
+
 #include "warp.h"
 
 namespace cuda_on_cpu {
@@ -159,4 +161,15 @@ void assertion_failed(const char* expression, const char* file, int line) {
   Report report("assertion");
   block->fail(report.place("", file, line).add("text", expression));
 }
+
+void trap_called(const char* file, int line) {
+  if (!self) abort();
+  Report report("trap");
+  block->fail(report.place("", file, line));
+}
 }  // namespace cuda_on_cpu
+
+void __nanosleep(unsigned) { cuda_on_cpu::block->wait(cuda_on_cpu::State::ready); }
+long long clock64() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}

@@ -9,7 +9,7 @@ namespace cuda_on_cpu {
 
 // Lanes of one warp that have reached the same line with the same mask. Lanes of a warp may
 // meet in separate groups.
-enum class Meet { shuffle, ballot, barrier };
+enum class Meet { shuffle, ballot, gather, barrier };
 struct Meeting {
   Meet kind;
   unsigned warp, mask, arrived;
@@ -61,6 +61,13 @@ inline void exchange(const Meeting& meeting) {
       votes |= *static_cast<const int*>(thread.value) ? bit(thread.lane) : 0;
     });
     each([&](Thread& thread) { memcpy(thread.result, &votes, sizeof votes); });
+  } else if (meeting.kind == Meet::gather) {
+    each([&](Thread& reader) {
+      each([&](Thread& thread) {
+        memcpy(static_cast<char*>(reader.result) + thread.lane * 8, thread.value, 8);
+      });
+      reader.source = int(meeting.arrived);
+    });
   }
 #if CHECKED
   ++counts.warp_meetings;
@@ -147,6 +154,13 @@ unsigned ballot(unsigned mask, int predicate, const char* what, const char* file
 }
 
 }  // namespace cuda_on_cpu
+
+unsigned cuda_on_cpu::gather(unsigned mask, unsigned long long value,
+                             unsigned long long (&values)[32], const char* what,
+                             const char* file, int line) {
+  meet(Meet::gather, mask, &value, values, sizeof value, -1, what, file, line);
+  return unsigned(self->source);
+}
 
 // It is chance which lanes run together. CUDA promises only that the caller is one of them.
 unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }

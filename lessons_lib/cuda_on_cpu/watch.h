@@ -2,6 +2,7 @@
 // Does the memory have a value? May it be written? And is it ordered after what other threads
 // did there?
 #pragma once
+#include "allocations.h"
 #include "clock.h"
 #include "counts.h"
 #include "tensors.h"
@@ -12,8 +13,16 @@ namespace cuda_on_cpu {
 
 inline const char* code_base = nullptr;  // the start of the library; records keep distances
 
+inline Region* region_at(const char* address) {
+  Region* region = block->shared.region_at(address);
+  return region ? region : global_region_at(address);
+}
+
 inline const char* memory(const Region& region) {
-  return region.tensor() ? "tensor" : region.kind == Kind::dynamic ? "dynamic" : "shared";
+  return region.tensor()                ? "tensor"
+         : region.global()              ? "allocated"
+         : region.kind == Kind::dynamic ? "dynamic"
+                                        : "shared";
 }
 
 inline Report access_report(const char* kind, const Region& region, const char* address,
@@ -24,15 +33,16 @@ inline Report access_report(const char* kind, const Region& region, const char* 
       .add("byte", address - region.base)
       .add("size", size);
   report.add("bytes", region.bytes)
-      .add("element", region.element)
+      .add("element", region.typed ? region.element : size)
       .add("access", word(access))
       .code("pc", code);
+  add_origin(report, region);
   return report;
 }
 
 [[noreturn]] inline void report_outside(const Region& region, const char* address, size_t size,
                                         Access access, const void* code) {
-  Report report = access_report(region.tensor() ? "out-of-bounds" : "shared-out-of-bounds",
+  Report report = access_report(region.global() ? "out-of-bounds" : "shared-out-of-bounds",
                                 region, address, size, access, code);
   for (const void* entry : self->table_reads) {
     if (!entry) continue;
@@ -68,8 +78,8 @@ inline uint32_t clash_between_blocks(const Record& record) {
   return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
 }
 
-inline bool clashes(const Record& record, bool tensor) {
-  return clashes_in_block(record) || (tensor && clash_between_blocks(record));
+inline bool clashes(const Record& record, bool global) {
+  return clashes_in_block(record) || (global && clash_between_blocks(record));
 }
 
 // The other thread in a clash, and where it was in the code.
@@ -156,21 +166,24 @@ inline void race(const Region& region, const char* address, size_t size, Access 
 
 [[gnu::always_inline]] inline void touch(Region& region, const char* address, size_t size,
                                          Access access, const void* code) {
-  bool tensor = region.tensor();
+  bool global = region.global();
+  uint32_t since = global ? region.since : epoch.block_began;
   auto found = region.cells(address - region.base, size);
   Cell* cell = found.first;
   for (size_t count = found.second; count; --count, ++cell, address += region.granule()) {
-    bool unwritten = !cell->has_value(tensor ? tensors.epoch_of_call : epoch.block_began) &&
-                     region.kind != Kind::updated;
-    if (access != Access::write && unwritten &&
-        block->suspicion.weight < Suspicion::unwritten) {
-      if (region.is_padding(address - region.base)) continue;
-      const char* kind = tensor ? "output-read" : "shared-uninitialised";
+    size_t offset = address - region.base;
+    if (access != Access::write && region.begins_empty() &&
+        block->suspicion.weight < Suspicion::unwritten &&
+        !region.has_value(*cell, offset, since)) {
+      if (region.is_padding(offset)) continue;
+      const char* kind = region.tensor() ? "output-read"
+                         : global        ? "uninitialised"
+                                         : "shared-uninitialised";
       Report report = access_report(kind, region, address, size, access, code);
       block->suspect(Suspicion::unwritten, report);
     }
     auto check = [&](const Record& record) {
-      if (clashes(record, tensor)) race(region, address, size, access, code, *cell, record);
+      if (clashes(record, global)) race(region, address, size, access, code, *cell, record);
     };
     check(cell->written);
     if (access != Access::read) check(cell->read);
@@ -206,8 +219,7 @@ inline void elsewhere(const char* address, size_t size, Access access, const voi
 inline void forgive_read(const void* where, size_t size) {
   if (!self) return;
   const char* address = static_cast<const char*>(where);
-  Region* region = block->shared.region_at(address);
-  if (!region) region = tensors.region_at(address);
+  Region* region = region_at(address);
   if (!region || region->kind == Kind::input ||
       size_t(address - region->base) + size > region->bytes)
     return;
@@ -219,20 +231,39 @@ inline void forgive_read(const void* where, size_t size) {
   }
 }
 
-// The launcher's own code runs on the host, which cannot reach a GPU's memory.
+// The launcher's own code runs on the host, which cannot reach a GPU's memory. Common memory
+// it reaches, but not while a kernel that changes it may still run.
 inline void watch_host(const char* address, size_t size, Access access, const void* code) {
-  Region* region = tensors.region_at(address);
+  Region* region = global_region_at(address);
   if (!region) return;
-  outcome.record(access_report("host-access", *region, address, size, access, code).text(),
+  const char* kind = "host-access";
+  if (region->freed.file) {
+    kind = "use-after-free";
+  } else if (region->kind == Kind::common) {
+    size_t offset = address - region->base;
+    if (offset >= region->bytes || size > region->bytes - offset) {
+      kind = "out-of-bounds";
+    } else {
+      auto [cell, count] = region->cells(offset, size);
+      auto early = [&](const Cell& cell) {
+        return cell.changed_after(epoch.synchronised) ||
+               (access != Access::read && cell.read.epoch > epoch.synchronised);
+      };
+      if (std::none_of(cell, cell + count, early)) return;
+      kind = "host-too-early";
+    }
+  }
+  outcome.record(access_report(kind, *region, address, size, access, code).text(),
                  cudaErrorLaunchFailure, 0);
 }
 
 inline void watch(const void* where, size_t size, Access access, const void* code) {
   if (!self) return watch_host(static_cast<const char*>(where), size, access, code);
   const char* address = static_cast<const char*>(where);
-  Region* region = block->shared.region_at(address);
-  if (!region) region = tensors.region_at(address);
+  Region* region = region_at(address);
   if (!region) return elsewhere(address, size, access, code);
+  if (region->freed.file)
+    block->fail(access_report("use-after-free", *region, address, size, access, code));
   size_t offset = address - region->base;
   if (offset >= region->bytes || size > region->bytes - offset)
     report_outside(*region, address, size, access, code);
@@ -248,7 +279,7 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
     }
     return;
   }
-  if (access == Access::atomic && region->tensor()) epoch.atomic();
+  if (access == Access::atomic && region->global()) epoch.atomic();
   touch(*region, address, size, access, code);
 }
 
@@ -257,7 +288,7 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
 [[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size,
                                                 Access access, const void* code) {
   if (!self) return;
-  Region* region = tensors.region_at(address);
+  Region* region = global_region_at(address);
   bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(address) % 8 == 0 &&
                     !(region && region->element <= 4);
   if (!region) region = block->shared.region_at(address);
