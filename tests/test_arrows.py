@@ -35,7 +35,12 @@ ARROWS = {
     },
     "lessons_site": {"lessons_bench", "lessons_draw", "lessons_lib"},
     "lessons_guide": {"lessons_lib"},  # where a learner is in the course
-    "lessons_command": {"lessons_grading", "lessons_guide", "lessons_lib"},
+    "lessons_command": {
+        "lessons_grading",
+        "lessons_guide",
+        "lessons_lib",
+        "lessons_processes",
+    },
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
@@ -44,6 +49,7 @@ BY_NAME = {
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_guide.given", "lessons_exercises.edits"),  # our answers
+    ("lessons_lib.machine", "lessons_exercises.edits"),  # the same
     ("lessons_lib.verbs", "lessons_guide."),  # the guides, which use the lessons' library
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
