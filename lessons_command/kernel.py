@@ -13,7 +13,8 @@ from lessons_processes import start
 
 def load_ipython_extension(shell) -> None:
     """Called by IPython. Quick: hardly anything of the course is imported before the need."""
-    sys.path[:] = start.learners_last(sys.path)
+    # The kernel starts with -P, so the learner's folder is not on the path.
+    sys.path[:] = start.learners_last([*sys.path, ""])
     shell.set_custom_exc(KINDS, _show)
 
 

@@ -16,6 +16,8 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+import cloudpickle
+
 from lessons_grading.controller import LENGTH
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
@@ -215,7 +217,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
             )
         }
     try:
-        data = pickles.dumps(answer)
+        data = _with_own_modules(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
@@ -224,6 +226,39 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
         )
         return {"refused": (refused.mistake, refused.message)}
     return {"pickle": base64.b64encode(data).decode()}
+
+
+def _with_own_modules(answer) -> bytes:
+    """The answer's pickle, with the modules that the cells have imported from their own files.
+
+    Those files are gone where the answer is tried.
+    """
+    folder = Path(os.environ["LESSONS_GRADE_FOLDER"]).resolve()
+    own = {}
+    for name, module in [*sys.modules.items()]:
+        with suppress(Exception):  # anything may be there
+            if Path(module.__file__ or "/").resolve().is_relative_to(folder):
+                cloudpickle.register_pickle_by_value(module)
+                own[name] = module
+    if own:
+        with suppress(Exception):  # one holds a lock, or an open file
+            return pickles.dumps(_Packed(own, answer))
+    return pickles.dumps(answer)
+
+
+class _Packed:
+    """An answer that brings modules. What is read from its pickle is the answer."""
+
+    def __init__(self, modules: dict, answer):
+        self.modules, self.answer = modules, answer
+
+    def __reduce__(self):
+        return _unpack, (self.modules, self.answer)
+
+
+def _unpack(modules: dict, answer):
+    sys.modules.update(modules)
+    return answer
 
 
 def build(tryout: str, packed: dict, report: Report):

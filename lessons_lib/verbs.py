@@ -90,7 +90,7 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     if result.passed:
         if counts:
             saved_answers.save(exercise.id, answer)
-        show(Card(f"{name}: passed", tone="passed"))
+        show(Card(f"{name}: passed", advice.after_passing(), tone="passed"))
     elif attempted:
         body = advice.after_failing(result, answer)
         show(Card(f"{name}: not yet ({result.mistake})", body, tone="failed"))

@@ -12,12 +12,15 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from lessons_build.source import read_lesson
 from lessons_grading import confinement
-from lessons_lib.paths import ROOT
+from lessons_lib.paths import ROOT, SOLUTIONS
 
 # Checks right and wrong answers, in Python and in C++, and tells what a learner would see.
 LEARNER = """
@@ -258,3 +261,71 @@ def learn_on(machine: Machine, folder: Path) -> tuple[list, dict]:
     )
     assert run.returncode == 0, f"{run.stdout}{run.stderr}"
     return json.loads(run.stdout.splitlines()[-1])
+
+
+COUNTED = """
+import sys
+from pathlib import Path
+from lessons_exercises.edits import our_answers
+from lessons_lib import checks
+ours, log = our_answers()["1.1"], Path(sys.argv[1])
+for wrong in (
+    ours + "\\nint f() { return 1 }",
+    ours + "\\nint g(); int f() { return g(); }",
+    "#include <vectr>\\n" + ours,
+    "#include <vectorr>\\n" + ours,
+):
+    log.write_text("")
+    verdict = checks.run("1.1", wrong).mistake
+    print(verdict, len(log.read_text().splitlines()))
+"""
+
+
+@pytest.mark.heavy
+def test_only_what_may_be_the_machines_fault_is_tried_with_our_answer_and_only_once(tmp_path):
+    """A build is two calls of the compiler, and one if the text does not compile."""
+    log, script = tmp_path / "calls", tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\necho >> "{log}"\nexec c++ "$@"\n')
+    script.chmod(0o700)
+    environment = {"CXX": str(script), "LESSONS_BUILD_DIR": str(tmp_path / "builds")}
+    told = subprocess.run(
+        [sys.executable, "-c", COUNTED, str(log)],
+        cwd=ROOT,
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    wrong = "does-not-compile"
+    # a syntax error; a function without a body; a header that might be missing here; one more
+    assert told == [f"{wrong} 1", f"{wrong} 2", f"{wrong} 3", f"{wrong} 1"]
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_a_lessons_questions_to_its_own_server_go_through_no_proxy(monkeypatch, variable):
+    """The function that lesson 11 asks with. Nothing listens where the proxy should be."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    (source,) = (
+        cell.source
+        for cell in read_lesson(next(SOLUTIONS.glob("11_*.py"))).cells
+        if "def ask(" in cell.source
+    )
+    definitions = source.partition("\n\nprint(")[0]
+    with HTTPServer(("127.0.0.1", 0), Echo) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        namespace = {"address": f"http://127.0.0.1:{server.server_port}"}
+        exec(definitions, namespace)
+        assert b"a prompt" in namespace["ask"](prompt="a prompt").read()
+
+
+class Echo(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
