@@ -8,13 +8,12 @@ restart, no cell has run that could import anything of the course.
 import sys
 
 from lessons_guide import KINDS
-from lessons_processes import start
 
 
 def load_ipython_extension(shell) -> None:
     """Called by IPython. Quick: hardly anything of the course is imported before the need."""
-    # The kernel starts with -P, so the learner's folder is not on the path.
-    sys.path[:] = start.learners_last([*sys.path, ""])
+    # The kernel starts with -P, so IPython leaves out the folder of the notebook.
+    sys.path[:] = [*filter(None, sys.path), ""]
     shell.set_custom_exc(KINDS, _show)
 
 

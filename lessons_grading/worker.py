@@ -16,9 +16,8 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-import cloudpickle
-
 from lessons_grading.controller import LENGTH
+from lessons_grading.notebook import LARGEST_BESIDE
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
@@ -217,7 +216,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
             )
         }
     try:
-        data = _with_own_modules(answer)
+        data = _with_files(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
@@ -228,37 +227,36 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
     return {"pickle": base64.b64encode(data).decode()}
 
 
-def _with_own_modules(answer) -> bytes:
-    """The answer's pickle, with the modules that the cells have imported from their own files.
+def _with_files(answer) -> bytes:
+    """The answer's pickle. It brings the files in Python that are beside the notebook.
 
-    Those files are gone where the answer is tried.
+    They are gone where the answer is tried.
     """
-    folder = Path(os.environ["LESSONS_GRADE_FOLDER"]).resolve()
-    own = {}
-    for name, module in [*sys.modules.items()]:
-        with suppress(Exception):  # anything may be there
-            if Path(module.__file__ or "/").resolve().is_relative_to(folder):
-                cloudpickle.register_pickle_by_value(module)
-                own[name] = module
-    if own:
-        with suppress(Exception):  # one holds a lock, or an open file
-            return pickles.dumps(_Packed(own, answer))
-    return pickles.dumps(answer)
+    data, files, room = pickles.dumps(answer), {}, LARGEST_BESIDE
+    for path in sorted(Path().glob("*.py")):
+        with suppress(OSError):  # a folder, or gone by now
+            text = path.read_bytes()[: room + 1]
+            room -= len(text)
+            if room >= 0:
+                files[path.name] = text
+    return pickle.dumps(_WithFiles(files, data)) if files else data
 
 
-class _Packed:
-    """An answer that brings modules. What is read from its pickle is the answer."""
+class _WithFiles:
+    """An answer that needs files. What is read from its pickle is the answer."""
 
-    def __init__(self, modules: dict, answer):
-        self.modules, self.answer = modules, answer
+    def __init__(self, files: dict[str, bytes], data: bytes):
+        self.files, self.data = files, data
 
     def __reduce__(self):
-        return _unpack, (self.modules, self.answer)
+        return _write_and_load, (self.files, self.data)
 
 
-def _unpack(modules: dict, answer):
-    sys.modules.update(modules)
-    return answer
+def _write_and_load(files: dict[str, bytes], data: bytes):
+    for name, text in files.items():
+        Path(name).write_bytes(text)
+    sys.path.append("")
+    return pickle.loads(data)
 
 
 def build(tryout: str, packed: dict, report: Report):

@@ -35,12 +35,7 @@ ARROWS = {
     },
     "lessons_site": {"lessons_bench", "lessons_draw", "lessons_lib"},
     "lessons_guide": {"lessons_lib"},  # where a learner is in the course
-    "lessons_command": {
-        "lessons_grading",
-        "lessons_guide",
-        "lessons_lib",
-        "lessons_processes",
-    },
+    "lessons_command": {"lessons_grading", "lessons_guide", "lessons_lib"},
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
