@@ -23,10 +23,10 @@ help:  ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 lab: $(READY)  ## make or update your copies in my-notebooks/, and open JupyterLab there (MISTAKES=folder: with further mistakes)
-	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") -- $(ARGS)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -P -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") -- $(ARGS)
 
 copies: $(READY)  ## make or update your copies in my-notebooks/ for an editor, without JupyterLab
-	$(PY) -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
+	$(PY) -P -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
 
 test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 07
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not heavy and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
@@ -110,7 +110,7 @@ draft: $(READY)-grade  ## draft a mistake from answers that fail alike: RESULTS=
 	$(PY) -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
-	$(PY) -m lessons_command.doctor
+	$(PY) -P -m lessons_command.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
 	$(PY) -m lessons_bench.cpp_builds $(ARGS)

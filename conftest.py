@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 LONG_LESSONS = ("08", "09", "10", "11")
 
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
+# What the tests ask is on this machine, also where a proxy is set.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1"
 # Where FORCE_COLOR is set, Python 3.14 would colour each help text.
 os.environ["PYTHON_COLORS"] = "0"
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -33,8 +33,8 @@ def started_server(*options: str) -> Iterator[tuple[str, str]]:
 
     Raises RuntimeError if it does not start.
     """
-    command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-P", "-m", "paged_attention.engine.serve", "--port", "0"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             words = process.stdout.readline().split()

@@ -331,5 +331,5 @@ def _write(path: Path, notebook: nbformat.NotebookNode):
     """Writes the whole notebook, or nothing."""
     nbformat.validate(notebook)
     partial = path.with_suffix(".partial")
-    partial.write_text(nbformat.writes(notebook, version=4) + "\n")
+    partial.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")
     os.replace(partial, path)

@@ -2,7 +2,6 @@
 
 import html
 import importlib.metadata
-import os
 import platform
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lessons_lib import whole
+from lessons_lib.compiler import compiler
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def doctor() -> Report:
             ),
             Finding(
                 "C++ compiler",
-                _first_line(os.environ.get("CXX", "c++"), "--version"),
+                _first_line(*compiler(), "--version"),
                 True,
                 "lessons 01, 02, 06, 07 and 08 cannot compile their C++ and CUDA",
                 "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)",

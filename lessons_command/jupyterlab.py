@@ -16,6 +16,8 @@ from urllib.parse import quote
 CONFIG = Path(__file__).parent / "jupyter_config"
 DATA = Path(__file__).parent / "jupyter_data"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
+# Both start in a learner's folder, whose queue.py could be taken for Python's own.
+SAFE = ["-P"]
 
 
 def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn:
@@ -38,15 +40,14 @@ def start_on_hub(arguments: Sequence[str] = ()) -> NoReturn:
 
     arguments: further ones, for JupyterHub's server.
     """
-    # It starts in the learner's home. Without -P, their own file could be taken for a module
-    words = [sys.executable, "-P", "-m", "jupyterhub.singleuser", *arguments]
+    words = [sys.executable, *SAFE, "-m", "jupyterhub.singleuser", *arguments]
     os.execve(words[0], words, environment(os.environ))
 
 
 def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[str]:
     """The command that `start` becomes."""
     # `-m jupyter lab` would look for a program, which may be another Python's
-    words = [sys.executable, "-m", "jupyterlab", str(notebook.resolve())]
+    words = [sys.executable, *SAFE, "-m", "jupyterlab", str(notebook.resolve())]
     usual = [
         (f"--ServerApp.root_dir={root.resolve()}", "--notebook-dir"),
         # Among its many lines is an address that opens no lesson

@@ -127,6 +127,7 @@ class _Worker:
         self.pipe, theirs = _context.Pipe()
         self.process = _context.Process(target=_serve, args=(theirs, grade, scratch))
         with isolation.without_main_module():
+            isolation.ensure_server()
             self.process.start()
         theirs.close()
 

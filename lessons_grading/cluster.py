@@ -130,7 +130,10 @@ class Cluster:
 
     def _begin(self, worker: Worker, submission: Submission) -> SubmissionGrade | None:
         """Sends an order, or returns what becomes of a notebook that cannot be read now."""
-        notebook, name = read_notebook(submission.path), text_of(submission.path.name)
+        notebook, name = (
+            read_notebook(submission.path, submission.student),
+            text_of(submission.path.name),
+        )
         if not notebook.digest:  # it has no cells either: nothing runs here
             return grade_read(notebook, name, submission.student, self.seed)
         work = order_of(

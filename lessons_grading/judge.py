@@ -42,7 +42,8 @@ def grade_notebook(
     Raises RuntimeError if no sandbox can be started.
     """
     path = Path(path)
-    return grade_read(read_notebook(path), text_of(path.name), student, seed, limits, progress)
+    notebook = read_notebook(path, student)
+    return grade_read(notebook, text_of(path.name), student, seed, limits, progress)
 
 
 def grade_read(

@@ -7,14 +7,17 @@ import os
 import re
 import stat
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_grading.submissions import text_of
 from lessons_lib import checks
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 # bytes, without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
+LARGEST_BESIDE, MOST_BESIDE = 1 << 20, 100  # bytes and number of the files beside a notebook
 # Large parts that a grade does not need: outputs, pasted pictures, the state of widgets. In
 # JSON a quote inside a string follows a backslash, so this finds only names.
 _BULK = re.compile(rb'"(?:outputs|attachments|widgets)"[ \t\r\n]*:[ \t\r\n]*(?=[\[{])')
@@ -48,12 +51,16 @@ class Unreadable(Exception):
     """Says in plain words why a file cannot be read or is not a notebook."""
 
 
-def read_notebook(path: Path) -> Notebook:
-    """The notebook at `path`. Never raises, whatever is there."""
+def read_notebook(path: Path, student: str = "") -> Notebook:
+    """The notebook at `path`. Never raises, whatever is there.
+
+    student: takes the files in Python along that the student has handed in beside it. They
+        become cells, numbered 0, which write them.
+    """
     digest, by_name = "", _lesson_of_name(path.name)
     try:
-        data = read_file(path)
-        digest = digest_of(data)
+        data, beside = read_file(path), files_beside(path, student)
+        digest = digest_of(data, beside)
         cells = _cells(data)
     except Unreadable as problem:
         return Notebook(digest, by_name, (), str(problem))
@@ -67,16 +74,35 @@ def read_notebook(path: Path) -> Notebook:
         for number, cell in enumerate(cells, 1)
         if cell.get("cell_type") == "code"
     )
+    files = tuple(Cell(0, f"%%writefile {name}\n{text}") for name, text in beside)
     return Notebook(
         digest,
         lesson,
-        code,
+        files + code,
         "" if lesson else "nothing in this notebook says which lesson it is",
     )
 
 
-def digest_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def digest_of(data: bytes, beside: tuple[tuple[str, str], ...] = ()) -> str:
+    """SHA-256 of a notebook's bytes, and of the files beside it if there are any."""
+    return hashlib.sha256(data + (repr(beside).encode() if beside else b"")).hexdigest()
+
+
+def files_beside(path: Path, student: str) -> tuple[tuple[str, str], ...]:
+    """The files in Python beside a notebook, by name: plain ones, in UTF-8, that are small.
+
+    None for a notebook that is not in its student's own folder: those beside it may be
+    somebody else's.
+    """
+    is_alone = text_of(path.stem) == student and text_of(path.parent.name) != student
+    found, room = [], LARGEST_BESIDE
+    for file in [] if is_alone or not student else sorted(path.parent.glob("*.py")):
+        with suppress(Unreadable, UnicodeDecodeError):
+            if file.stem.isidentifier() and file.lstat().st_size <= room:
+                text = read_file(file).decode("utf-8")
+                room -= len(text.encode())
+                found.append((file.name, text))
+    return tuple(found[:MOST_BESIDE])
 
 
 def read_file(path: Path) -> bytes:

@@ -73,7 +73,7 @@ class _Once:
             if submission.problem:
                 self.first.append(submission)
                 continue
-            notebook = read_notebook(submission.path)
+            notebook = read_notebook(submission.path, submission.student)
             code = self.code[submission] = code_of(notebook)
             self._digests[submission] = notebook.digest
             if self.look_back and code and (known := self.store.find_code(code)):

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.notebook import Unreadable, digest_of, read_file
+from lessons_grading.notebook import Unreadable, digest_of, files_beside, read_file
 from lessons_grading.submissions import Submission, text_of
 
 FILE = "grades.sqlite"
@@ -66,7 +66,8 @@ class GradeStore:
     def find(self, submission: Submission) -> SubmissionGrade | None:
         """The final grade of the submission's present bytes, now a part of this run."""
         try:
-            key = self._key(submission, digest_of(read_file(submission.path)))
+            beside = files_beside(submission.path, submission.student)
+            key = self._key(submission, digest_of(read_file(submission.path), beside))
         except Unreadable:
             return None
         with self._in_a_sentence():

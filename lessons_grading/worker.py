@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 
 from lessons_grading.controller import LENGTH
+from lessons_grading.notebook import LARGEST_BESIDE
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
@@ -75,7 +76,7 @@ def run_cells(
     wanted: the exercises whose answers are reported.
     seconds: for each cell.
     """
-    sys.path.insert(0, "")  # for modules that the cells write
+    sys.path.append("")  # for modules that the cells write, and files that were handed in
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
     # lesson 08 looks up names; an exercise has no more here
@@ -215,7 +216,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
             )
         }
     try:
-        data = pickles.dumps(answer)
+        data = _with_files(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
@@ -224,6 +225,38 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
         )
         return {"refused": (refused.mistake, refused.message)}
     return {"pickle": base64.b64encode(data).decode()}
+
+
+def _with_files(answer) -> bytes:
+    """The answer's pickle. It brings the files in Python that are beside the notebook.
+
+    They are gone where the answer is tried.
+    """
+    data, files, room = pickles.dumps(answer), {}, LARGEST_BESIDE
+    for path in sorted(Path().glob("*.py")):
+        with suppress(OSError):  # a folder, or gone by now
+            text = path.read_bytes()[: room + 1]
+            room -= len(text)
+            if room >= 0:
+                files[path.name] = text
+    return pickle.dumps(_WithFiles(files, data)) if files else data
+
+
+class _WithFiles:
+    """An answer that needs files. What is read from its pickle is the answer."""
+
+    def __init__(self, files: dict[str, bytes], data: bytes):
+        self.files, self.data = files, data
+
+    def __reduce__(self):
+        return _write_and_load, (self.files, self.data)
+
+
+def _write_and_load(files: dict[str, bytes], data: bytes):
+    for name, text in files.items():
+        Path(name).write_bytes(text)
+    sys.path.append("")
+    return pickle.loads(data)
 
 
 def build(tryout: str, packed: dict, report: Report):

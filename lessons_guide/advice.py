@@ -1,6 +1,9 @@
 """What to do after a check, for the card that shows its result."""
 
 import re
+import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from lessons_lib import checks, progress
@@ -28,6 +31,24 @@ def _method_of_the_notebook(result: checks.CheckResult, answer: Any) -> str:
     return (
         f"\nThe notebook's `{found[1]}` has `{found[2]}`. But a check tries your answer on "
         f"our own object. Let `{found[2]}` be a function, and hand it the object."
+    )
+
+
+def after_passing() -> str:
+    """What to hand in with the notebook: files beside it that it has imported. "" if none."""
+    here, own = Path.cwd(), set()
+    for module in [*sys.modules.values()]:
+        with suppress(Exception):  # anything may be there
+            file = Path(module.__file__ or "")
+            is_real = file.is_absolute() and file.suffix == ".py"  # PyTorch makes up some
+            if is_real and file.resolve().parent == here:
+                own.add(file.name)
+    names = " and ".join(sorted(own))
+    return (
+        f"Your notebook imports {names} from its folder. When you hand the notebook in, hand "
+        f"{names} in with it: without, your answer cannot be graded."
+        if own
+        else ""
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lessons_lib import machine
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
 from lessons_processes import error_line, isolation, one_call
@@ -30,6 +31,7 @@ NARROWING_WAITS = 2
 NAMING_WORK = 5.0  # for trying mistakes that are not recorded
 MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
 NOT_ATTEMPTED = "not-attempted"
+NOT_JUDGED = "not-judged"  # this machine cannot try our own answer either
 # In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
@@ -136,7 +138,7 @@ class CheckResult:
 
     mistake: None if it passed, a slug from the exercise's bank, "not-attempted", or a general
         outcome: "wrong" (no known mistake explains it), "crashed", "exited", "timed-out",
-        "does-not-compile" or "not-an-answer".
+        "does-not-compile", "not-an-answer", or "not-judged" (the machine's fault).
     """
 
     exercise: str
@@ -258,28 +260,44 @@ def _modules(lesson: str, number: str = "*") -> list[str]:
 def run(exercise_id: str, answer: object) -> CheckResult:
     """Checks a function, a class, or a C++ exercise's text. A wrong answer never raises."""
     exercise = find(exercise_id)
-    exercise_id = exercise.id
     refused = _refuse(exercise, answer)
     if refused:
         return refused
+    verdict, outcome = _try(exercise, answer)
+    if verdict.passed or not machine.may_be_at_fault(outcome, verdict.message):
+        return verdict
+
+    def try_ours(text: str) -> str:
+        is_text = exercise.language != "python"
+        return _try(exercise, text if is_text else exercise.reference)[0].message
+
+    fault = machine.fault(exercise.id, try_ours)
+    return CheckResult(exercise.id, False, NOT_JUDGED, fault) if fault else verdict
+
+
+def _try(exercise: Exercise, answer) -> tuple[CheckResult, isolation.Outcome]:
+    """The verdict, and how the process ended that it comes from."""
     try:
         if exercise.language != "python":
             # The build has its own time limit, so that the limit of the run can be short.
             built = isolation.run_isolated(
-                _prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT
+                _prepare, exercise.id, answer, time_limit=BUILD_TIME_LIMIT
             )
             if built.ending != "returned":
-                return _from_broken_run(exercise, built)
+                return _from_broken_run(exercise, built), built
         outcome = _run_isolated(exercise, answer, {})
         if not crashed_first(outcome):
-            return _verdict_on(exercise, answer, outcome)
+            return _verdict_on(exercise, answer, outcome), outcome
         # Run once more without that case. A crash alone fits many mistakes; the results of
         # the larger cases tell them apart.
         again = _run_isolated(exercise, answer, {outcome.last_report[0]: CRASH})
     except TypeError as error:
-        return _not_sendable(exercise, error)
+        return _not_sendable(exercise, error), isolation.Outcome("returned")
+    except (OSError, RuntimeError) as error:  # no process could be started
+        outcome = isolation.Outcome("raised", error=error)
+        return _from_broken_run(exercise, outcome), outcome
     again = replace(again, printed=outcome.printed)
-    return in_general(_verdict_on(exercise, answer, again), outcome)
+    return in_general(_verdict_on(exercise, answer, again), outcome), outcome
 
 
 def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:

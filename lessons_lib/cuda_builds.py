@@ -1,32 +1,26 @@
 """How CUDA texts are compiled: with nvcc for a GPU, or with the C++ compiler for the CPU."""
 
 import ctypes
-import os
 import platform
 import subprocess
 import sys
-import sysconfig
 from functools import cache
 from pathlib import Path
 
+from lessons_lib.compiler import Recipe, compiler, given
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_here import no_gpu
 from lessons_lib.cuda_on_cpu import left_out, unwatched
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.inline import Recipe, _compile, _load
+from lessons_lib.inline import _compile, _load
 
 CUDA_ON_CPU = Path(__file__).resolve().parent / "cuda_on_cpu"
 TARGETS = ("gpu", "fast", "checked")
 
-# PyTorch makes nvcc leave out operators and conversions of half types. Plain CUDA has them.
 _GPU_FLAGS = (
     "-std=c++17",
     "-O3",
     "-lineinfo",
-    "-U__CUDA_NO_HALF_OPERATORS__",
-    "-U__CUDA_NO_HALF_CONVERSIONS__",
-    "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
-    "-U__CUDA_NO_HALF2_OPERATORS__",
     # On the CPU these headers are always included, so code that needs int64_t,
     # FLT_MAX or assert must compile on a GPU too.
     *(
@@ -79,8 +73,8 @@ def build_for_gpu(sources: dict[str, str], name: str, architecture: str = "") ->
     architecture: as for `build_cuda`.
     """
     texts = {**sources, "lessons_lib": _GPU_ERRORS}
-    only = (f"-gencode=arch=compute_{architecture},code=sm_{architecture}",)
-    flags = _GPU_FLAGS + (only if architecture else ())  # else PyTorch adds this machine's
+    only = f"-gencode=arch=compute_{architecture},code=sm_{architecture}"
+    flags = (*_GPU_FLAGS, only if architecture else "-arch=native")  # the GPUs of this machine
     return _load(
         _compile(
             sources,
@@ -124,24 +118,10 @@ def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
 
     Empty if the preprocessor fails. The compiler will then fail too, and say why.
     """
-    from torch.utils import cpp_extension
-
-    system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
-    command = [
-        os.environ.get("CXX", "c++"),
-        f"-DTORCH_EXTENSION_NAME={module}",
-        "-DTORCH_API_INCLUDE_EXTENSION_H",
-        "-fPIC",
-        *recipe.flags,
-        *(f"-I{folder}" for folder in recipe.include),
-        *(f"-isystem{folder}" for folder in system),
-    ]
+    words = [*compiler(), *given(module, recipe), "-fPIC", "-E", "-x", "c++", "-"]
     try:
         done = subprocess.run(
-            [*command, "-E", "-x", "c++", "-"],
-            input=text,
-            capture_output=True,
-            errors="replace",
+            words, input=text, capture_output=True, encoding="utf-8", errors="replace"
         )
     except OSError:
         return ""
@@ -215,16 +195,16 @@ def _flags(target: str) -> tuple[str, ...]:
 
 
 def _only_gcc(*flags: str) -> tuple[str, ...]:
-    return () if _compiler_is_clang(os.environ.get("CXX", "c++")) else flags
+    return () if _compiler_is_clang(*compiler()) else flags
 
 
 @cache
-def _compiler_is_clang(compiler: str) -> bool:
+def _compiler_is_clang(*compiler: str) -> bool:
     try:
-        return (
-            "clang"
-            in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        asked = subprocess.run(
+            [*compiler, "--version"], capture_output=True, text=True, errors="replace"
         )
+        return "clang" in asked.stdout
     except OSError:
         return sys.platform == "darwin"  # it is missing, and the build will say so
 
@@ -238,18 +218,14 @@ def _link() -> tuple[str, ...]:
 def _link_to(runtime: Path) -> tuple[str, ...]:
     return (
         str(runtime),
-        f"-Wl,-rpath,{runtime.parent}",
+        *("-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)),  # it may have a comma
         *(("-pthread",) if sys.platform == "darwin" else _link()),
     )
 
 
 def _watched_copies(target: str) -> tuple[str, ...]:
     """Flags for Clang before 15, which copies structs with memcpy; hooks.h replaces it."""
-    if (
-        target == "fast"
-        or sys.platform == "darwin"
-        or not _compiler_is_clang(os.environ.get("CXX", "c++"))
-    ):
+    if target == "fast" or sys.platform == "darwin" or not _compiler_is_clang(*compiler()):
         return ()
     return ("-Wl,--wrap=memcpy,--wrap=memset",)
 

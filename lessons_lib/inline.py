@@ -1,56 +1,40 @@
-"""Builds C++ from a notebook: a thin wrapper over PyTorch's `load_inline`.
+"""Builds C++ from a notebook: the learner's text in, a module or a library out.
 
-It adds four things: builds without implicit headers, which take less than a quarter of the
-time; a folder for each source text; errors at the learner's own line; and builds that survive
-an interruption, a failure or a stale lock.
+PyTorch's `load_inline` does the same. This adds builds without implicit headers, which take
+less than a quarter of the time; a folder for each source text; errors at the learner's own
+line; builds that survive an interruption, a failure or rubbish in their place; and any name
+that a folder can have, in any locale.
 """
 
 import ctypes
-import fcntl
 import hashlib
 import importlib.util
 import logging
-import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+from lessons_lib.compiler import QUICK, Recipe, compile_file, compiler
 from lessons_lib.compiler_errors import CompileError, explain
+from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import KERNELS, build_folder
 from lessons_processes.waiting import waiting
 
-# With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
-# take. The calls are nearly as quick.
-QUICK = ("-std=c++17", "-Og")
+FINISHED = "finished"  # the name of the file that says so
+ABANDONED = 3600.0  # seconds after which a build that has not ended was killed
 
 # With a CUDA toolkit and no GPU, PyTorch would warn of that in a learner's first build.
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 _loaded: dict[Path, object] = {}
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How texts become a library.
-
-    flags, link: for the compiler (nvcc if `cuda`), and for the linker.
-    include: folders of headers.
-    also: text that the result depends on as well, such as included files.
-    """
-
-    flags: tuple[str, ...] = QUICK
-    cuda: bool = False
-    include: tuple[Path, ...] = ()
-    link: tuple[str, ...] = ()
-    also: str = ""
 
 
 def build_cpp(
@@ -148,31 +132,71 @@ def _compile(
     text = "".join(map(_placed, compiled, compiled.values()))
     module = f"{name}_{_fingerprint(list(compiled.values()), recipe)}"
     folder = build_folder() / module
-    finished = folder / "finished"
-    if not finished.exists():
-        with _only_builder(folder):
-            if not finished.exists():
-                # What is here was left by a build that failed or was killed, with its lock.
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                try:
-                    if before:
-                        before(text, module)
-                    with waiting("Compiling"):
-                        _run_load_inline(module, text, folder, recipe)
-                    if after:
-                        after(folder / f"{module}.so")
-                except (CompileError, RuntimeError, ImportError, OSError) as error:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    if isinstance(error, CompileError):
-                        raise
-                    raise (
-                        explain(str(error), sources, compiled)
-                        if isinstance(error, RuntimeError)
-                        else _explain_load(error)
-                    ) from None
-                finished.touch()
-    return folder / f"{module}.so"
+    library = folder / f"{module}.so"
+    if _is_finished(library):
+        return library
+    with one_at_a_time(folder.with_suffix(".lock")):
+        if _is_finished(library):
+            return library
+        try:
+            with _scratch(folder) as scratch:
+                if before:
+                    before(text, module)
+                source = scratch / ("main.cu" if recipe.cuda else "main.cpp")
+                source.write_text(text, encoding="utf-8")
+                with waiting("Compiling"):
+                    built = compile_file(source.name, module, scratch, recipe)
+                ctypes.CDLL(built)  # names what is not defined
+                if after:
+                    after(built)
+                (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")
+                _put(scratch, folder)
+        except RuntimeError as error:
+            raise explain(str(error), sources, compiled) from None
+        except OSError as error:
+            raise _explain_load(error) from None
+    return library
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A new folder near `folder`, for one build. Deletes what killed builds have left."""
+    for left in folder.parent.glob(f"{folder.name}-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as parent:
+        scratch = Path(parent, folder.name)  # its mode is not that of a temporary folder
+        scratch.mkdir()
+        yield scratch
+
+
+def _put(built: Path, folder: Path):
+    """Moves a build to its place, whatever is there. What another process finished stays."""
+    for _ in range(10):  # others may be doing the same, where there are no locks
+        with suppress(OSError):
+            built.rename(folder)
+            return
+        if _is_finished(folder / f"{folder.name}.so"):
+            return
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            folder.unlink(missing_ok=True)
+    raise CompileError(f"{folder} is in the way of a build and cannot be deleted. Delete it.")
+
+
+def _is_finished(library: Path) -> bool:
+    """Whether it is a build of ours and whole: its digest is beside it."""
+    try:
+        return (library.parent / FINISHED).read_bytes() == _digest(library).encode()
+    except OSError:
+        return False
+
+
+def _digest(library: Path) -> str:
+    with open(library, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _placed(name: str, text: str) -> str:
@@ -192,80 +216,16 @@ def _fingerprint(texts: list[str], recipe: Recipe) -> str:
         torch.__version__,
         sys.implementation.cache_tag,
         platform.machine(),
-        os.environ.get("CXX", ""),
+        compiler(),
     )
     return hashlib.sha256(repr((texts, recipe, machine)).encode()).hexdigest()[:16]
 
 
-@contextmanager
-def _only_builder(folder: Path):
-    """Keeps other processes from building `folder`. The lock ends with the process."""
-    with open(folder.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _run_load_inline(module: str, text: str, folder: Path, recipe: Recipe):
-    from torch.utils import cpp_extension
-
-    # PyTorch remembers each name that it built in this process, even after a failed build.
-    # Our builds always start from nothing.
-    cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
-    # PyTorch changes the lists that it gets, so it gets copies. With is_python_module=False it
-    # loads the library but does not import it. We import it once, later.
-    if recipe.cuda:
-        texts = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": [*recipe.flags]}
-    else:
-        texts = {"cpp_sources": text, "extra_cflags": [*recipe.flags]}
-    with _tools(recipe.cuda):
-        cpp_extension.load_inline(
-            module,
-            **texts,
-            extra_ldflags=[shlex.quote(flag) for flag in recipe.link],
-            extra_include_paths=[str(folder) for folder in recipe.include],
-            build_directory=str(folder),
-            no_implicit_headers=True,
-            is_python_module=False,
-        )
-
-
-@contextmanager
-def _tools(cuda: bool = False):
-    """Puts the environment's ninja on the PATH and makes the compiler speak English."""
-    before = {
-        name: os.environ.get(name) for name in ("PATH", "LC_ALL", "TORCH_CUDA_ARCH_LIST")
-    }
-    os.environ["PATH"] = (
-        f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    )
-    os.environ["LC_ALL"] = "C"
-    if cuda:
-        os.environ.pop("TORCH_CUDA_ARCH_LIST", None)  # then PyTorch builds for the GPUs here
-    try:
-        compiler = os.environ.get("CXX", "c++")
-        if " " in compiler.strip() and shutil.which(compiler) is None:
-            raise CompileError(
-                "For PyTorch, CXX names one program, without arguments; "
-                f"yours is {compiler!r}."
-            )
-        for tool, remedy in (
-            (compiler, "sudo apt-get install g++"),
-            ("ninja", "make lab, which installs it"),
-        ):
-            if shutil.which(tool) is None:
-                raise CompileError(
-                    f"`{tool}` is not installed, so C++ cannot be built here. To get it: "
-                    f"{remedy}"
-                )
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
 def _explain_load(error: Exception) -> CompileError:
     """A library that compiled but does not load: nearly always a function is undefined."""
-    reason = str(error.__cause__ or error)  # PyTorch's message hides the loader's
+    if isinstance(error, OSError) and error.strerror:
+        return CompileError(f"It could not be built here: {error}")
+    reason = str(error)
     match = re.search(r"undefined symbol: (\w+)", reason)
     if not match:
         return CompileError(f"The code compiled but cannot be loaded: {reason}")

@@ -1,8 +1,13 @@
 """Where the course keeps its files."""
 
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+NAME = "paged-attention-course"
+MOST_TAKEN = 100  # folders of other users that are passed over
 
 ROOT = Path(__file__).resolve().parent.parent  # a checkout, or a folder of the same layout
 KERNELS = ROOT / "kernels"
@@ -18,10 +23,7 @@ def build_folder() -> Path:
 
     A course that was installed has one in the user's cache (XDG_CACHE_HOME).
     """
-    return _writable(
-        os.environ.get("LESSONS_BUILD_DIR")
-        or (ROOT / ".build" if IS_CHECKOUT else _of_the_user("XDG_CACHE_HOME", ".cache"))
-    )
+    return _writable("LESSONS_BUILD_DIR", ".build", "XDG_CACHE_HOME", ".cache")
 
 
 def progress_folder() -> Path:
@@ -29,15 +31,7 @@ def progress_folder() -> Path:
 
     A course that was installed has one among the user's data (XDG_DATA_HOME).
     """
-    of_the_user = _of_the_user("XDG_DATA_HOME", ".local/share")
-    return _writable(
-        os.environ.get("LESSONS_PROGRESS_DIR")
-        or (ROOT / ".progress" if IS_CHECKOUT else of_the_user)
-    )
-
-
-def _of_the_user(variable: str, usual: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / usual) / "paged-attention-course"
+    return _writable("LESSONS_PROGRESS_DIR", ".progress", "XDG_DATA_HOME", ".local/share")
 
 
 def mistakes_folder() -> Path | None:
@@ -45,17 +39,48 @@ def mistakes_folder() -> Path | None:
     return Path(name) if (name := os.environ.get("LESSONS_MISTAKES")) else None
 
 
-def _writable(folder) -> Path:
-    """`folder`, or one in the system's temporary folder if the course is not writable."""
-    folder = Path(folder)
+def _writable(chosen: str, own: str, of_the_system: str, usual: str) -> Path:
+    """The first of these folders that can be made and written; else one of the user's own in
+    the system's temporary folder.
+
+    chosen: the variable with the user's choice. own: its name in a checkout.
+    of_the_system: the variable with the place of all programs. usual: its name in the home.
+    """
+    folder = None
     try:
+        if name := os.environ.get(chosen):
+            folder = Path(name)
+        elif IS_CHECKOUT:
+            folder = ROOT / own
+        elif name := os.environ.get(of_the_system):
+            folder = Path(name, NAME)
+        else:
+            folder = Path.home() / usual / NAME  # there may be neither HOME nor an account
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):
         pass
-    fallback = (
-        Path(tempfile.gettempdir()) / f"paged-attention-course-{os.getuid()}" / folder.name
-    )
-    fallback.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fallback = private_folder() / (folder.name if folder else own)
+    fallback.mkdir(exist_ok=True, mode=0o700)
     return fallback
+
+
+def private_folder() -> Path:
+    """A folder in the system's temporary folder that nobody else can write to.
+
+    What lies in there is run, so another user's folder of the same name is not taken.
+    """
+    first = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}"
+    for number in range(MOST_TAKEN):
+        folder = first.with_name(f"{first.name}-{number}") if number else first
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        about = folder.lstat()
+        is_private = stat.S_ISDIR(about.st_mode) and not about.st_mode & 0o022
+        if is_private and about.st_uid == os.getuid():
+            return folder
+    raise PermissionError(
+        f"{first} belongs to another user, and so do all names like it. Set TMPDIR to a "
+        "folder of your own."
+    )

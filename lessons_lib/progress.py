@@ -1,34 +1,29 @@
 """Remembers which exercises are done and which mistakes were made, on this machine only."""
 
-import fcntl
+import itertools
 import json
 import os
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from lessons_lib import solution_cells
+from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import progress_folder
 
+_NOTHING = {"passed": False, "mistakes": []}
 _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
 
 
 def load() -> dict[str, dict]:
     """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty if there is none."""
-    return _in_solutions if solution_cells.are_at_home() else _read()
-
-
-def _read() -> dict[str, dict]:
-    try:
-        record = json.loads(_file().read_text(encoding="utf-8"))
-        return {
-            exercise: entry
-            for exercise, entry in record.items()
-            if isinstance(entry.get("passed"), bool)
-            and isinstance(entry.get("mistakes"), list)
-        }
-    except (OSError, ValueError, AttributeError):
-        return {}
+    if solution_cells.are_at_home():
+        return _in_solutions
+    with suppress(OSError):
+        record = _read() or {}
+        return {exercise: entry for exercise, entry in record.items() if _is_readable(entry)}
+    return {}
 
 
 def remember(exercise: str, passed: bool, mistake: str | None):
@@ -36,10 +31,42 @@ def remember(exercise: str, passed: bool, mistake: str | None):
     if solution_cells.are_at_home():
         _add(_in_solutions, exercise, passed, mistake)  # our own solution is no progress
         return
-    with suppress(OSError), _one_at_a_time():
+    with suppress(OSError), one_at_a_time(progress_folder() / "lock"):
         record = _read()
+        if record is None or not _is_readable(record.get(exercise, _NOTHING)):
+            _keep_aside()
+            record = {key: each for key, each in (record or {}).items() if key != exercise}
         _add(record, exercise, passed, mistake)
         replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
+
+
+def _read() -> dict[str, Any] | None:
+    """What the file has by exercise, in any form; None if that is no record at all.
+
+    Raises OSError if the file is there and cannot be read now.
+    """
+    try:
+        record = json.loads(_file().read_bytes() or b"{}")
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _is_readable(entry) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("passed"), bool)
+        and isinstance(entry.get("mistakes"), list)
+    )
+
+
+def _keep_aside():
+    """Copies the file to a name of its own, so that what cannot be read is not lost."""
+    copies = (_file().with_name(f"unreadable-{number}.json") for number in itertools.count(1))
+    free = next(copy for copy in copies if not copy.exists())
+    replace_file(free, _file().read_bytes())
 
 
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
@@ -49,25 +76,16 @@ def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | No
         entry["mistakes"].append(mistake)
 
 
-@contextmanager
-def _one_at_a_time():
-    """Lets one kernel record at a time. Each one reads what the others have written."""
-    with open(progress_folder() / "lock", "w") as lock:  # the lock ends with its process
-        with suppress(OSError):  # some file systems have no locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _file() -> Path:
     return progress_folder() / "progress.json"
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Writes the whole file, or nothing."""
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Writes the whole file, or nothing. Text is written as UTF-8."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)

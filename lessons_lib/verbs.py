@@ -26,6 +26,10 @@ class NotAttempted(CheckFailed):
     """The exercise still has its stub."""
 
 
+class NotJudged(CheckFailed):
+    """This machine could not try the answer."""
+
+
 def open_lesson(lesson: str) -> ModuleType:
     """Shows how far the learner is in a lesson, and returns the module with its pictures.
 
@@ -64,6 +68,7 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     answer: the learner's function or class, or the source text of a C++ exercise.
     Raises CheckFailed if the answer is wrong.
     Raises NotAttempted if it is still the stub.
+    Raises NotJudged if this machine cannot try our own answer either.
     Raises NoSuchExercise if there is no such exercise.
     Raises CourseDamaged if files of the course are missing.
     """
@@ -71,6 +76,10 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     whole.require()
     with waiting(f"Checking exercise {exercise.id}"):
         result = checks.run(exercise.id, answer)
+    name = f"Exercise {exercise.id}, {exercise.title}"
+    if result.mistake == checks.NOT_JUDGED:
+        show(Card(f"{name}: not judged", result.message))
+        raise NotJudged(result)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
     lesson = f"{int(exercise.id.split('.')[0]):02d}"
@@ -79,11 +88,10 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     is_tried = attempted and counts and not absent
     if is_tried and (result.passed or advice.is_the_learners(answer, exercise)):
         progress.remember(exercise.id, result.passed, result.mistake)
-    name = f"Exercise {exercise.id}, {exercise.title}"
     if result.passed:
         if counts:
             saved_answers.save(exercise.id, answer)
-        show(Card(f"{name}: passed", tone="passed"))
+        show(Card(f"{name}: passed", advice.after_passing(), tone="passed"))
     elif attempted:
         body = advice.after_failing(result, answer)
         show(Card(f"{name}: not yet ({result.mistake})", body, tone="failed"))

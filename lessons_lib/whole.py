@@ -6,9 +6,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from lessons_lib.paths import IS_CHECKOUT, ROOT
+from lessons_lib.paths import IS_CHECKOUT, NAME, ROOT
 
-NAME = "paged-attention-course"
 WHEEL = "paged_attention_course-….whl"  # no index has the course: it comes as this file
 INSTALL = "make lab" if IS_CHECKOUT else f"pip install --upgrade {WHEEL}"
 REINSTALL = f"pip install --force-reinstall --no-deps {WHEEL}"

@@ -18,11 +18,12 @@ import types
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from multiprocessing import spawn
+from multiprocessing import forkserver, spawn
 from multiprocessing.connection import wait
+from multiprocessing.process import ORIGINAL_DIR
 from typing import Any
 
-from lessons_processes import one_call, pickles, process_family
+from lessons_processes import one_call, pickles, process_family, start
 from lessons_processes.one_call import BUSY, FORGET, Call, describe_error
 from lessons_processes.own_time import Stopwatch, observe_session
 
@@ -66,9 +67,13 @@ class Outcome:
 
 def warm_up():
     """Starts the forkserver without waiting for it, so that the first run is quick too."""
-    from multiprocessing import forkserver
-
     with without_main_module():
+        ensure_server()
+
+
+def ensure_server():
+    """Starts the forkserver if it does not run. It takes no module from a learner's folder."""
+    with start.safely():
         forkserver.ensure_running()
 
 
@@ -145,6 +150,7 @@ class _Child:
             target=one_call.serve, args=(results, write_output), name=_NAME, daemon=True
         )
         try:
+            ensure_server()
             self.process.start()
         except BaseException:
             self.end()
@@ -170,8 +176,12 @@ _prepare = spawn.get_preparation_data
 
 
 def _prepare_without_main(name: str) -> dict:
-    """Ours do not import the main module. Hiding it instead would disturb the main thread."""
+    """Ours do not import the main module. Hiding it instead would disturb the main thread.
+
+    In each process, a learner's own queue.py comes after Python's.
+    """
     data = _prepare(name)
+    data["sys_path"] = start.learners_last(data["sys_path"], ORIGINAL_DIR)
     if name == _NAME:
         data.pop("init_main_from_name", None)
         data.pop("init_main_from_path", None)

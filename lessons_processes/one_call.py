@@ -57,8 +57,10 @@ def _make(call: Call, results, write_output):
     os.dup2(write_output.fileno(), 1)
     os.dup2(write_output.fileno(), 2)
     write_output.close()
-    sys.stdout = open(1, "w", buffering=1, closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    sys.stdout, sys.stderr = (
+        open(number, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        for number in (1, 2)
+    )
     results.send(("started", None))
 
     def report(value, waits: bool = True):

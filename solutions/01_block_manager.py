@@ -83,7 +83,7 @@ free_ids.push(1)
 print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.size())
 
 # %% [markdown]
-# `build_cpp` joins the texts and gives them to PyTorch's own builder:
+# `build_cpp` joins the texts and compiles them. PyTorch's own builder does the same:
 #
 # ```python
 # torch.utils.cpp_extension.load_inline(name, cpp_sources=text, no_implicit_headers=True)

@@ -321,7 +321,8 @@ import atexit
 import subprocess
 import sys
 
-command = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
+# -P: a file beside this notebook is not taken for one of Python's own modules
+command = [sys.executable, "-P", "-m", "paged_attention.engine.serve", "--port", "0"]
 server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 atexit.register(server.terminate)  # at the latest, it ends with the notebook's kernel
 greeting = server.stdout.readline()
@@ -343,14 +344,16 @@ assert address.startswith("http://127.0.0.1:")
 import json
 import re
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import ProxyHandler, Request, build_opener
+
+directly = build_opener(ProxyHandler({}))  # the server is on this machine: no proxy between
 
 
 def ask(**fields):
     """Sends a request to the server. Returns what can be read like a file."""
     body = json.dumps({"model": "tiny_qwen3", "temperature": 0} | fields).encode()
     headers = {"Content-Type": "application/json"}
-    return urlopen(Request(f"{address}/v1/completions", body, headers))
+    return directly.open(Request(f"{address}/v1/completions", body, headers))
 
 
 def as_it_came(answer):
@@ -464,7 +467,7 @@ import time
 
 def num_requests():
     """How many answers the server is working on."""
-    return json.load(urlopen(f"{address}/health"))["requests"]
+    return json.load(directly.open(f"{address}/health"))["requests"]
 
 
 leaving = ask(prompt="C" + 12 * "q7b4" + ">", max_tokens=400, n=64, stream=True)

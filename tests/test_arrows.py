@@ -45,6 +45,7 @@ BY_NAME = {
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     ("lessons_guide.given", "lessons_exercises.edits"),  # our answers
+    ("lessons_lib.machine", "lessons_exercises.edits"),  # the same
     ("lessons_lib.verbs", "lessons_guide."),  # the guides, which use the lessons' library
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time

@@ -88,7 +88,7 @@ def test_the_command_alone_says_what_it_can_do(capsys):
 def test_jupyterlab_is_this_pythons_own():
     """`jupyter lab` looks for a program, which may be missing or another Python's."""
     words = lab.jupyterlab.command(lab.Path("a.ipynb"), lab.Path(), [])
-    assert words[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert words[:4] == [sys.executable, "-P", "-m", "jupyterlab"]
 
 
 @pytest.mark.heavy

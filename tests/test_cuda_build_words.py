@@ -14,13 +14,14 @@ import torch
 from torch.utils import cpp_extension
 
 from lessons_lib import cuda_builds
+from lessons_lib.compiler import Recipe
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.inline import Recipe
 
 TEXT = "__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }\n"
 SOURCES = {"a.cu": TEXT, "b.cu": "// nothing"}
 GCC, CLANG = "echo 'g++ (GCC) 13'", "echo 'Ubuntu clang version 14'"
 RUNTIME = Path("/somewhere/runtime.so")
+RPATH = ("-Xlinker", "-rpath", "-Xlinker", "/somewhere")
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_for_a_gpu_the_text_gets_functions_for_its_errors(builds, monkeypatch):
     assert build.recipe.cuda and build.recipe.also == "some GPU['a.cu', 'b.cu']"
     flags = build.recipe.flags
     assert flags[flags.index("cstdint") - 1] == "-include" and "-std=c++17" in flags
-    assert not any("arch" in flag for flag in flags)
+    assert flags[-1] == "-arch=native"
 
 
 def test_one_architecture_may_be_asked_for(builds):
@@ -136,7 +137,7 @@ def test_for_the_cpu_the_rewritten_text_is_compiled_and_linked_to_its_runtime(
     assert build.recipe == Recipe(
         cuda_builds._flags(target),
         include=(cuda_builds.CUDA_ON_CPU / "include",),
-        link=(str(RUNTIME), "-Wl,-rpath,/somewhere", "-pthread", "-ldl"),
+        link=(str(RUNTIME), *RPATH, "-pthread", "-ldl"),
         also=f"{cuda_builds._own_text()}{cuda_builds._rules()}processor['a.cu', 'b.cu']",
     )
     if target == "fast":
@@ -166,12 +167,12 @@ def test_the_preprocessor_gets_the_text_and_the_flags_of_the_compiler(compiler):
     assert text == "the text\N{REPLACEMENT CHARACTER}"
     system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
     assert words == [
+        "-std=c++20",
         "-DTORCH_EXTENSION_NAME=mine",
         "-DTORCH_API_INCLUDE_EXTENSION_H",
-        "-fPIC",
         *("-O7", "-include", "-I/ours", "-I/more"),
-        *(f"-isystem{folder}" for folder in system),
-        *("-E", "-x", "c++", "-"),
+        *(word for folder in system for word in ("-isystem", folder)),
+        *("-fPIC", "-E", "-x", "c++", "-"),
     ]
 
 
@@ -254,7 +255,7 @@ def test_a_library_is_linked_as_its_system_wants(system):
     assert cuda_builds._link() == ("-pthread", "-Wl,-install_name,@rpath/runtime.so")
     assert cuda_builds._link_to(RUNTIME) == (
         "/somewhere/runtime.so",
-        "-Wl,-rpath,/somewhere",
+        *RPATH,
         "-pthread",
     )
 

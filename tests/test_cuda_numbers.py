@@ -7,8 +7,9 @@ import ctypes
 import pytest
 import torch
 
+from lessons_lib.compiler import Recipe
 from lessons_lib.cuda_builds import CUDA_ON_CPU
-from lessons_lib.inline import Recipe, _compile
+from lessons_lib.inline import _compile
 
 CONVERSIONS = """
 #include <cuda_fp16.h>

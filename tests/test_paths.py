@@ -1,9 +1,8 @@
-"""Where the course keeps what it writes: for a checkout, for one that was installed, and where
-nothing may be written.
+"""Where the course keeps what it writes: for a checkout, for one that was installed.
+
+Where nothing may be written: test_machines.py.
 """
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path / "course")
     monkeypatch.setattr(paths, "IS_CHECKOUT", True)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    monkeypatch.setattr(paths.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     for _, variable, _, of_the_system, _ in FOLDERS:
         monkeypatch.delenv(variable, raising=False)
         monkeypatch.delenv(of_the_system, raising=False)
@@ -71,20 +69,6 @@ def test_an_installed_course_writes_where_the_users_programs_do(
     assert folder() == tmp_path / "elsewhere/paged-attention-course"
     monkeypatch.setenv(variable, str(tmp_path / "a/b"))
     assert folder() == tmp_path / "a/b"
-
-
-@pytest.mark.parametrize("obstacle", ["a file is in the way", "it may not be written"])
-def test_where_the_course_cannot_be_written_to_there_is_a_folder_of_the_users_own(
-    monkeypatch, tmp_path, obstacle
-):
-    if obstacle == "a file is in the way":
-        (tmp_path / "course").write_text("")
-    else:
-        monkeypatch.setattr(paths.os, "access", lambda path, mode: mode != os.W_OK)
-    own = tmp_path / "temporary" / f"paged-attention-course-{os.getuid()}" / ".build"
-    for _ in range(2):
-        assert paths.build_folder() == own
-        assert stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
 def test_a_teachers_mistakes_are_where_the_teacher_says(monkeypatch):

@@ -1,6 +1,5 @@
 """What the record of a learner's progress says, and that a file is always written whole."""
 
-import fcntl
 import json
 from pathlib import Path
 
@@ -57,22 +56,50 @@ def test_a_file_that_is_no_record_counts_as_empty(folder, text):
     assert progress.load() == {}
     progress.remember("0.1", True, None)
     assert progress.load()["0.1"]["passed"]
+    if text:
+        assert (folder / "unreadable-1.json").read_text() == text
 
 
-def test_an_entry_of_another_form_is_left_out(folder):
+def test_a_file_that_cannot_be_decoded_is_kept_and_a_new_record_begins(folder):
+    for number, rubbish in enumerate((b"\xff\xfe{", b"[" * 100_000), 1):
+        (folder / "progress.json").write_bytes(rubbish)
+        progress.remember("0.1", True, None)
+        assert progress.load()["0.1"]["passed"]
+        assert (folder / f"unreadable-{number}.json").read_bytes() == rubbish
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        3,
+        "passed",
+        [],
+        {"passed": True},
+        {"mistakes": []},
+        {"passed": 1, "mistakes": []},
+        {"passed": True, "mistakes": "a"},
+    ],
+    ids=str,
+)
+def test_an_entry_of_another_form_hides_no_other_and_is_not_lost(folder, entry):
     right = {"passed": True, "mistakes": []}
-    (folder / "progress.json").write_text(
-        json.dumps(
-            {
-                "0.1": right,
-                "0.2": {"passed": True},
-                "0.3": {"mistakes": []},
-                "0.4": {"passed": 1, "mistakes": []},
-                "0.5": {"passed": True, "mistakes": "a"},
-            }
-        )
-    )
+    text = json.dumps({"0.1": right, "0.2": entry})
+    (folder / "progress.json").write_text(text)
     assert progress.load() == {"0.1": right}
+    progress.remember("0.3", True, None)
+    assert json.loads((folder / "progress.json").read_text())["0.2"] == entry
+    assert progress.load() == {"0.1": right, "0.3": right}
+    assert not (folder / "unreadable-1.json").exists()
+    progress.remember("0.2", True, None)
+    assert progress.load() == {"0.1": right, "0.2": right, "0.3": right}
+    assert json.loads((folder / "unreadable-1.json").read_text())["0.2"] == entry
+
+
+def test_a_record_that_cannot_be_read_now_is_not_written(folder):
+    (folder / "progress.json").mkdir()
+    progress.remember("0.1", True, None)
+    assert [path.name for path in folder.iterdir() if path.name != "lock"] == ["progress.json"]
 
 
 @pytest.mark.usefixtures("at_home")
@@ -87,14 +114,6 @@ def test_our_own_solutions_leave_no_trace(folder, monkeypatch):
 def test_at_first_our_solutions_have_no_record(monkeypatch):
     monkeypatch.chdir(SOLUTIONS)
     assert progress.load() == {}
-
-
-def test_one_kernel_records_at_a_time(folder):
-    with progress._one_at_a_time(), open(folder / "lock") as other:
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with open(folder / "lock") as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.usefixtures("plain_locale")
@@ -134,16 +153,9 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(folder, monkeypatch):
     assert path.read_text() == "before" and [*folder.iterdir()] == [path]
 
 
-def test_a_disk_that_takes_nothing_breaks_nothing(folder):
-    (folder / "lock").mkdir()
-    progress.remember("0.1", True, None)
-    assert progress.load() == {}
-
-
-def test_a_folder_without_locks_remembers_all_the_same(monkeypatch):
-    def refuse(*_):
-        raise OSError("No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+@pytest.mark.parametrize("in_its_place", ["a folder", "a link to itself"])
+def test_what_is_in_the_place_of_the_lock_is_no_obstacle(folder, in_its_place):
+    lock = folder / "lock"
+    lock.mkdir() if in_its_place == "a folder" else lock.symlink_to(lock)
     progress.remember("0.1", True, None)
     assert progress.load()["0.1"]["passed"]

@@ -3,6 +3,9 @@
 The result is that of the reference. Without a GPU, the C++ compiler builds it for the CPU."""
 
 import ast
+import os
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +14,6 @@ from torch.utils import cpp_extension
 from lessons_build.source import read_lesson
 from lessons_lib.cuda_builds import CUDA_ON_CPU, choose_target, runtime_library
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.inline import _tools
 from lessons_lib.paths import SOLUTIONS
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
 
@@ -92,7 +94,9 @@ def module(lesson, tmp_path_factory):
             build_directory=str(folder),
         )
 
-    with pytest.MonkeyPatch.context() as patch, _tools():
+    with pytest.MonkeyPatch.context() as patch:
+        # the environment's ninja
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         patch.setattr(cpp_extension, "load_inline", by_the_cpp_compiler)
         return lesson["build_tensor_form"]()
 

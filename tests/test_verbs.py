@@ -39,6 +39,7 @@ def course(monkeypatch):
         learners=True,
         absent=None,
         whole=True,
+        to_hand_in="",
     )
     exercise = SimpleNamespace(
         id="3.4", title="a title", answer_name="answer", hints=("one", "two", "three")
@@ -70,6 +71,7 @@ def course(monkeypatch):
     guides = dict(
         advice=SimpleNamespace(
             is_the_learners=lambda given, of: made.learners and of is exercise,
+            after_passing=lambda: made.to_hand_in,
             after_failing=lambda result, given: f"{result.message} Try again.",
             standing=lambda result: "not attempted yet",
             before_trying=lambda result: f"{result.message} Run its cell.",
@@ -127,6 +129,20 @@ def test_a_stub_is_not_attempted_and_leaves_no_trace(course):
     assert caught.value.result is STUB
     assert course.shown == [Card(f"{TITLE}: not attempted yet", "Write it. Run its cell.")]
     assert course.saved == course.remembered == []
+
+
+def test_what_this_machine_cannot_judge_leaves_no_trace(course):
+    course.verdict = checks.CheckResult("3.4", False, checks.NOT_JUDGED, "The disk is full.")
+    with pytest.raises(verbs.NotJudged):
+        verbs.check("3.4", answer)
+    assert course.shown == [Card(f"{TITLE}: not judged", "The disk is full.")]
+    assert course.saved == course.remembered == []
+
+
+def test_what_has_to_be_handed_in_too_is_said_when_an_answer_passes(course):
+    course.to_hand_in = "Hand in helpers.py."
+    verbs.check("3.4", answer)
+    assert course.shown == [Card(f"{TITLE}: passed", "Hand in helpers.py.", tone="passed")]
 
 
 def test_a_check_may_have_no_answer_and_a_number_for_its_name(course):
