@@ -14,10 +14,12 @@ from lessons_lib.paths import ROOT
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 NEEDED = PYPROJECT["project"]["dependencies"]
-EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+EXTRAS = PYPROJECT["project"]["optional-dependencies"] | {
+    "build": PYPROJECT["build-system"]["requires"]  # of the wheel
+}
 # What a room may import besides what everybody has.
 EXTRAS_OF = {
-    "lessons_build": {"test"},
+    "lessons_build": {"test", "build"},
     "lessons_grading": {"cluster", "grade"},
     "lessons_site": {"site", "test"},
     "solutions": set(),
