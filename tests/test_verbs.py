@@ -60,7 +60,7 @@ def course(monkeypatch):
             raise CourseDamaged("The course is not whole.")
 
     @contextmanager
-    def waiting(words):
+    def waiting(words, at_once=False):
         made.waited.append(words)
         yield
 
