@@ -60,7 +60,7 @@ def course(monkeypatch):
             raise CourseDamaged("The course is not whole.")
 
     @contextmanager
-    def waiting(words):
+    def waiting(words, at_once=False):
         made.waited.append(words)
         yield
 
@@ -77,7 +77,9 @@ def course(monkeypatch):
             before_trying=lambda result: f"{result.message} Run its cell.",
         ),
         restart=SimpleNamespace(missing_in=missing_in),
-        given=SimpleNamespace(solution=lambda of: made.shown.append(of.id)),
+        given=SimpleNamespace(
+            solution=lambda of: made.shown.append(of.id), say_whose_notebook_it_is=lambda: None
+        ),
         misspelt=SimpleNamespace(watch=lambda lesson: made.shown.append(f"watch {lesson}")),
         progress_page=SimpleNamespace(
             bar=lambda lesson, titles: f"bar {lesson} {titles}", page=lambda: "page"
