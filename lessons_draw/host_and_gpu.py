@@ -109,6 +109,5 @@ def shares(spans: Spans, edges: np.ndarray) -> np.ndarray:
     if not spans:
         return np.zeros(len(edges) - 1)
     times = np.array(spans)
-    done = np.repeat(np.cumsum(times[:, 1] - times[:, 0]), 2)
-    done[::2] -= times[:, 1] - times[:, 0]
+    done = np.repeat(np.cumsum([0.0, *(times[:, 1] - times[:, 0])]), 2)[1:-1]
     return np.diff(np.interp(edges, times.ravel(), done)) / np.diff(edges)

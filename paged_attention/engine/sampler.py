@@ -33,7 +33,9 @@ def sample(logits: Tensor, params: SamplingParams, position: int) -> int:
         likeliest, order = likeliest[: params.top_k], order[: params.top_k]
     p = torch.softmax(likeliest, dim=-1)
     # A token goes if those before it reach top_p already.
-    p = p.masked_fill(p.cumsum(-1) - p >= params.top_p, 0.0)
+    # `p.cumsum(-1) - p` would round their sum once more: 0.75 - 0.25000000000000006 < 0.5.
+    before = torch.cat([p.new_zeros(1), p.cumsum(-1)[:-1]])
+    p = p.masked_fill(before >= params.top_p, 0.0)
     running = p.cumsum(-1)
     number = draw_number(params.seed, position) * running[-1]
     return int(order[(running < number).sum()])

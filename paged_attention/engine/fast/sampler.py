@@ -79,7 +79,8 @@ def draw_tokens(
     likeliest, order = scaled.sort(dim=-1, descending=True, stable=True)
     place = torch.arange(logits.shape[1], device=logits.device)
     p = likeliest.masked_fill(place >= top_k[:, None], -torch.inf).softmax(-1)
-    p = p.masked_fill(p.cumsum(-1) - p >= top_p[:, None], 0.0)
+    before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))
+    p = p.masked_fill(before >= top_p[:, None], 0.0)
     running = p.cumsum(-1)
     chosen = (running < numbers[:, None] * running[:, -1:]).sum(-1, keepdim=True)
     return order.gather(1, chosen)[:, 0]
