@@ -90,6 +90,17 @@ def test_all_are_taken_or_none(thread, gate):
     assert [decode(each.until_the_end()[0]) for each in three] == ["a$"] * 3
 
 
+def test_answers_to_one_prompt_share_its_blocks(thread):
+    """101 tokens fill 6 blocks; from there on, each of 3 answers has 2 blocks of its own."""
+    used, params = [], SamplingParams(max_new_tokens=20, ignore_end=True)
+    pool = thread.engine.manager.block_manager
+    thread.engine.history = lambda *_: used.append(64 - pool.get_num_free_blocks())
+    prompt, heard = encode("K" + 100 * "."), [Heard(), Heard(), Heard()]
+    thread.submit([(prompt, params, each.news.put) for each in heard])
+    assert [len(each.until_the_end()[0]) for each in heard] == [20, 20, 20]
+    assert max(used) == 6 + 3 * 2
+
+
 def test_one_that_the_engine_refuses_hears_of_it_and_the_others_go_on(thread):
     _, (refused, taken) = submit(thread, ("", PARAMS), ("Ca>", PARAMS))
     tokens, reason, error = refused.until_the_end()
