@@ -1,8 +1,10 @@
 """Whatever comes from outside: it is answered, or refused by name in OpenAI's form."""
 
 import http.client
+import itertools
 import json
 import re
+import threading
 
 import openai
 import pytest
@@ -314,17 +316,23 @@ def test_openais_client_gets_the_kind_of_each_error(client):
 
 
 def test_openais_client_asks_again_when_there_is_no_room_and_gets_its_answer(server):
-    """The others' answers hold all places at first."""
+    """The others' answers hold all places at first: their second step waits."""
     patient = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=20)
     hasty = patient.with_options(max_retries=0)
-    stream = hasty.completions.create(
-        model=MODEL, prompt="K..........", max_tokens=400, n=MOST, seed=1, stream=True
-    )
-    with stream:
-        next(iter(stream))
-        with pytest.raises(openai.RateLimitError, match="8 answers are waiting") as caught:
-            hasty.completions.create(model=MODEL, prompt="Ca>")
-        assert caught.value.code == "queue_full"
-        assert caught.value.response.headers["Retry-After"] == "1"
-    answer = patient.completions.create(model=MODEL, prompt="Ca>", temperature=0)
-    assert answer.choices[0].text == "a"
+    gate, steps = threading.Event(), itertools.count()
+    server.engine.history = lambda engine, scheduled: next(steps) < 1 or gate.wait(60)
+    try:
+        with hasty.completions.create(
+            model=MODEL, prompt="K...", max_tokens=30, n=MOST, seed=1, stream=True
+        ) as stream:
+            next(iter(stream))
+            with pytest.raises(openai.RateLimitError, match="8 answers are waiting") as caught:
+                hasty.completions.create(model=MODEL, prompt="Ca>")
+            assert caught.value.code == "queue_full"
+            assert caught.value.response.headers["Retry-After"] == "1"
+            threading.Timer(0.1, gate.set).start()
+            answer = patient.completions.create(model=MODEL, prompt="Ca>", temperature=0)
+        assert answer.choices[0].text == "a"
+    finally:
+        server.engine.history = None
+        gate.set()

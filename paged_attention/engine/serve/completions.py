@@ -13,6 +13,7 @@ from tornado.iostream import StreamClosedError
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
 from paged_attention.engine.serve.asked import Asked, read
 from paged_attention.engine.serve.engine_thread import (
+    Asking,
     News,
     QueueFullError,
     StoppedError,
@@ -82,7 +83,7 @@ class Completions(Handler):
         def tell(index: int, news: News) -> None:
             loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
 
-        requests = []
+        requests: list[Asking] = []
         for index, answer in enumerate(answers):
             seed = asked.params.seed + index % asked.num_answers
             params = replace(asked.params, seed=seed)

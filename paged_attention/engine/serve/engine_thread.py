@@ -77,7 +77,8 @@ class EngineThread:
 
         asked: the prompt, the parameters and a function for each. The function is called in
             the engine's thread; the last call has a reason or an error. A request that the
-            engine refuses hears of it so.
+            engine refuses hears of it so. Those in a row with the same list for a prompt are
+            its answers, and share its blocks.
         Returns their numbers, for cancel().
         Raises TooManyError, QueueFullError or StoppedError.
         """
@@ -97,8 +98,9 @@ class EngineThread:
             numbers = [next(self._ids) for _ in asked]
             self._open.update(numbers)
             # With the lock: else the thread might end between the two, and never hear of it.
-            for number, each in zip(numbers, asked):
-                self._asked.put(partial(self._add, number, *each))
+            each = zip(numbers, asked, strict=True)
+            for _, answers in itertools.groupby(each, lambda one: id(one[1][0])):
+                self._asked.put(partial(self._add, list(answers)))
         return numbers
 
     def cancel(self, number: int) -> None:
@@ -161,12 +163,18 @@ class EngineThread:
         if new or request.reason is not None:
             served.tell(News(new, request.reason))
 
-    def _add(self, number: int, prompt: list[int], params: SamplingParams, tell) -> None:
+    def _add(self, answers: list[tuple[int, Asking]]) -> None:
+        """Gives all answers to a prompt to the engine."""
+        numbers = [number for number, _ in answers]
+        prompts, params, tells = zip(*(asking for _, asking in answers))
         try:
-            self._served[number] = Served(self.engine.add(number, prompt, params), tell)
+            requests = self.engine.add_answers(numbers, prompts[0], list(params))
         except (RequestError, TypeError, ValueError) as error:
-            self._close(number)
-            tell(News([], error=error))
+            for number, tell in zip(numbers, tells):
+                self._close(number)
+                tell(News([], error=error))
+        else:
+            self._served |= zip(numbers, map(Served, requests, tells))
 
     def _cancel(self, number: int) -> None:
         if number in self._served:
