@@ -146,7 +146,7 @@ def _compile(
                 source.write_text(text, encoding="utf-8")
                 with waiting("Compiling"):
                     built = compile_file(source.name, module, scratch, recipe)
-                ctypes.CDLL(built)  # names what is not defined
+                ctypes.CDLL(str(built))  # names what is not defined
                 if after:
                     after(built)
                 (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import forkserver, spawn
 from multiprocessing.connection import wait
-from multiprocessing.process import ORIGINAL_DIR
+from multiprocessing.process import ORIGINAL_DIR  # type: ignore[attr-defined]
 from typing import Any
 
 from lessons_processes import one_call, pickles, process_family, start

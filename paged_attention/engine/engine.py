@@ -258,13 +258,13 @@ class Engine:
                 except (RequestError, TypeError) as error:
                     results.append(error)
             num_refused = sum(isinstance(result, Exception) for result in results)
-            own = {id for id, _, _ in those}
+            ids = {id for id, _, _ in those}
             with tqdm(
                 total=len(prompts), initial=num_refused, disable=not progress, unit="request"
             ) as bar:
                 while self.scheduler.has_work():
                     ended = [request for request, _ in self.step() if request.reason]
-                    bar.update(sum(request.id in own for request in ended))
+                    bar.update(sum(request.id in ids for request in ended))
                 bar.update(len(prompts) - bar.n)  # those that ended without a token
         except BaseException:
             for id, _, _ in those:

@@ -42,5 +42,6 @@ def logits_of_each(scheduled: list[tuple[Request, int]]) -> list[int]:
     computing = [request for request, num_tokens in scheduled if num_tokens]
     rows = {request: row for row, request in enumerate(computing)}
     return [
-        rows[request if num_tokens else request.fork_of] for request, num_tokens in scheduled
+        rows[request if num_tokens else request.fork_of or request]
+        for request, num_tokens in scheduled
     ]

@@ -179,8 +179,10 @@ class FastRunner:
 
     def _run_mixed(self, scheduled, rows: list[int], lengths: list[int]) -> tuple:
         computing = [place for place, (_, num_tokens) in enumerate(scheduled) if num_tokens]
-        parts = ([each[place] for place in computing] for each in (scheduled, rows, lengths))
-        step = MixedStep(*parts, self)
+        batch, its_rows, its_lengths = (
+            [each[place] for place in computing] for each in (scheduled, rows, lengths)
+        )
+        step = MixedStep(batch, its_rows, its_lengths, self)
         self.state.remember(rows, lengths)
         places, last = (step.tokens, step.positions, step.slots), step.last
         if len(computing) < len(scheduled):
