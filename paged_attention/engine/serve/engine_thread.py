@@ -168,7 +168,7 @@ class EngineThread:
         numbers = [number for number, _ in answers]
         prompts, params, tells = zip(*(asking for _, asking in answers))
         try:
-            requests = self.engine.add_answers(numbers, prompts[0], list(params))
+            requests = self.engine.add_answers([*numbers], prompts[0], [*params])
         except (RequestError, TypeError, ValueError) as error:
             for number, tell in zip(numbers, tells):
                 self._close(number)
