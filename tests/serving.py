@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from tornado.netutil import bind_sockets
 
-from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.serve.server import Limits, make_server, start
-from paged_attention.engine.serve.words import Characters
+from paged_attention.engine.serve.words import words_of
 
 MODEL = "small"
 
@@ -22,9 +22,9 @@ MODEL = "small"
 class RunningServer:
     """`engine`: to look into. `address`: its URL."""
 
-    def __init__(self, limits: Limits = Limits(), **options):
-        self.engine = Engine(load_model(), num_blocks=512, prefix_sharing=False, **options)
-        self.serving = start(self.engine, Characters(), MODEL, limits)
+    def __init__(self, limits: Limits = Limits(), folder=SMALL_MODEL, **named):
+        self.engine = Engine(load_model(folder), num_blocks=512, prefix_sharing=False)
+        self.serving = start(self.engine, words_of(folder), MODEL, limits, **named)
         (listening,) = bind_sockets(0, "127.0.0.1", backlog=1024)
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"

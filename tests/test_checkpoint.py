@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from paged_attention.engine import checkpoint
-from paged_attention.engine.checkpoint import SMALL_MODEL, check_files, load_model
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.files import check_files
+from paged_attention.engine.parallel.model import load_parallel_model
 from paged_attention.engine.served import UnsupportedModelError
 
 
@@ -35,7 +38,6 @@ def test_a_folder_gives_the_same_model_as_the_course(folder):
 def test_a_llama_of_the_same_sizes_is_served():
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from paged_attention.engine.engine import Engine
     from paged_attention.engine.request import SamplingParams
     from paged_attention.engine.served import check_architecture
 
@@ -89,25 +91,12 @@ def test_a_config_is_read_as_utf_8_wherever_this_runs(folder):
     check_files(folder)
 
 
-def test_the_config_that_was_checked_is_the_models(folder, monkeypatch):
-    checked = []
-
-    def check(config, name):
-        checked.append(config.num_hidden_layers)
-        change(folder, num_hidden_layers=1, layer_types=["full_attention"])
-
-    monkeypatch.setattr(checkpoint, "check_architecture", check)
-    model = load_model(folder)
-    assert checked == [len(model.model.layers)] != [1]
-
-
 @pytest.mark.parametrize(
     "name",
     ["./nowhere", "../nowhere", "/nowhere", "~/nowhere", Path("nowhere"), Path("no/where")],
 )
-def test_a_folder_that_is_not_there(name, monkeypatch):
+def test_a_folder_that_is_not_there(name):
     """What can only be a folder is not looked for on the hub."""
-    monkeypatch.setattr("paged_attention.engine.checkpoint.AutoConfig", None)
     with pytest.raises(FileNotFoundError, match=f"there is no folder '{name}'"):
         load_model(name)
 
@@ -163,8 +152,129 @@ def test_another_architecture_is_refused(folder, values, words):
         load_model(folder)
 
 
-def test_weights_cut_short_are_named(folder):
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:5_000])
-    with pytest.raises(UnsupportedModelError, match="could not be read"):
+HEAD, FIRST = "lm_head.weight", "model.layers.0.self_attn.q_proj.weight"
+LAST_LAYER = "model.layers.3."
+FIVE = {"num_hidden_layers": 5, "layer_types": ["full_attention"] * 5}
+THREE = {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 3}
+DIFFER = {
+    "one is missing": (
+        lambda saved: saved.pop(FIRST),
+        {},
+        f"{FIRST!r} is missing; save the model again",
+    ),
+    "the embedding is missing": (
+        lambda saved: saved.pop("model.embed_tokens.weight"),
+        {},
+        "'model.embed_tokens.weight' is missing",
+    ),
+    "no head": (
+        lambda saved: None,
+        {"tie_word_embeddings": False},
+        "'lm_head.weight' is missing; .* or set tie_word_embeddings to true",
+    ),
+    "after torch.compile": (
+        lambda saved: [saved.update({f"_orig_mod.{key}": saved.pop(key)}) for key in [*saved]],
+        {},
+        "43 more are missing; .* 43 more are not the model's; .* save model._orig_mod instead",
+    ),
+    "a layer more in the config": (lambda saved: None, FIVE, "8 more are missing"),
+    "a layer less in the config": (lambda saved: None, THREE, "8 more are not the model's"),
+    "another size": (
+        lambda saved: saved.update({FIRST: saved[FIRST][1:].clone()}),
+        {},
+        r"has the shape \(127, 128\) and not \(128, 128\)",
+    ),
+    "a bias": (
+        lambda saved: saved.update({FIRST.replace("weight", "bias"): torch.ones(128)}),
+        {},
+        "q_proj.bias' is not the model's",
+    ),
+    "whole numbers": (
+        lambda saved: saved.update({FIRST: saved[FIRST].to(torch.int8)}),
+        {},
+        f"{FIRST!r} .* numbers of the type I8; the engine runs F64, F32, F16, BF16",
+    ),
+}
+
+
+# A rank reads sizes with the weights: see test_parallel.py.
+BY_RANKS = [(load_parallel_model, case) for case in DIFFER if case != "another size"]
+
+
+@pytest.mark.parametrize("load, case", [(load_model, case) for case in DIFFER] + BY_RANKS)
+def test_weights_that_are_not_those_of_the_config_are_refused_by_name(folder, load, case):
+    edit, values, words = DIFFER[case]
+    saved = load_file(folder / "model.safetensors")
+    edit(saved)
+    save_file(saved, folder / "model.safetensors", {"format": "pt"})
+    change(folder, **values)
+    with pytest.raises(UnsupportedModelError, match=words) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value) and repr(str(folder))[1:-1] in str(caught.value)
+
+
+def test_a_head_that_is_saved_is_the_models_though_the_config_ties_it(folder):
+    saved = load_file(folder / "model.safetensors")
+    saved[HEAD] = 2 * saved["model.embed_tokens.weight"]
+    save_file(saved, folder / "model.safetensors", {"format": "pt"})
+    assert torch.equal(load_model(folder).lm_head.weight, saved[HEAD].float())
+
+
+def test_old_tables_of_the_rotation_are_not_missed(folder):
+    saved = load_file(folder / "model.safetensors")
+    saved["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(16)
+    save_file(saved, folder / "model.safetensors", {"format": "pt"})
+    load_model(folder)
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 2000\n"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_named_with_the_remedy(folder, name):
+    (folder / name).write_text(POINTER)
+    with pytest.raises(UnsupportedModelError, match=f"{name} in .* pointer .* `git lfs pull`"):
         load_model(folder)
+
+
+@pytest.mark.parametrize("size", [0, 5, 5_000])
+def test_weights_cut_short_are_named(folder, size):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(UnsupportedModelError, match="could not be read: .* copy it again"):
+        load_model(folder)
+
+
+def test_weights_in_several_files_are_those_that_the_index_names(folder):
+    expected = load_model(folder)
+    expected.save_pretrained(folder / "cut", max_shard_size="500KB")
+    assert len(list((folder / "cut").glob("*.safetensors"))) > 1
+    found = load_model(folder / "cut").state_dict()
+    assert all(torch.equal(found[key], own) for key, own in expected.state_dict().items())
+    next((folder / "cut").glob("*.safetensors")).unlink()
+    with pytest.raises(FileNotFoundError, match="lacks 'model-0.*', which .* names; copy it"):
+        load_model(folder / "cut")
+    for words in ("[]", "{}", "{"):
+        (folder / "cut" / "model.safetensors.index.json").write_text(words)
+        with pytest.raises(UnsupportedModelError, match="index.json in .*; copy it again"):
+            load_model(folder / "cut")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"hidden_size": "x"}, "transformers knows no model for .*hidden_size"),
+        ({"num_attention_heads": 0}, "could not be loaded: ZeroDivisionError"),
+        ({"vocab_size": -1}, "could not be loaded: RuntimeError"),
+    ],
+)
+def test_a_config_that_makes_no_model_is_a_sentence(folder, values, words):
+    change(folder, **values)
+    with pytest.raises(UnsupportedModelError, match=words) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_end_tokens_of_generation_config_are_the_models(folder):
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 9]}')
+    assert Engine(load_model(folder), num_blocks=4).end_tokens == {1, 9}

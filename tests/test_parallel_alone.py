@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel import engine as parallel
@@ -228,29 +229,21 @@ def test_a_checkpoint_that_cannot_be_served_is_refused_as_elsewhere(folder):
         load_parallel_model(folder / "nowhere")
 
 
-@pytest.mark.usefixtures("plain_locale")
-def test_weights_in_several_files_are_found_by_the_index_or_without_one(tmp_path):
-    parts = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2), "c": torch.zeros(1)}
-    for number, names in enumerate(("ac", "b")):
-        save_file({name: parts[name] for name in names}, tmp_path / f"{number}.safetensors")
-    without = SavedWeights(tmp_path)
-    places = {"a": "0.safetensors", "b": "1.safetensors"}
-    index = {"metadata": {"author": "Müller"}, "weight_map": places}
-    (tmp_path / "model.safetensors.index.json").write_text(
-        json.dumps(index, ensure_ascii=False), encoding="utf-8"
-    )
-    within = SavedWeights(tmp_path)
-    for weights in (without, within):
-        part = weights.part("a", torch.Size([2, 3]), (slice(1, 2), slice(0, 2)))
-        assert part.tolist() == [[3.0, 4.0]]
-        assert weights.part("b", torch.Size([2]), (ALL,)).tolist() == [1.0, 1.0]
-    assert without.part("c", torch.Size([1]), (ALL,)).tolist() == [0.0]
-    with pytest.raises(UnsupportedModelError, match="has no weight 'c'"):
-        within.part("c", torch.Size([1]), (ALL,))
-    with pytest.raises(
-        UnsupportedModelError, match=r"the shape \(2, 3\), and the model wants \(3, 2\)"
-    ):
-        within.part("a", torch.Size([3, 2]), (ALL, ALL))
+def test_a_head_and_end_tokens_of_its_own_are_the_models(folder):
+    saved = load_file(folder / "model.safetensors")
+    saved["lm_head.weight"] = 2 * saved["model.embed_tokens.weight"]
+    save_file(saved, folder / "model.safetensors", {"format": "pt"})
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 9]}')
+    with group(0, 1):
+        model = load_parallel_model(folder)
+        assert Engine(model, num_blocks=4).end_tokens == {1, 9}
+    assert torch.equal(model.lm_head.weight, saved["lm_head.weight"].float())
+
+
+def test_a_weight_of_another_size_is_named(folder):
+    weights = SavedWeights(folder)
+    with pytest.raises(UnsupportedModelError, match=r"shape \(128,\) and not \(3, 2\)"):
+        weights.part("model.norm.weight", torch.Size([3, 2]), (ALL, ALL))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -16,18 +16,14 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
-from paged_attention.engine.checkpoint import SMALL_MODEL, check_files
+from paged_attention.engine.checkpoint import SMALL_MODEL, check_weights, read_config
 from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel.cuts import kept_by_rank
 from paged_attention.engine.parallel.ranks import Ranks
 from paged_attention.engine.parallel.weights import SavedWeights, Weights
-from paged_attention.engine.served import (
-    UnsupportedModelError,
-    check_architecture,
-    head_size_of,
-)
+from paged_attention.engine.served import UnsupportedModelError, head_size_of
 
 
 def load_parallel_model(
@@ -35,13 +31,19 @@ def load_parallel_model(
 ):
     """Loads this rank's part of a checkpoint. Every rank calls it.
 
-    Raises FileNotFoundError for a folder without its files.
+    Raises FileNotFoundError or UnsupportedModelError as load_model() does.
     Raises ValueError or UnsupportedModelError as parallel_model() does.
     """
-    check_files(folder)
-    config = AutoConfig.from_pretrained(folder)
-    check_architecture(config, str(folder))
-    return parallel_model(config, SavedWeights(folder), dtype, device)
+    config, weights = read_config(folder), SavedWeights(folder)
+    config.tie_word_embeddings &= "lm_head.weight" not in weights.files
+    with torch.device("meta"):
+        own = dict(AutoModelForCausalLM.from_config(config).named_parameters()).keys()
+    others = {name for name in weights.files.keys() - own if "rotary_emb" not in name}
+    check_weights(folder, own - weights.files.keys(), others, {})
+    model = parallel_model(config, weights, dtype, device)
+    if (folder / "generation_config.json").is_file():  # it may name further end tokens
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model
 
 
 def parallel_model(config, weights: Weights, dtype: torch.dtype, device: str):

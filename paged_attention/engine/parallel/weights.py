@@ -1,6 +1,5 @@
 """Where the weights of a model come from, a part of one at a time."""
 
-import json
 import zlib
 from pathlib import Path
 from typing import Protocol
@@ -9,7 +8,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.checkpoint import check_weights
+from paged_attention.engine.files import weight_files
 
 
 class Weights(Protocol):
@@ -22,26 +22,15 @@ class SavedWeights:
     """Of a folder with safetensors. Only what is asked for is read."""
 
     def __init__(self, folder: Path):
-        index = folder / "model.safetensors.index.json"
-        if index.is_file():
-            names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            self.files = {name: folder / file for name, file in names.items()}
-        else:
-            self.files = {}
-            for file in sorted(folder.glob("*.safetensors")):
-                with safe_open(file, "pt") as opened:
-                    self.files |= dict.fromkeys(opened.keys(), file)
+        self.folder, self.files = folder, weight_files(folder)
 
     def part(self, name: str, shape: torch.Size, kept: tuple[slice, ...]) -> Tensor:
-        if name not in self.files:
-            raise UnsupportedModelError(f"the checkpoint has no weight {name!r}")
+        check_weights(self.folder, {name} - self.files.keys(), [], {})
         with safe_open(self.files[name], "pt") as opened:
             saved = opened.get_slice(name)
-            if tuple(saved.get_shape()) != tuple(shape):
-                raise UnsupportedModelError(
-                    f"the checkpoint's {name!r} has the shape {tuple(saved.get_shape())}, "
-                    f"and the model wants {tuple(shape)}"
-                )
+            shapes = tuple(saved.get_shape()), tuple(shape)
+            if shapes[0] != shapes[1]:
+                check_weights(self.folder, [], [], {name: shapes})
             return saved[kept]
 
 

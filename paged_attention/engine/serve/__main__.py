@@ -3,12 +3,15 @@
 import argparse
 import asyncio
 import ipaddress
+import os
+import re
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import torch
 from tornado.netutil import bind_sockets
 
@@ -18,6 +21,36 @@ from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
+from paged_attention.engine.served import head_size_of
+
+
+def _within(kind: type, least: float, most: float) -> Callable[[str], float]:
+    """Reads a number from least to most."""
+
+    def read(text: str):
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least:,} to {most:,}, not {text}")
+        return value
+
+    read.__name__ = "whole number" if kind is int else "number"  # argparse's words name it
+    return read
+
+
+def _host(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "must be a name or an address; 0.0.0.0 is all of them"
+        )
+    return text
+
+
+def _origin(text: str) -> str:
+    found = re.fullmatch(r"(https?://[^/?#@\s]+)/?|null", text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be like https://hub.example, not {text!r}")
+    plain = found[1] or "null"
+    return plain.removesuffix(":443" if plain.startswith("https") else ":80")
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -25,30 +58,50 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "python -m paged_attention.engine.serve",
         description="Answers OpenAI's completions API over HTTP, with streaming.",
     )
-    add = parser.add_argument
+    add, count = parser.add_argument, _within(int, 1, 10**6)
     add("--model", type=Path, default=SMALL_MODEL, help="a folder; else the small model")
     add("--name", help="what clients call the model; else the folder's name")
-    add("--host", default="127.0.0.1", help="where it listens; else this machine only")
-    add("--port", type=int, default=8000, help="0 takes a free one")
+    add("--host", type=_host, default="127.0.0.1", help="where it listens; else here only")
+    port = _within(int, 0, 65_535)
+    add("--port", type=port, default=8000, help="0 takes a free one")
     add("--allowed-host", nargs="+", default=[], metavar="NAME", help="its further names")
-    add("--requests", type=int, default=Limits.requests, help="that wait or run at once")
-    add("--connections", type=int, default=Limits.connections, help="open at once")
-    add("--body-seconds", type=float, default=Limits.body_seconds, help="for a body to come")
-    add("--num-blocks", type=int, default=1024, help="blocks of the pool")
-    add("--max-num-seqs", type=int, default=64, help="requests in a step")
-    arguments = parser.parse_args(words)
-    for name in ("requests", "connections", "num_blocks", "max_num_seqs", "body_seconds"):
-        if getattr(arguments, name) <= 0:
-            parser.error(f"--{name.replace('_', '-')} must be more than 0")
-    return arguments
+    origins: dict = {"nargs": "+", "default": [], "metavar": "URL", "type": _origin}
+    add("--allowed-origin", **origins, help="sites whose pages may ask it, as a hub's proxy")
+    add("--requests", type=count, default=Limits.requests, help="that wait or run at once")
+    add("--connections", type=count, default=Limits.connections, help="open at once")
+    seconds = _within(float, 0.001, 86_400)
+    add("--body-seconds", type=seconds, default=Limits.body_seconds, help="for a body to come")
+    blocks = _within(int, 1, 2**31 - 1)  # block ids are int32
+    add("--num-blocks", type=blocks, default=1024, help="blocks of the pool")
+    add("--max-num-seqs", type=_within(int, 1, 65_536), default=64, help="requests in a step")
+    return parser.parse_args(words)
 
 
 def make_engine(arguments: argparse.Namespace) -> Engine:
+    """Raises ValueError if the pool does not fit into the memory."""
     sizes = {"num_blocks": arguments.num_blocks, "max_num_seqs": arguments.max_num_seqs}
-    if torch.cuda.is_available():
-        model = load_model(arguments.model, torch.bfloat16, "cuda")
+    has_card = torch.cuda.is_available()
+    dtype, device = (torch.bfloat16, "cuda") if has_card else (torch.float32, "cpu")
+    model = load_model(arguments.model, dtype, device)
+    check_room(model, arguments.num_blocks)
+    if has_card:
         return fast_engine(model, token_budget=8192, **sizes)
-    return Engine(load_model(arguments.model), **sizes)
+    return Engine(model, **sizes)
+
+
+def check_room(model, num_blocks: int, block_size: int = 16) -> None:
+    """Raises ValueError if the memory has no room for so many blocks of keys and values."""
+    config = model.config
+    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size_of(config)
+    size = numbers * block_size * model.dtype.itemsize
+    on_card = model.device.type == "cuda"
+    free = torch.cuda.mem_get_info()[0] if on_card else psutil.virtual_memory().available
+    if num_blocks * size > free:
+        raise ValueError(
+            f"--num-blocks {num_blocks:,} needs {num_blocks * size / 2**30:,.1f} GiB for keys "
+            f"and values, and {free / 2**30:,.1f} GiB of memory are free; "
+            f"{free // size:,} blocks would fill it"
+        )
 
 
 def room_for(connections: int) -> int:
@@ -71,7 +124,11 @@ def room_for(connections: int) -> int:
 
 async def serve(arguments: argparse.Namespace) -> None:
     # Before the model, which takes long to load: the port may be taken.
-    sockets = bind_sockets(arguments.port, arguments.host, backlog=1024)
+    try:
+        sockets = bind_sockets(arguments.port, arguments.host, backlog=1024)
+    except OSError as error:
+        where = f"{arguments.host} port {arguments.port}"
+        raise OSError(f"it cannot listen on {where}: {error.strerror or error}") from None
     engine = make_engine(arguments)
     limits = Limits(
         connections=room_for(arguments.connections),
@@ -82,11 +139,12 @@ async def serve(arguments: argparse.Namespace) -> None:
     serving = start(
         engine,
         words_of(arguments.model),
-        arguments.name or arguments.model.name,
+        arguments.name or Path(os.path.abspath(arguments.model)).name,
         limits,
         hosts=frozenset(
             {*LOOPBACK, *map(str.lower, (arguments.host, *arguments.allowed_host))}
         ),
+        origins=frozenset(arguments.allowed_origin),
         any_address=ipaddress.ip_address(host).is_unspecified,
     )
     server = make_server(serving)
@@ -104,13 +162,15 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0 after Ctrl-C, and 2 if it cannot listen or has no model."""
+    """Returns 0 after Ctrl-C, and 2 if it cannot listen, or has no model or no room for it."""
     arguments = _arguments(words)
     try:
         asyncio.run(serve(arguments))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError, torch.OutOfMemoryError) as error:
         print(f"Cannot serve: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # while the model was loaded
+        return 130
     return 0
 
 

@@ -7,7 +7,13 @@ from paged_attention.engine.request import RequestError
 from paged_attention.engine.serve.engine_thread import News, StoppedError
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.events import next_event
-from paged_attention.engine.serve.words import Decoded, Words, without_end
+from paged_attention.engine.serve.words import (
+    Decoded,
+    Words,
+    marks_of,
+    without_end,
+    without_marks,
+)
 
 # The engine's reasons in the API's words.
 REASONS = {"end": "stop", "length": "length"}
@@ -16,13 +22,23 @@ REASONS = {"end": "stop", "length": "length"}
 class Answer:
     """One answer to one prompt.
 
+    name: of its prompt, for a sentence.
     `text`: what was sent. `reason`: its finish reason, "" until it has one.
     """
 
-    def __init__(self, prompt: list[int], stop: list[str], words: Words, ends: Iterable[int]):
-        self.prompt, self.stop, self.ends = prompt, stop, frozenset(ends)
+    def __init__(
+        self,
+        prompt: list[int],
+        stop: list[str],
+        words: Words,
+        ends: Iterable[int],
+        name: str = "the prompt",
+    ):
+        self.prompt, self.ends, self.name = prompt, frozenset(ends), name
+        marks, self.stop = marks_of(stop, words.special)
+        self.decoded = Decoded(words, prompt, marks)
         self.tokens: list[int] = []
-        self.decoded = Decoded(words)
+        self.num_seen = 0  # characters, with marks
         self.text = self.reason = ""
 
     def take(self, news: News) -> tuple[str, bool]:
@@ -31,14 +47,16 @@ class Answer:
         Raises ApiError if the engine could not serve it.
         """
         if news.error is not None:
-            raise as_api_error(news.error)
+            raise as_api_error(news.error, self.name)
         self.tokens += news.tokens
         if news.reason is not None and news.reason not in REASONS:
             raise ApiError(500, f"the answer ended early: {news.reason}", code=news.reason)
         ended = news.reason and REASONS[news.reason]
         new_tokens = news.tokens if ended != "stop" else without_end(news.tokens, self.ends)
         text = self.decoded.add(new_tokens)
-        new, reason = next_event(text, len(self.text), self.stop, ended)
+        new, reason = next_event(text, self.num_seen, self.stop, ended)
+        self.num_seen += len(new)
+        new = without_marks(new)
         self.text += new
         self.reason = reason or ""
         return new, reason is not None
@@ -59,10 +77,10 @@ def usage(answers: list[Answer], num_answers: int) -> dict[str, int]:
     }
 
 
-def as_api_error(error: Exception) -> ApiError:
+def as_api_error(error: Exception, prompt: str = "the prompt") -> ApiError:
     if isinstance(error, StoppedError):
         return ApiError(503, str(error), code="server_is_ending")
     if isinstance(error, (RequestError, TypeError)):
         # the engine's own number for the request says nothing to a client
-        return ApiError(400, re.sub(r"^request \d+", "the prompt", str(error)), "prompt")
+        return ApiError(400, re.sub(r"^request \d+", prompt, str(error)), "prompt")
     return ApiError(500, f"the engine failed: {type(error).__name__}: {error}")

@@ -1,7 +1,6 @@
 """What a client asks for: the body of a request, read and checked."""
 
 import json
-import math
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +76,24 @@ def _parse(body: bytes) -> dict[str, Any]:
     def refuse(word: str):
         raise ApiError(400, f"the body has {word}, which is no number of JSON")
 
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):  # others may take the first one, or the last
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)[:100]
+            raise ApiError(400, f"the body has {twice!r} twice", twice)
+        return found
+
     try:
-        fields = json.loads(body, parse_constant=refuse)
+        text = body.decode()
+        fields = json.loads(text, parse_constant=refuse, object_pairs_hook=as_object)
+        json.dumps(fields, ensure_ascii=False).encode()
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ApiError(
+            400, "the body has half of a surrogate pair (\\ud800 to \\udfff)"
+        ) from None
     except ValueError as error:  # and where it is not UTF-8
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -93,7 +106,7 @@ def _prompts(prompt) -> list[str | list[int]]:
     problem = "must be a text, a list of tokens, or a list of texts or of lists of tokens"
     if prompt is None:
         raise ApiError(400, f"prompt is missing: it {problem}", "prompt")
-    if isinstance(prompt, str) or (isinstance(prompt, list) and _are_tokens(prompt)):
+    if _is_prompt(prompt):
         return [prompt]
     if not isinstance(prompt, list) or not prompt:
         raise ApiError(400, f"prompt {problem}", "prompt")
@@ -101,16 +114,20 @@ def _prompts(prompt) -> list[str | list[int]]:
         raise ApiError(
             400, f"prompt has {len(prompt)} prompts; at most {MOST_PROMPTS}", "prompt"
         )
-    if not all(
-        isinstance(each, str) or (isinstance(each, list) and _are_tokens(each))
-        for each in prompt
-    ):
-        raise ApiError(400, f"prompt {problem}", "prompt")
+    for index, each in enumerate(prompt):
+        if not _is_prompt(each):
+            which = f"prompt {problem}, and prompt[{index}] is not one of these"
+            if each == []:
+                which = f"prompt[{index}] is empty; it needs one token or more"
+            raise ApiError(400, which, "prompt")
     return prompt
 
 
-def _are_tokens(numbers: list) -> bool:
-    return bool(numbers) and all(type(each) is int for each in numbers)
+def _is_prompt(prompt) -> bool:
+    """Whether it is a text, or a list of tokens."""
+    if isinstance(prompt, list):
+        return bool(prompt) and all(type(each) is int for each in prompt)
+    return isinstance(prompt, str)
 
 
 def _params(fields: dict[str, Any]) -> SamplingParams:
@@ -156,8 +173,6 @@ def _number(
     fields: dict[str, Any], name: str, default: float, least: float, most: float
 ) -> float:
     value = fields.get(name, default)
-    if type(value) not in (int, float) or not (
-        math.isfinite(value) and least <= value <= most
-    ):
+    if type(value) not in (int, float) or not least <= value <= most:
         raise ApiError(400, f"{name} must be a number from {least:g} to {most:g}", name)
     return float(value)

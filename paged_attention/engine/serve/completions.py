@@ -6,12 +6,18 @@ import json
 import time
 import uuid
 from dataclasses import replace
+from functools import partial
 
 from tornado.iostream import StreamClosedError
 
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
 from paged_attention.engine.serve.asked import Asked, read
-from paged_attention.engine.serve.engine_thread import News, QueueFullError, StoppedError
+from paged_attention.engine.serve.engine_thread import (
+    News,
+    QueueFullError,
+    StoppedError,
+    TooManyError,
+)
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.handlers import Handler, check_model
 from paged_attention.engine.serve.settings import Serving
@@ -65,31 +71,50 @@ class Completions(Handler):
         """Gives all answers that were asked for to the engine."""
         serving, loop = self.serving, asyncio.get_running_loop()
         answers: list[Answer] = []
-        for prompt in asked.prompts:
-            tokens = prompt if isinstance(prompt, list) else self.encode(prompt)
+        for index, prompt in enumerate(asked.prompts):
+            name = f"prompt[{index}]" if len(asked.prompts) > 1 else "the prompt"
+            tokens = prompt if isinstance(prompt, list) else self.encode(prompt, name)
+            self.check(tokens, name)
             for _ in range(asked.num_answers):
                 ends = serving.engine.engine.end_tokens
-                answers.append(Answer(tokens, asked.stop, serving.words, ends))
+                answers.append(Answer(tokens, asked.stop, serving.words, ends, name))
+
+        def tell(index: int, news: News) -> None:
+            loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
+
+        requests = []
         for index, answer in enumerate(answers):
-
-            def tell(news: News, index=index) -> None:
-                loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
-
             seed = asked.params.seed + index % asked.num_answers
             params = replace(asked.params, seed=seed)
-            try:
-                self.numbers.append(serving.engine.submit(answer.prompt, params, tell))
-            except QueueFullError as error:
-                raise ApiError(429, str(error), code="queue_full") from None
-            except StoppedError as error:
-                raise as_api_error(error) from None
+            requests.append((answer.prompt, params, partial(tell, index)))
+        try:
+            self.numbers = serving.engine.submit(requests)
+        except TooManyError as error:
+            raise ApiError(
+                400, str(error), "n" if asked.num_answers > 1 else "prompt"
+            ) from None
+        except QueueFullError as error:
+            raise ApiError(429, str(error), code="queue_full") from None
+        except StoppedError as error:
+            raise as_api_error(error) from None
         return answers
 
-    def encode(self, text: str) -> list[int]:
+    def check(self, tokens: list[int], name: str) -> None:
+        """As the engine does it later: a text of these tokens is needed before."""
+        if not tokens:
+            raise ApiError(400, f"{name} is empty; it needs one token or more", "prompt")
+        most = self.serving.engine.engine.vocab_size - 1
+        for token in tokens:
+            if not 0 <= token <= most:
+                raise ApiError(
+                    400, f"{name} has the token {token}; the model's are 0 to {most}", "prompt"
+                )
+
+    def encode(self, text: str, name: str) -> list[int]:
         try:
             return self.serving.words.encode(text)
         except ValueError as error:
-            raise ApiError(400, f"prompt: {error}", "prompt") from None
+            raise ApiError(400, f"{name}: {error}", "prompt") from None
 
     async def texts(self, answers: list[Answer]):
         """Yields (index, answer, text) as it comes, until all answers have ended."""

@@ -6,13 +6,18 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
+from functools import partial
 
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request, RequestError, SamplingParams
 
 
 class QueueFullError(RuntimeError):
-    """As many requests as the server takes are waiting or running."""
+    """There is no room for these requests now, and later there may be."""
+
+
+class TooManyError(ValueError):
+    """More requests at once than the server ever takes."""
 
 
 class StoppedError(RuntimeError):
@@ -31,6 +36,9 @@ class News:
     tokens: list[int]
     reason: str | None = None
     error: Exception | None = None
+
+
+Asking = tuple[list[int], SamplingParams, Callable[[News], None]]
 
 
 @dataclass
@@ -64,28 +72,34 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, prompt: list[int], params: SamplingParams, tell: Callable[[News], None]
-    ) -> int:
-        """Puts a request into the queue. Returns its number, for cancel().
+    def submit(self, asked: list[Asking]) -> list[int]:
+        """Puts all of these requests into the queue, or none.
 
-        tell: called in the engine's thread; the last call has a reason or an error. A request
-            that the engine refuses hears of it so.
-        Raises QueueFullError or StoppedError.
+        asked: the prompt, the parameters and a function for each. The function is called in
+            the engine's thread; the last call has a reason or an error. A request that the
+            engine refuses hears of it so.
+        Returns their numbers, for cancel().
+        Raises TooManyError, QueueFullError or StoppedError.
         """
+        if len(asked) > self.most_requests:
+            raise TooManyError(
+                f"these are {len(asked):,} answers at once, and this server takes "
+                f"{self.most_requests:,} at most; ask for fewer in a request"
+            )
         with self._lock:
             if self._stopping:
                 raise StoppedError("the server is ending")
-            if len(self._open) >= self.most_requests:
+            if len(self._open) + len(asked) > self.most_requests:
                 raise QueueFullError(
-                    f"{len(self._open)} requests are waiting or running, as many as this "
-                    "server takes; ask again a little later"
+                    f"{len(self._open):,} answers are waiting or running, and this server "
+                    f"takes {self.most_requests:,}; ask again a little later"
                 )
-            number = next(self._ids)
-            self._open.add(number)
+            numbers = [next(self._ids) for _ in asked]
+            self._open.update(numbers)
             # With the lock: else the thread might end between the two, and never hear of it.
-            self._asked.put(lambda: self._add(number, prompt, params, tell))
-        return number
+            for number, each in zip(numbers, asked):
+                self._asked.put(partial(self._add, number, *each))
+        return numbers
 
     def cancel(self, number: int) -> None:
         """Ends a request, and frees its blocks. Nothing happens if it has ended."""

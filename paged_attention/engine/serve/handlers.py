@@ -9,7 +9,7 @@ from paged_attention.engine.serve.settings import Serving
 
 @stream_request_body
 class Handler(RequestHandler):
-    """What all handlers do: check host and size, and send errors in OpenAI's form.
+    """What all handlers do: check host, origin and size; send errors in OpenAI's form.
 
     A body is taken as it comes, so that none is in the memory before its size is known. Here
     nobody wants it.
@@ -22,9 +22,35 @@ class Handler(RequestHandler):
         if not self.serving.knows_host(self.request.host_name):
             name = self.request.host_name[:100]
             raise ApiError(403, f"this server is not called {name!r} (--allowed-host)")
-        length = self.request.headers.get("Content-Length", "0")
-        if length.isdecimal() and int(length) > self.serving.limits.body:
+        if not self.is_from_a_known_page():
+            origin = self.request.headers["Origin"][:100]
+            raise ApiError(
+                403, f"a page of {origin!r} may not ask this server (--allowed-origin)"
+            )
+        self.let_the_page_read()
+        length = self.request.headers.get("Content-Length", "0").split(",")[0]
+        if not (length.isascii() and length.isdecimal()):
+            raise ApiError(400, "Content-Length must be a whole number")
+        # Python makes no number of thousands of digits.
+        if len(length) > 18 or int(length) > self.serving.limits.body:
             raise self.too_large()
+
+    def is_from_a_known_page(self) -> bool:
+        """A browser names the site of the page that asks; programs name none."""
+        origin = self.request.headers.get("Origin")
+        return origin is None or self.serving.knows_origin(origin, self.request.host_name)
+
+    def let_the_page_read(self) -> None:
+        if "Origin" in self.request.headers:
+            self.set_header("Access-Control-Allow-Origin", self.request.headers["Origin"])
+            self.set_header("Vary", "Origin")
+
+    def options(self, *_: str) -> None:
+        """A browser asks whether a page on another port or host may send JSON."""
+        asked = self.request.headers.get("Access-Control-Request-Headers", "")
+        self.set_header("Access-Control-Allow-Headers", asked)
+        self.set_header("Access-Control-Allow-Methods", "GET, POST")
+        self.set_status(204)
 
     def data_received(self, chunk: bytes) -> None:
         pass
@@ -38,6 +64,8 @@ class Handler(RequestHandler):
             words = error.log_message if isinstance(error, HTTPError) else None
             error = ApiError(status_code, words or self._reason)
         self.set_status(error.status)
+        if error.status != 403:
+            self.let_the_page_read()
         if error.status in (429, 503):
             self.set_header("Retry-After", "1")
         if error.status == 413:  # the rest of the body is not read

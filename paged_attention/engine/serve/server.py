@@ -56,5 +56,9 @@ def make_server(serving: Serving) -> LimitedServer:
 
 
 def start(engine: Engine, words: Words, model: str, limits: Limits = Limits(), **named):
-    """Starts the engine's thread. Returns what the handlers share."""
+    """Starts the engine's thread. Returns what the handlers share.
+
+    An end token that only the tokenizer knows ends an answer too.
+    """
+    engine.end_tokens |= words.end_tokens
     return Serving(EngineThread(engine, limits.requests), words, model, limits, **named)

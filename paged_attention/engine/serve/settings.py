@@ -3,6 +3,7 @@
 import ipaddress
 import time
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from paged_attention.engine.serve.engine_thread import EngineThread
 from paged_attention.engine.serve.words import Words
@@ -36,6 +37,7 @@ class Serving:
 
     hosts: names under which the server may be asked.
     any_address: whether it may be asked by any IP address.
+    origins: of pages that may ask it, as "https://hub.example"; besides those of its own host.
     """
 
     engine: EngineThread
@@ -44,6 +46,7 @@ class Serving:
     limits: Limits
     hosts: frozenset[str] = frozenset(LOOPBACK)
     any_address: bool = False
+    origins: frozenset[str] = frozenset()
     started: int = field(default_factory=lambda: int(time.time()))
 
     def knows_host(self, name: str) -> bool:
@@ -53,6 +56,19 @@ class Serving:
         """
         name = name.strip("[]").lower()
         return name in self.hosts or (self.any_address and _is_address(name))
+
+    def knows_origin(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin may ask it.
+
+        A browser lets any page send texts to any server, though it may not read the answer.
+
+        host: the name under which the server is asked. Its other ports are as near to it.
+        """
+        try:
+            of_page = urlsplit(origin).hostname
+        except ValueError:
+            return False
+        return origin.lower() in self.origins or of_page == host.strip("[]").lower()
 
 
 def _is_address(name: str) -> bool:
