@@ -97,8 +97,7 @@ class EngineThread:
             numbers = [next(self._ids) for _ in asked]
             self._open.update(numbers)
             # With the lock: else the thread might end between the two, and never hear of it.
-            for number, each in zip(numbers, asked):
-                self._asked.put(partial(self._add, number, *each))
+            self._asked.put(partial(self._add, numbers, asked))
         return numbers
 
     def cancel(self, number: int) -> None:
@@ -118,15 +117,19 @@ class EngineThread:
 
     def _watch_schedule(self) -> None:
         """Notes which requests are in a step: if it fails, these are ended."""
-        schedule = self.engine.scheduler.schedule
+        scheduler = self.engine.scheduler
+        schedule, fork = scheduler.schedule, scheduler.fork
 
         def watched():
-            self._in_step.clear()
-            scheduled = schedule()
-            self._in_step.extend(request.id for request, _ in scheduled)
+            self._in_step = []
+            return note(schedule())
+
+        def note(scheduled):
+            self._in_step += [request.id for request, _ in scheduled]
             return scheduled
 
-        self.engine.scheduler.schedule = watched  # type: ignore[method-assign]
+        scheduler.schedule = watched  # type: ignore[method-assign]
+        scheduler.fork = lambda scheduled: note(fork(scheduled))  # type: ignore[method-assign]
 
     def _run(self) -> None:
         while not self._stopping:
@@ -144,11 +147,12 @@ class EngineThread:
                 self._asked.get_nowait()()
 
     def _step(self) -> None:
+        before = self._in_step  # with a host that is a step ahead, their tokens come now
         try:
             self.engine.step()
         except Exception as error:
             self._fail(self._in_step or list(self._served), error)
-        for number in list(self._served):
+        for number in sorted({*before, *self._in_step} & self._served.keys()):
             self._tell(number)
 
     def _tell(self, number: int) -> None:
@@ -161,12 +165,22 @@ class EngineThread:
         if new or request.reason is not None:
             served.tell(News(new, request.reason))
 
-    def _add(self, number: int, prompt: list[int], params: SamplingParams, tell) -> None:
-        try:
-            self._served[number] = Served(self.engine.add(number, prompt, params), tell)
-        except (RequestError, TypeError, ValueError) as error:
-            self._close(number)
-            tell(News([], error=error))
+    def _add(self, numbers: list[int], asked: list[Asking]) -> None:
+        """Gives requests to the engine. Neighbours with the same prompt share its blocks."""
+        by_prompt = itertools.groupby(zip(numbers, asked), key=lambda pair: pair[1][0])
+        for prompt, those in by_prompt:
+            pairs = list(those)
+            ids: list[Hashable] = [number for number, _ in pairs]
+            params = [own for _, (_, own, _) in pairs]
+            try:
+                requests = self.engine.add_answers(ids, prompt, params)
+            except (RequestError, TypeError, ValueError) as error:
+                for number, (_, _, tell) in pairs:
+                    self._close(number)
+                    tell(News([], error=error))
+            else:
+                for request, (number, (_, _, tell)) in zip(requests, pairs):
+                    self._served[number] = Served(request, tell)
 
     def _cancel(self, number: int) -> None:
         if number in self._served:
