@@ -2,11 +2,14 @@
 
 import queue
 import threading
+from dataclasses import replace
 
 import pytest
 
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast import fast_engine
+from paged_attention.engine.history import History
 from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.engine.serve.engine_thread import (
     EngineThread,
@@ -133,3 +136,22 @@ def test_the_end_is_heard_by_all_and_nothing_is_taken_after_it(thread, gate):
 def test_it_does_not_keep_the_process_alive(thread):
     (own,) = [each for each in threading.enumerate() if each.name == "engine"]
     assert own.daemon
+
+
+@pytest.mark.parametrize("make", [Engine, fast_engine])
+def test_several_answers_share_the_blocks_of_their_prompt(make):
+    """They have the tokens that each has alone; and nobody is told of what has no news."""
+    history = History()
+    text, params = "Ka17..q42......z93?zq>", replace(LONG, max_new_tokens=6, temperature=3.0)
+    each = [(text, replace(params, seed=seed)) for seed in range(3)]
+    thread = EngineThread(make(load_model(), num_blocks=64, history=history), 4)
+    try:
+        _, heard = submit(thread, *each, ("Cq7b>", PARAMS))
+        found = [decode(one.until_the_end()[0]) for one in heard]
+    finally:
+        thread.stop()
+    alone = Engine(load_model(), num_blocks=64)
+    prompts = [encode(text)] * 3 + [encode("Cq7b>")]
+    requests = alone.generate(prompts, [own for _, own in each] + [PARAMS])
+    assert found == [decode(request.output) for request in requests]
+    assert history[0].unshared > history[0].alone + history[0].shared

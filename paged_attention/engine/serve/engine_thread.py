@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -72,13 +72,12 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
-    def submit(self, asked: list[Asking]) -> list[int]:
+    def submit(self, asked: Sequence[Asking]) -> list[int]:
         """Puts all of these requests into the queue, or none.
 
         asked: the prompt, the parameters and a function for each. The function is called in
             the engine's thread; the last call has a reason or an error. A request that the
-            engine refuses hears of it so. Those in a row with the same list for a prompt are
-            its answers, and share its blocks.
+            engine refuses hears of it so.
         Returns their numbers, for cancel().
         Raises TooManyError, QueueFullError or StoppedError.
         """
@@ -98,9 +97,7 @@ class EngineThread:
             numbers = [next(self._ids) for _ in asked]
             self._open.update(numbers)
             # With the lock: else the thread might end between the two, and never hear of it.
-            each = zip(numbers, asked, strict=True)
-            for _, answers in itertools.groupby(each, lambda one: id(one[1][0])):
-                self._asked.put(partial(self._add, list(answers)))
+            self._asked.put(partial(self._add, numbers, asked))
         return numbers
 
     def cancel(self, number: int) -> None:
@@ -120,15 +117,19 @@ class EngineThread:
 
     def _watch_schedule(self) -> None:
         """Notes which requests are in a step: if it fails, these are ended."""
-        schedule = self.engine.scheduler.schedule
+        scheduler = self.engine.scheduler
+        schedule, fork = scheduler.schedule, scheduler.fork
 
         def watched():
-            self._in_step.clear()
-            scheduled = schedule()
-            self._in_step.extend(request.id for request, _ in scheduled)
+            self._in_step = []
+            return note(schedule())
+
+        def note(scheduled):
+            self._in_step += [request.id for request, _ in scheduled]
             return scheduled
 
-        self.engine.scheduler.schedule = watched  # type: ignore[method-assign]
+        scheduler.schedule = watched  # type: ignore[method-assign]
+        scheduler.fork = lambda scheduled: note(fork(scheduled))  # type: ignore[method-assign]
 
     def _run(self) -> None:
         while not self._stopping:
@@ -146,11 +147,12 @@ class EngineThread:
                 self._asked.get_nowait()()
 
     def _step(self) -> None:
+        before = self._in_step  # with a host that is a step ahead, their tokens come now
         try:
             self.engine.step()
         except Exception as error:
             self._fail(self._in_step or list(self._served), error)
-        for number in list(self._served):
+        for number in [each for each in self._served if each in {*before, *self._in_step}]:
             self._tell(number)
 
     def _tell(self, number: int) -> None:
@@ -163,18 +165,22 @@ class EngineThread:
         if new or request.reason is not None:
             served.tell(News(new, request.reason))
 
-    def _add(self, answers: list[tuple[int, Asking]]) -> None:
-        """Gives all answers to a prompt to the engine."""
-        numbers = [number for number, _ in answers]
-        prompts, params, tells = zip(*(asking for _, asking in answers))
-        try:
-            requests = self.engine.add_answers([*numbers], prompts[0], [*params])
-        except (RequestError, TypeError, ValueError) as error:
-            for number, tell in zip(numbers, tells):
-                self._close(number)
-                tell(News([], error=error))
-        else:
-            self._served |= zip(numbers, map(Served, requests, tells))
+    def _add(self, numbers: list[int], asked: Sequence[Asking]) -> None:
+        """Gives requests to the engine. Neighbours with the same prompt share its blocks."""
+        by_prompt = itertools.groupby(zip(numbers, asked), key=lambda pair: pair[1][0])
+        for prompt, those in by_prompt:
+            pairs = list(those)
+            ids: list[Hashable] = [number for number, _ in pairs]
+            params = [own for _, (_, own, _) in pairs]
+            try:
+                requests = self.engine.add_answers(ids, prompt, params)
+            except (RequestError, TypeError, ValueError) as error:
+                for number, (_, _, tell) in pairs:
+                    self._close(number)
+                    tell(News([], error=error))
+            else:
+                for request, (number, (_, _, tell)) in zip(requests, pairs):
+                    self._served[number] = Served(request, tell)
 
     def _cancel(self, number: int) -> None:
         if number in self._served:
