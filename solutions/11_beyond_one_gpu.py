@@ -321,7 +321,7 @@ import atexit
 import subprocess
 import sys
 
-# -P: a file beside this notebook is not taken for one of Python's own modules
+# -P: no file in this notebook's folder is taken for one of Python's own modules
 command = [sys.executable, "-P", "-m", "paged_attention.engine.serve", "--port", "0"]
 server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 atexit.register(server.terminate)  # at the latest, it ends with the notebook's kernel
