@@ -187,7 +187,7 @@ def _put(built: Path, folder: Path):
 
 
 def _is_finished(library: Path) -> bool:
-    """Whether it is a build of ours and whole: its digest is beside it."""
+    """Whether our build is whole: its digest is beside it."""
     try:
         return (library.parent / FINISHED).read_bytes() == _digest(library).encode()
     except OSError:

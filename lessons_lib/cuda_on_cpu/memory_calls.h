@@ -1,4 +1,5 @@
-// What cudaMalloc, cudaMemcpy and their relatives do (memory.h), and what is wrong with a call.
+// What cudaMalloc, cudaMemcpy and their relatives do (memory.h), and what is wrong with a
+// call.
 #pragma once
 #include "allocations.h"
 #include "watch.h"

@@ -8,7 +8,7 @@ class WatchedBlocks:
     """A block manager that notes which blocks of a prefix cache no request uses.
 
     A server's pool is full of them, so they are never counted or searched. They are noted when
-    the number of their users changes. Whoever changes it does so through this.
+    the number of their users changes, which only happens through this.
 
     `block_manager`: lesson 01's, in C++ or in Python. It does the work.
     `last_use`: for each block of the cache, a number that grows with each use.
