@@ -17,7 +17,6 @@ from io import FileIO
 from pathlib import Path
 
 from lessons_grading.controller import LENGTH
-from lessons_grading.notebook import LARGEST_BESIDE
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
@@ -77,6 +76,7 @@ def run_cells(
     seconds: for each cell.
     """
     sys.path.append("")  # for modules that the cells write, and files that were handed in
+    _handed_in.update(_files_of(cells))
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
     # lesson 08 looks up names; an exercise has no more here
@@ -227,19 +227,22 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
     return {"pickle": base64.b64encode(data).decode()}
 
 
-def _with_files(answer) -> bytes:
-    """The answer's pickle. It brings the files in Python that are beside the notebook.
+_handed_in: dict[str, bytes] = {}  # the files beside the notebook, by name
 
-    They are gone where the answer is tried.
+
+def _files_of(cells: list) -> dict[str, bytes]:
+    """What notebook.py has put before the notebook's own cells, which begin with number 1."""
+    written = (source.split("\n", 1) for number, source in cells if number == 0)
+    return {line.removeprefix("%%writefile "): text.encode() for line, text in written}
+
+
+def _with_files(answer) -> bytes:
+    """The answer's pickle. It brings the files that were handed in beside the notebook.
+
+    They are gone where the answer is tried, and so is what cells have written.
     """
-    data, files, room = pickles.dumps(answer), {}, LARGEST_BESIDE
-    for path in sorted(Path().glob("*.py")):
-        with suppress(OSError):  # a folder, or gone by now
-            text = path.read_bytes()[: room + 1]
-            room -= len(text)
-            if room >= 0:
-                files[path.name] = text
-    return pickle.dumps(_WithFiles(files, data)) if files else data
+    data = pickles.dumps(answer)
+    return pickle.dumps(_WithFiles(_handed_in, data)) if _handed_in else data
 
 
 class _WithFiles:

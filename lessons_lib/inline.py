@@ -146,11 +146,11 @@ def _compile(
                 source.write_text(text, encoding="utf-8")
                 with waiting("Compiling"):
                     built = compile_file(source.name, module, scratch, recipe)
-                ctypes.CDLL(str(built))  # names what is not defined
                 if after:
                     after(built)
                 (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")
                 _put(scratch, folder)
+            _name_undefined(library)
         except RuntimeError as error:
             raise explain(str(error), sources, compiled) from None
         except OSError as error:
@@ -184,6 +184,18 @@ def _put(built: Path, folder: Path):
         else:
             folder.unlink(missing_ok=True)
     raise CompileError(f"{folder} is in the way of a build and cannot be deleted. Delete it.")
+
+
+def _name_undefined(library: Path):
+    """Loads a new library, where it stays: from elsewhere, addr2line would not find its lines.
+
+    Raises OSError, with the function, if one is not defined. The build is gone then.
+    """
+    try:
+        ctypes.CDLL(str(library))
+    except OSError:
+        shutil.rmtree(library.parent, ignore_errors=True)
+        raise
 
 
 def _is_finished(library: Path) -> bool:

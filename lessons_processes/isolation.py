@@ -181,7 +181,10 @@ def _prepare_without_main(name: str) -> dict:
     In each process, a learner's own queue.py comes after Python's.
     """
     data = _prepare(name)
-    data["sys_path"] = start.learners_last(data["sys_path"], ORIGINAL_DIR)
+    path = data["sys_path"]
+    with suppress(OSError):  # "" means the present folder, not the one of long ago
+        path = [*path, *([os.getcwd()] if "" in sys.path else [])]
+    data["sys_path"] = start.learners_last(path, ORIGINAL_DIR)
     if name == _NAME:
         data.pop("init_main_from_name", None)
         data.pop("init_main_from_path", None)

@@ -2,6 +2,7 @@
 before, during or after.
 """
 
+import os
 import pickle
 import re
 import subprocess
@@ -156,7 +157,7 @@ def test_a_refused_launch_is_named_even_if_the_launcher_swallows_it(target):
         assert caught.value.line in (12, 17)
     with pytest.raises(
         KernelError,
-        match="refuse, which launches scale_kernel, returned 7. A launcher returns cudaGet",
+        match="refuse, which launches scale_kernel, returned 7: unrecognized error code. ",
     ):
         library.refuse(7)
     x = torch.ones(3)
@@ -382,3 +383,30 @@ def test_options_are_checked():
     ):
         with pytest.raises(ValueError, match=f"options: {name} is a whole number from"):
             build_cuda(ADD, target="fast").options(**{name: value})
+
+
+NEW = """
+import torch
+from lessons_lib import KernelError, build_cuda
+
+text = '''
+__global__ void past(float* x) {
+    x[threadIdx.x + 1] = 1;
+}
+extern "C" int run(float* x, cudaStream_t stream) {
+    past<<<1, 4, 0, stream>>>(x);
+    return cudaGetLastError();
+}'''
+try:
+    build_cuda(text, target="checked").run(torch.zeros(4))
+except KernelError as error:
+    print(error.line)
+"""
+
+
+def test_a_build_that_was_just_made_names_lines_too(tmp_path):
+    """A library that is loaded where it is made and then moved would have none."""
+    words = [sys.executable, "-c", NEW]
+    place = os.environ | {"LESSONS_BUILD_DIR": str(tmp_path)}
+    done = subprocess.run(words, env=place, capture_output=True, text=True)
+    assert done.stdout.endswith("3\n"), done.stderr

@@ -315,7 +315,9 @@ def test_the_places_named_exist():
     )
     for step in student.next_steps:
         path, _, cell = step["place"].partition("#")
-        assert cell in {cell["id"] for cell in json.loads((ROOT / path).read_text())["cells"]}
+        assert cell in {
+            cell["id"] for cell in json.loads((ROOT / "notebooks" / path).read_text())["cells"]
+        }
 
 
 def test_an_exercise_handed_in_twice_counts_once_at_its_best():

@@ -7,13 +7,13 @@ import signal
 import sys
 from types import ModuleType, SimpleNamespace
 
-import cloudpickle
 import pytest
 
 import lessons_lib
 from lessons_grading import worker
 from lessons_lib import checks, verbs
 from lessons_lib.inline import build_cpp
+from lessons_processes import pickles
 
 MB = 1 << 20
 EXERCISES = {
@@ -306,7 +306,7 @@ def test_a_text_of_ten_megabytes_is_sent_and_a_longer_one_is_not(packed):
 
 def test_an_answer_in_python_is_as_large_as_all_that_it_uses(packed, monkeypatch):
     answer = eval("lambda: 0", {"__name__": "elsewhere"})
-    size = len(cloudpickle.dumps(answer))
+    size = len(pickles.dumps(answer))
     monkeypatch.setattr(worker, "LARGEST_ANSWER", size)
     assert loaded(packed("2.1", answer))() == 0
     monkeypatch.setattr(worker, "LARGEST_ANSWER", size - 1)

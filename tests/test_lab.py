@@ -109,7 +109,7 @@ def test_jupyterlab_brings_no_news_and_does_not_ask_for_them(ask):
 )
 def test_what_a_learner_says_to_jupyterlab_counts_and_ours_is_not_said_too(own, ours):
     words = jupyterlab.command(FIRST, ROOT, [own])
-    assert words[3] == str(FIRST) and words[-1] == own
+    assert str(FIRST) in words and words[-1] == own
     assert not [word for word in words[:-1] if word.partition("=")[0] == ours]
     if "root_dir" in ours:
         assert f"--ServerApp.root_dir={ROOT}" in jupyterlab.command(FIRST, ROOT)

@@ -239,9 +239,10 @@ def test_the_library_that_helps_the_lessons_stays_small():
         for path in (ROOT / "lessons_lib").rglob("*.py")
         if "cuda_on_cpu" not in path.parts
     ]
-    # Statements, not lines: they are the same in any form. 1,940 were about 3,000 lines.
+    # Statements, not lines: they are the same in any form. 1,940 were about 3,000 lines, before
+    # the room could tell a machine's fault from an answer's and called compilers itself.
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
-    assert sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree)) < 1_940
+    assert sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree)) < 2_160
 
 
 def test_the_wheel_has_every_room_that_lessons_need():

@@ -1,5 +1,6 @@
-// A piece of memory that threads share: a shared variable, a tensor, or cudaMalloc's. In checked
-// mode, each of its elements has a cell that remembers which threads touched it (record.h).
+// A piece of memory that threads share: a shared variable, a tensor, or cudaMalloc's. In
+// checked mode, each of its elements has a cell that remembers which threads touched it
+// (record.h).
 #pragma once
 #include <sys/mman.h>
 

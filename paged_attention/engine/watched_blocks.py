@@ -26,6 +26,8 @@ class WatchedBlocks:
         self.queued: set[int] = set()
 
     def __getattr__(self, name: str):
+        if name == "block_manager":  # a copy that is being made has none yet
+            raise AttributeError(name)
         return getattr(self.block_manager, name)
 
     def increase_ref_count(self, block_id: int) -> None:
