@@ -120,7 +120,8 @@ class _Installer:
         _run(what, self._words(*words))
 
     def _words(self, *words: str) -> list[str]:
-        constraints = ["--constraint", str(ROOT / "constraints.txt")]
+        # uv would take a space in the folder's name for the end of a path
+        constraints = ["--constraint", "constraints.txt"]
         if self.is_uv:
             return ["uv", "pip", "install", "--python", str(PYTHON), *constraints, *words]
         # Most modules are never imported. The others are compiled when they are
@@ -220,7 +221,12 @@ def _run(what: str, words: Sequence[str], may_fail: bool = False) -> None:
     print(f"  {what} …", flush=True)
     began = time.monotonic()
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        words,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     )
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(process.stdout or ()), daemon=True)

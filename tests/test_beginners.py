@@ -230,7 +230,7 @@ def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):
 
 def test_opening_a_lesson_says_what_it_waits_for(monkeypatch):
     told = []
-    monkeypatch.setattr(verbs, "waiting", lambda what: told.append(what) or _Nothing())
+    monkeypatch.setattr(verbs, "waiting", lambda what, **_: told.append(what) or _Nothing())
     verbs.open_lesson("00")
     assert told == ["Loading what the lesson needs"] and misspelt
 

@@ -67,6 +67,11 @@ def address(server) -> str:
     return f"http://127.0.0.1:{server.server_address[1]}"
 
 
+def _places_without_uv() -> list[str]:
+    places = os.environ["PATH"].split(os.pathsep)
+    return [place for place in places if not Path(place, "uv").exists()]
+
+
 class Clone:
     """A clone with an environment that is there already, so that no test has to make one."""
 
@@ -90,7 +95,7 @@ class Clone:
         self.environment = kept | {
             "STAND_IN": str(folder),
             "PREFIX": str(folder / ".venv"),
-            "PATH": f"{self.commands}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(self.commands), *_places_without_uv()]),
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder),
             "PYTORCH_CPU_INDEX": f"{address(index)}/cpu",
