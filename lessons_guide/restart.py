@@ -234,8 +234,11 @@ def _names_in(source: str) -> tuple[frozenset[str], frozenset[str], frozenset[st
 
 def _used_in(scope: symtable.SymbolTable) -> Iterator[str]:
     """The names that a cell uses outside functions, and the global ones inside them."""
+    is_cell = scope.get_type() == "module"
     for symbol in scope.get_symbols():
-        if symbol.is_referenced() and (scope.get_type() == "module" or symbol.is_global()):
+        # From Python 3.12 on, a cell also has the names that its comprehensions assign.
+        wanted = not symbol.is_assigned() if is_cell else symbol.is_global()
+        if symbol.is_referenced() and wanted:
             yield symbol.get_name()
     for inner in scope.get_children():
         yield from _used_in(inner)
