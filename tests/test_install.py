@@ -15,7 +15,7 @@ import pytest
 
 from lessons_lib.paths import ROOT
 
-# It stands for the environment's Python, and for uv: it notes how it was called. It asks each
+# It replaces the environment's Python, and uv: it notes how it was called. It asks each
 # index that it is given, as pip does.
 STAND_IN = f"""#!{sys.executable} -IS
 import json, os, sys, time, urllib.request

@@ -65,7 +65,7 @@ def test_what_was_sent_is_the_continuation_of_the_prompt(words, data):
     expected = continuation(words, prompt, tokens)
     sent = streamed(Answer(prompt, [], words, []), cut(data, tokens), "length")
     if "\ufffd" in expected + sent:
-        # Bytes that are no character: how many signs stand for them depends on their number.
+        # Bytes that are no character: their number decides how many signs replace them.
         # What is before them is the same.
         expected, sent = expected.partition("\ufffd")[0], sent.partition("\ufffd")[0]
         assert expected.startswith(sent) or sent.startswith(expected)

@@ -90,7 +90,7 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
 
 
 def check_room(model, num_blocks: int, block_size: int = 16) -> None:
-    """Raises ValueError if the memory has no room for so many blocks of keys and values."""
+    """Raises ValueError if the memory has no room for these blocks of keys and values."""
     config = model.config
     numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size_of(config)
     size = numbers * block_size * model.dtype.itemsize
