@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lessons_build import handed_out
 from lessons_command import answers
 from lessons_command.earlier import Earlier
+from lessons_lib import handed_out
 
 LIST = ".lessons.json"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_build import handed_out
-from lessons_build.handed_out import git
 from lessons_command import answers
+from lessons_lib import handed_out
+from lessons_lib.handed_out import git
 
 
 @dataclass(frozen=True)

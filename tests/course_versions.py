@@ -4,8 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from lessons_build import handed_out
 from lessons_command import copies, earlier
+from lessons_lib import handed_out
 
 LESSON = "01_a.ipynb"
 

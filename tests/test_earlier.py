@@ -5,8 +5,8 @@ moves on, and `make lab` finds what they wrote.
 import pytest
 
 from course_versions import LESSON, Clone, answer, answers_in, lesson, stub, write
-from lessons_build import handed_out
 from lessons_command import copies, earlier, lab
+from lessons_lib import handed_out
 
 STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
 
