@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 INSTALL = "$(PYTHON)" lessons_command/install.py
 NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900
-ALONE   = $(shell grep -l "mark\.alone" tests/test_*.py)
+ALONE   = $(shell grep -rl --include="test_*.py" "mark\.alone" tests)
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 # Otherwise each of the tests' many processes would compile the course anew.
@@ -86,7 +86,7 @@ format: $(READY)-lint  ## tidy Python, C++ and CUDA, mend the slips that a tool 
 
 exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
-	$(PY) tests/exercise.py "$(ID)" $(ARGS)
+	$(PY) tests/support/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)-test  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
 	$(PY) -m lessons_build $(ARGS)
@@ -152,7 +152,7 @@ colour:  ## build the JupyterLab extension that shows C++ in colour, after a cha
 	rm -rf lessons_colour/labextension && cp -r .build/colour/labextension lessons_colour
 
 screenshots: $(READY)-test  ## take the README's pictures again, in a real browser
-	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)
+	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/course/test_browser.py $(ARGS)
 
 site: $(READY)-test  ## build the website of the lessons in .build/site, and look at its links
 	$(PY) -m lessons_site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)

@@ -163,7 +163,7 @@ def _headers() -> str:
     return header.name if header.is_file() else ""
 
 
-# What tests/test_platforms.py and the course's own tests have shown for each platform.
+# What test_platforms.py and the course's own tests have shown for each platform.
 _PLATFORMS = {
     ("Linux", "x86_64"): "fast and checked, tested in full",
     ("Linux", "aarch64"): "fast and checked, tested in an emulator",

@@ -1,0 +1,77 @@
+"""No test's verdict depends on the machine's speed or load, except for tests that say so."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parents[1]
+CLOCKS = {"time", "monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time_ns"}
+# Functions that look at a clock and decide nothing by it, or only that something hangs.
+HARMLESS = {
+    ("jupyterlab_driver", "_wait_until_up"),  # gives up after a quarter of an hour
+    # says how many lives there are, not how they end
+    ("test_soak", "test_lives_with_faults_for_as_long_as_it_is_asked"),
+    # more has passed than the limit: it is made so
+    ("test_isolation", "test_a_busy_processor_takes_no_time_from_a_run"),
+}
+
+
+def functions_with_a_clock(tree: ast.Module) -> Iterator[str]:
+    """The outermost functions in which a clock is read, without those marked as `alone`."""
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        if any(
+            "mark.alone" in ast.unparse(decorator) for decorator in function.decorator_list
+        ):
+            continue
+        calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+        if any(
+            isinstance(call, ast.Attribute)
+            and ast.unparse(call.value) == "time"
+            and call.attr in CLOCKS
+            for call in calls
+        ):
+            yield function.name
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("def test_a():\n    start = time.monotonic()", ["test_a"]),
+        ("@pytest.mark.slow\ndef test_a():\n    assert time.perf_counter() < 3", ["test_a"]),
+        (
+            (
+                "@pytest.mark.slow\n@pytest.mark.alone\ndef test_a():\n"
+                "    assert time.perf_counter() < 3"
+            ),
+            [],
+        ),
+        ("def test_a():\n    time.sleep(1)\n    work = time.process_time()", []),
+    ],
+)
+def test_a_clock_is_found(text, found):
+    assert [*functions_with_a_clock(ast.parse(text))] == found
+
+
+def test_who_reads_a_clock_is_alone():
+    found = {
+        (path.stem, name)
+        for path in TESTS.rglob("*.py")
+        for name in functions_with_a_clock(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    nested = {("test_isolation", "answer")}  # inside of the test of that file
+    assert found - nested == HARMLESS
+
+
+def test_properties_have_no_deadline():
+    assert (
+        settings().deadline is None
+        and HealthCheck.too_slow in settings().suppress_health_check
+    )
+    for path in TESTS.rglob("*.py"):
+        assert (
+            "deadline=" not in path.read_text(encoding="utf-8").replace("deadline=None", "")
+            or path.name == "test_weather.py"
+        )

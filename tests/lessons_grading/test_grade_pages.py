@@ -1,0 +1,270 @@
+"""What the page of a class counts and in which order, what belongs to a student, and the form
+of the files.
+"""
+
+import json
+from dataclasses import replace
+
+import jinja2
+import pytest
+from test_grade_report import Page, entry, submission, wrong
+
+from lessons_grading import report
+from lessons_grading.class_page import ClassNumbers, Group, way_of
+from lessons_grading.exam import NEW_CASE
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.report import write_report
+from lessons_grading.students import Student, in_order, students_of
+
+ALIKE, ALONE, OF_ITS_OWN = (
+    "{} fail in the same way",
+    "no other answer fails like this one",
+    "{} fail, each in a way of its own",
+)
+
+
+def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:
+    numbers = ClassNumbers()
+    for student in students_of(grades):
+        numbers.add(student)
+    return numbers
+
+
+def held_up(*entries: ExerciseGrade) -> list[dict]:
+    """What holds up a class in which each of these is a student's only answer."""
+    return numbers_of(
+        *(submission(f"s{number}", each) for number, each in enumerate(entries))
+    ).mistakes
+
+
+def test_an_empty_class_counts_nothing():
+    numbers = ClassNumbers()
+    counts = "submissions", "open", "repeats", "tried", "repeated"
+    assert [getattr(numbers, name) for name in counts] == [0] * 5
+    lists = "rows", "looked_at", "lessons", "exercises", "mistakes"
+    assert [getattr(numbers, name) for name in lists] == [[]] * 5
+
+
+def test_each_submission_counts():
+    ada = submission("ada", entry("2.1"))
+    numbers = numbers_of(
+        replace(ada, is_final=False, tried=3, repeated=1),
+        replace(ada, is_repeat=True),
+        replace(submission("bob", entry("2.1")), is_repeat=True, tried=2, repeated=4),
+        replace(submission("cleo", entry("2.1")), is_final=False),
+        submission("dan", entry("2.1")),
+    )
+    assert (numbers.submissions, numbers.open, numbers.repeats) == (5, 2, 2)
+    assert (numbers.tried, numbers.repeated) == (5, 5)
+    assert [row.name for row in numbers.rows] == ["ada", "bob", "cleo", "dan"]
+
+
+def test_a_grade_is_final_and_of_its_own_unless_it_says_so():
+    numbers = numbers_of(submission("ada", entry("2.1")))
+    assert (numbers.open, numbers.repeats, numbers.tried, numbers.repeated) == (0, 0, 0, 0)
+
+
+def test_a_row_has_the_points_of_each_lesson():
+    (row,) = numbers_of(
+        submission("ada", entry("0.1"), lesson="00"),
+        submission("ada", entry("2.1"), entry("2.5"), entry("2.2", "missing")),
+    ).rows
+    assert row.name == "ada" and row.page == "ada.html"
+    assert row.scores == {
+        "00": {"earned": 1, "points": 1},
+        "02": {"earned": 3, "points": 4},
+    }
+    assert row.total == {"earned": 4, "points": 5}
+
+
+def test_exercises_are_in_order_of_their_numbers_with_who_passed_them():
+    ten = replace(entry("10.1"), title="ten")
+    numbers = numbers_of(
+        submission("ada", ten, lesson="10"),
+        submission("ada", entry("2.1"), entry("2.2", "wrong")),
+        submission("bob", entry("2.1", "missing"), entry("2.2", "missing")),
+        submission("cleo", entry("2.1")),
+    )
+    assert numbers.lessons == ["02", "10"]
+    assert [tuple(each.values()) for each in numbers.exercises] == [
+        ("2.1", "pieces of memory", 2, 3),
+        ("2.2", "slots", 0, 2),
+        ("10.1", "ten", 1, 1),
+    ]
+
+
+def test_a_notebook_is_looked_at_for_what_happened_besides_errors_of_cells():
+    events = ["cell 3 raised NameError: x", "it ran without a sandbox", "cell 7 was stopped"]
+    numbers = numbers_of(
+        submission("ada", entry("2.1"), events=events),
+        submission("bob", entry("2.1"), events=events[:2]),
+    )
+    assert numbers.looked_at == [("ada", "02.ipynb", ["cell 7 was stopped"])]
+
+
+def test_a_row_of_a_group_says_of_how_many_and_who():
+    (row,) = held_up(wrong(5), wrong(5), entry("2.2"))
+    examples = row.pop("examples")
+    assert [each.name for each in examples] == ["s0", "s1"]
+    way = way_of(wrong(5))
+    assert row == {
+        "id": "2.2",
+        "title": "slots",
+        "slug": "wrong",
+        "way": way,
+        "count": 2,
+        "of": 3,
+        "alike": 2,
+        "words": ALIKE.format("2 of 3"),
+        "name": Group("2.2", "wrong", way).name,
+    }
+
+
+def shown(row: dict) -> tuple:
+    names = [each.name for each in row["examples"]]
+    return row["count"], row["alike"], row["words"], names, bool(row["name"])
+
+
+def test_an_answer_that_fails_alone_has_a_name_and_several_have_none():
+    assert list(map(shown, held_up(wrong(5)))) == [(1, 1, ALONE, ["s0"], True)]
+    words = OF_ITS_OWN.format("2 of 2")
+    assert list(map(shown, held_up(wrong(5), wrong(6)))) == [
+        (2, 1, words, ["s0", "s1"], False)
+    ]
+
+
+def test_answers_that_fail_alone_are_apart_by_exercise_and_by_how_they_end():
+    rows = held_up(wrong(1), wrong(2, slug="crashed"), entry("2.1", "wrong", "got: 1"))
+    assert [(row["id"], row["slug"], row["words"]) for row in rows] == [
+        ("2.1", "wrong", ALONE),
+        ("2.2", "crashed", ALONE),
+        ("2.2", "wrong", ALONE),
+    ]
+
+
+def test_a_row_of_many_that_are_alone_names_five_and_shows_no_way():
+    (row,) = held_up(*map(wrong, range(7)))
+    assert [each.name for each in row["examples"]] == ["s0", "s1", "s2", "s3", "s4"]
+    assert row["way"] == "" and row["count"] == 7
+
+
+def test_a_named_mistake_is_one_group_whatever_its_cases():
+    named = [entry("2.2", "offset", f"You add all.\ngot: {number}") for number in range(2)]
+    (row,) = held_up(*named)
+    assert (row["way"], row["count"], row["alike"]) == ("You add all.", 2, 2)
+    assert row["words"] == row["name"] == ""
+    (row,) = held_up(named[0])
+    assert (row["count"], row["words"], row["name"]) == (1, "", "")
+
+
+def test_rows_are_in_order_of_how_many_fail_alike_then_of_the_exercises():
+    rows = held_up(
+        entry("2.1", "missing"),
+        entry("10.1", "wrong", "got: 1"),
+        entry("2.3", "offset", "You add all."),
+        entry("2.3", "crashed", "It crashed."),
+        entry("2.1", "not-attempted"),
+        *map(wrong, (7, 8)),
+        entry("10.1", "offset", "You add all."),
+        entry("10.1", "offset", "You add all."),
+    )
+    assert [(row["id"], row["slug"]) for row in rows] == [
+        ("10.1", "offset"),
+        ("2.2", "wrong"),
+        ("2.3", "crashed"),
+        ("2.3", "offset"),
+        ("10.1", "wrong"),
+        ("2.1", "missing"),
+        ("2.1", "not-attempted"),
+    ]
+
+
+WAYS = {  # the mistake, the message, and what of it is the same for all
+    "a case": ("wrong", "The result is not right.\n\ngot: 3\n", "got: 3"),
+    "printed": ("wrong", "got: 3\nYour code printed:\nx\nYour code printed:\ny", "got: 3"),
+    "a line": ("exited", "line 7, outline 8, line 12", "a line, outline 8, a line"),
+    "a further case": ("crashed", f"{NEW_CASE}\nIt crashed.", "It crashed."),
+    "a named one": ("offset", f"{NEW_CASE}\nYou add all.\nline 7", "You add all."),
+}
+
+
+@pytest.mark.parametrize("mistake, message, way", WAYS.values(), ids=WAYS)
+def test_the_way_an_answer_fails(mistake, message, way):
+    assert way_of(entry("2.2", mistake, message)) == way
+
+
+def test_a_group_keeps_its_name_from_run_to_run():
+    assert Group("2.5", "wrong", "got: 3").name == "2.5-e521fd13aad8"
+    assert Group("2.5", "wrong", "got: \ud800").name != Group("2.5", "wrong", "got: x").name
+
+
+def test_a_page_keeps_its_name_from_run_to_run():
+    assert Student("a/b", ()).page == "a_b.html"
+    assert Student("a" * 251, ()).page == f"{'a' * 200}772f911dd9d66928.html"
+    assert Student("ü" * 126, ()).page == f"{'ü' * 100}6ba13d4e3d30cf45.html"
+
+
+def test_a_students_exercises_are_in_order_of_their_numbers():
+    grades = tuple(
+        submission(
+            "ada", *(replace(entry("2.1"), exercise=each) for each in names), lesson=lesson
+        )
+        for lesson, names in {"10": ["10.1"], "02": ["2.10", "2.9", "2.1"]}.items()
+    )
+    student = Student("ada", grades)
+    assert [each.exercise for each in student.exercises] == ["2.1", "2.9", "2.10", "10.1"]
+
+
+def test_grades_are_sorted_by_student_without_capitals_then_by_lesson_and_notebook():
+    grades = [
+        submission("Ada", lesson=None),
+        submission("Ada", lesson="01", notebook="b"),
+        submission("Ada", lesson="02", notebook="a"),
+        submission("ada", lesson="00"),
+        submission("Bob", lesson="00"),
+        submission("bob", lesson="00", notebook="a"),
+        submission("bob", lesson="00", notebook="b"),
+        submission("cleo", lesson="00"),
+    ]
+    assert sorted(reversed(grades), key=in_order) == grades
+
+
+def test_each_value_of_the_json_has_a_line_so_that_two_runs_can_be_compared(tmp_path):
+    grades = [submission("ada", entry("2.1")), submission("bob", entry("2.2", "wrong", "No."))]
+    write_report(tmp_path, grades, seed=3, sandboxed=True, limited_by="systemd")
+    head = '{\n "seed": 3,\n "sandboxed": true,\n "limits_kept_by": "systemd",\n'
+    each = ",\n".join(json.dumps(grade.to_json(), indent=1) for grade in grades)
+    text = (tmp_path / "results.json").read_text()
+    assert text == f'{head} "submissions": [\n{each}\n]}}\n'
+
+
+def test_the_page_of_a_class_which_may_be_large_has_no_empty_lines(tmp_path):
+    grades = [submission("ada", entry("2.1"), wrong(5)), submission("bob", events=["late"])]
+    write_report(tmp_path, grades, seed=3, sandboxed=True)
+    assert "\n\n" not in (tmp_path / "class.html").read_text().split("<body>\n")[1]
+
+
+@pytest.mark.parametrize("page", ["class.html", "student.html"])
+def test_a_page_without_one_of_its_values_is_an_error(page):
+    values = {"numbers": ClassNumbers(), "student": Student("ada", ())}
+    assert "<h1>" in report._page(page, **values, sandboxed=True)
+    with pytest.raises(jinja2.UndefinedError):
+        report._page(page, **values)
+
+
+def test_a_row_without_an_exercise_has_no_points(tmp_path):
+    write_report(tmp_path, [submission("ada", lesson=None)], seed=3, sandboxed=True)
+    table = (tmp_path / "results.csv").read_text().splitlines()
+    assert table[1:] == ["ada,02.ipynb,,,,0,0,False,unreadable,1.50"]
+    write_report(tmp_path, [submission("ada", entry("2.1"))], seed=3, sandboxed=True)
+    table = (tmp_path / "results.csv").read_text().splitlines()
+    assert table[1:] == ["ada,02.ipynb,02,2.1,pieces of memory,1,1,True,,0.25"]
+
+
+def test_a_page_without_repeats_says_nothing_of_them(tmp_path):
+    ada, bob = (submission(name, entry("2.1")) for name in ("ada", "bob"))
+    write_report(tmp_path, [ada, bob], seed=3, sandboxed=True)
+    assert "Work that repeats" not in Page(tmp_path / "class.html").text
+    bob = replace(bob, is_repeat=True)
+    write_report(tmp_path, [ada, bob], seed=3, sandboxed=True)
+    assert "1 notebook has the same code as another one" in Page(tmp_path / "class.html").text

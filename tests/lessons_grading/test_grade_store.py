@@ -1,0 +1,257 @@
+"""The grades on disk: found again under the same terms, and never half written."""
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from test_grade_classroom import ALL_RIGHT, called, hand_in, run  # noqa: F401
+
+from graded import open_files
+from lessons_grading import store as store_module
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.notebook import digest_of
+from lessons_grading.store import FILE, GradeStore, last_run
+from lessons_grading.students import in_order
+from lessons_grading.submissions import Submission
+
+
+def graded(student="ada", content=b"one", **more) -> SubmissionGrade:
+    return SubmissionGrade(
+        student,
+        f"{student}.ipynb",
+        digest_of(content),
+        "00",
+        (ALL_RIGHT,),
+        ("an event",),
+        0.5,
+        **more,
+    )
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens the store of the folder, under terms."""
+    stores = []
+
+    def opened(terms: str = "") -> GradeStore:
+        stores.append(GradeStore(tmp_path / FILE, terms, tmp_path / "submissions"))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        store.__exit__()
+
+
+def test_a_grade_is_found_again_under_the_same_terms_only(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store, grade = opened("seed 1"), graded()
+    store.save(submission, grade)
+    assert store.find(submission) == grade and opened("seed 1").find(submission) == grade
+    assert opened("seed 2").find(submission) is None
+    assert store.find(Submission("alan", submission.path)) is None
+    for damaged in ("", "{", "[]", '{"student": "ada"}', '{"exercises": [], "events": []}'):
+        store._database.execute("UPDATE grades SET grade = ?", (damaged,))
+        assert store.find(submission) is None
+    store.save(submission, grade)
+    submission.path.write_text("two")
+    assert store.find(submission) is None
+
+
+def test_a_grade_is_kept_under_the_bytes_that_were_graded(opened, hand_in):
+    """And not under those that the file had before, or has since."""
+    submission = Submission("ada", hand_in("ada.ipynb", "before"))
+    opened().save(submission, graded(content=b"graded"))
+    assert opened().find(submission) is None
+    submission.path.write_text("graded")
+    assert opened().find(submission)
+
+
+def test_what_is_not_final_is_not_found_and_yet_a_part_of_its_run(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store, grade = opened(), graded(is_final=False)
+    store.save(submission, grade)
+    assert store.find(submission) is None and [*store.grades()] == [grade]
+    assert [*opened().grades()] == []
+
+
+def test_a_run_has_what_it_found_and_what_it_saved_in_the_order_of_a_report(opened, hand_in):
+    names = ["zoë", "Ada", "ada", "Álan", "bob"]
+    whose = {name: Submission(name, hand_in(f"{name}.ipynb", name)) for name in names}
+    before = opened()
+    for name in names:
+        before.save(whose[name], graded(name, name.encode()))
+    store = opened()
+    with store.at_once():
+        assert store.find(whose["bob"]) and store.find(whose["Ada"])
+    store.save(whose["zoë"], graded("zoë", "zoë".encode()))
+    assert [each.student for each in store.grades()] == ["Ada", "bob", "zoë"]
+    everything = sorted(before.grades(), key=in_order)
+    assert [*before.grades()] == everything and [each.student for each in everything] == [
+        "ada",
+        "Álan",
+    ]
+
+
+def test_a_file_that_is_no_store_is_a_sentence(hand_in, capsys):
+    folder = hand_in("ada.ipynb").parent
+    results = folder.parent / "results"
+    results.mkdir()
+    (results / FILE).write_bytes(b"something else" * 1_000)
+    assert run(folder) == 1
+    said = capsys.readouterr().err
+    assert f"Stopped: {results / FILE} cannot be read (file is not a database)" in said
+    assert "move it away, and everything is graded anew" in said
+    (results / FILE).rename(results / "away")
+    assert run(folder) == 0
+
+
+class Full(sqlite3.Connection):
+    """A database that may have no more pages than it has at first."""
+
+    def executescript(self, script):
+        result = super().executescript(script)
+        (pages,) = self.execute("PRAGMA page_count").fetchone()
+        self.execute(f"PRAGMA max_page_count = {pages}")
+        return result
+
+
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(hand_in, monkeypatch, capsys):
+    names = [f"student{number:03d}" for number in range(40)]
+    for name in names:
+        folder = hand_in(f"{name}.ipynb", name).parent
+    with monkeypatch.context() as disk:
+        connect = sqlite3.connect
+        disk.setattr(
+            store_module.sqlite3,
+            "connect",
+            lambda file, **more: connect(file, factory=Full, **more),
+        )
+        assert run(folder) == 1
+    said = capsys.readouterr().err
+    assert "database or disk is full). What is graded so far is kept" in said
+    with GradeStore(folder.parent / "results" / FILE, "", folder) as store:
+        (kept,) = store._database.execute("SELECT count(*) FROM grades").fetchone()
+    assert 0 < kept < len(names)
+    before = len(called(folder))
+    assert run(folder) == 0
+    assert len(called(folder)) == before + len(names) - kept
+
+
+def test_a_grade_is_found_by_its_code_for_any_student(opened, hand_in):
+    store = opened("seed 1")
+    store.save(Submission("ada", hand_in("ada.ipynb", "one")), graded(), "the code")
+    assert store.find_code("the code") == graded()
+    assert store.find_code("other code") is None and store.find_code("") is None
+    assert opened("seed 2").find_code("the code") is None
+    store.save(
+        Submission("alan", hand_in("alan.ipynb", "two")), graded(is_final=False), "open"
+    )
+    assert store.find_code("open") is None
+
+
+def test_the_folder_of_a_store_is_made(tmp_path):
+    file = tmp_path / "autumn" / "results" / FILE
+    with GradeStore(file, "", tmp_path):
+        assert file.exists() and str(file) in open_files()
+    assert str(file) not in open_files()
+
+
+def test_runs_are_numbered_and_one_without_grades_does_not_count(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    assert [opened().run, opened().run] == [1, 1]
+    for number in (1, 2, 3):
+        store = opened()
+        assert store.run == number
+        store.save(submission, graded())
+
+
+def test_grades_of_a_student_come_by_lesson_and_then_by_notebook(opened, tmp_path):
+    """One whose lesson nothing shows comes first."""
+    store, expected = opened(), []
+    for lesson, notebook in ((None, "z"), ("00", "y"), ("02", "a"), ("02", "b"), ("10", "x")):
+        expected.append(replace(graded(), lesson=lesson, notebook=notebook))
+    for grade in reversed(expected):
+        store.save(Submission("ada", tmp_path / grade.notebook), grade)
+    assert [*store.grades()] == expected
+
+
+def test_what_is_saved_at_once_is_there_for_others_afterwards(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store, other = opened(), opened()
+    with store.at_once():
+        store.save(submission, graded())
+        assert other.find(submission) is None
+    assert other.find(submission) == graded()
+
+
+def test_what_was_saved_before_an_interruption_is_kept(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store = opened()
+    with pytest.raises(KeyboardInterrupt), store.at_once():
+        store.save(submission, graded())
+        raise KeyboardInterrupt
+    assert opened().find(submission) == graded()
+
+
+def test_the_last_run_is_read_with_the_places_of_its_notebooks(opened, tmp_path):
+    folder = tmp_path / "submissions"
+    before = opened()
+    before.save(Submission("eve", folder / "eve.ipynb"), graded("eve"))
+    store = opened()
+    for student, place in (("bob", "bob/b\n.ipynb"), ("Ada", "Ada/1/a.ipynb")):
+        store.save(Submission(student, folder / place), graded(student))
+    assert [*last_run(tmp_path / FILE)] == [
+        ("Ada/1/a.ipynb", graded("Ada")),
+        (r"bob/b\n.ipynb", graded("bob")),
+    ]
+    store._database.execute("UPDATE grades SET grade = '{}' WHERE student = 'bob'")
+    assert [each.student for _, each in last_run(tmp_path / FILE)] == ["Ada"]
+    assert [*opened().grades()] == []
+
+
+def test_a_grade_is_found_again_when_the_class_has_moved(hand_in, tmp_path):
+    path = hand_in("ada/ada.ipynb", "one")
+    folder = tmp_path / "submissions"
+    with GradeStore(tmp_path / FILE, "", folder) as store:
+        store.save(Submission("ada", path), graded())
+    moved = folder.rename(tmp_path / "moved")
+    with GradeStore(tmp_path / FILE, "", moved) as store:
+        assert store.find(Submission("ada", moved / "ada/ada.ipynb")) == graded()
+        (moved / "ada/ada.ipynb").rename(moved / "ada/other.ipynb")
+        assert store.find(Submission("ada", moved / "ada/other.ipynb")) is None
+
+
+def no_store(file):
+    file.write_bytes(b"something else" * 1_000)
+    return rf"{FILE} cannot be read \(file is not a database\): move it away, and everything"
+
+
+def no_file(file):
+    file.mkdir()
+    return rf"{FILE} cannot be read or written \(unable to open database file\)$"
+
+
+@pytest.mark.parametrize("make", [no_store, no_file])
+def test_what_cannot_be_used_is_an_error_with_a_sentence_and_is_closed(tmp_path, make):
+    words, before = make(tmp_path / FILE), open_files()
+    with pytest.raises(OSError, match=words) as refused:
+        GradeStore(tmp_path / FILE, "", tmp_path)
+    assert refused.value and open_files() == before
+    with pytest.raises(OSError, match=words):
+        next(last_run(tmp_path / FILE))
+    assert open_files() == before
+
+
+def test_an_error_of_the_file_is_a_sentence_wherever_it_comes(opened, hand_in):
+    submission = Submission("ada", hand_in("ada.ipynb", "one"))
+    store = opened()
+    store.save(submission, graded())
+    store._database.execute("DROP TABLE grades")
+    for use in (
+        lambda: store.find(submission),
+        lambda: store.find_code("x"),
+        lambda: store.save(submission, graded()),
+        lambda: next(store.grades()),
+    ):
+        with pytest.raises(OSError, match=r"cannot be read or written \(no such table"):
+            use()

@@ -1,0 +1,189 @@
+"""The CPU stand-in on processors and systems that are not this one: what is built for them,
+and what runs.
+
+Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and
+qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing links
+or runs it. Clang on this system judges kernels and answers as GCC does. Each test needs its
+tools: `make test-platforms`.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.cuda_on_cpu.rewrite import rewrite
+from lessons_lib.inline import read_kernel
+from lessons_lib.paths import ROOT
+from paged_attention.paged_kernel import KERNEL_FILES
+
+pytestmark = pytest.mark.platforms
+HERE = ROOT / "tests/support/platforms"
+COMMON = (
+    "-std=c++17",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-function",
+    "-Wno-sign-compare",
+    "-Werror",
+)
+KERNEL = {
+    "fast": ("-O3",),
+    "checked": ("-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc"),
+}
+
+
+def kernel_sources(folder):
+    """The paged kernel and the kernel with a race, rewritten for C++."""
+    paged, shift = folder / "paged.cpp", folder / "shift.cpp"
+    paged.write_text("".join(rewrite(read_kernel(name)) for name in KERNEL_FILES))
+    shift.write_text(rewrite((HERE / "shift.cu").read_text()))
+    return paged, shift
+
+
+def compile_all(compiler, folder, mode):
+    """The objects of the runtime, the kernels and the driver."""
+    checked = f"-DCHECKED={int(mode == 'checked')}"
+    runtime_flags = [flag for flag in COMMON if flag != "-fno-exceptions"]
+    objects = []
+    for source in (CUDA_ON_CPU / "runtime.cpp", HERE / "driver.cpp", *kernel_sources(folder)):
+        kernel = source.parent == folder
+        flags = (
+            [
+                *COMMON,
+                *KERNEL[mode],
+                "-include",
+                "cuda_runtime.h",
+                f"-I{CUDA_ON_CPU / 'include'}",
+            ]
+            if kernel
+            else [*runtime_flags, "-O2", checked, "-DCUDA_ON_CPU_SLOT_BITS=28"]
+        )
+        objects.append(folder / f"{source.stem}.{mode}.o")
+        run(*compiler, *flags, "-fPIC", "-c", source, "-o", objects[-1])
+    return objects
+
+
+def run(*command, **options) -> str:
+    result = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, **options
+    )
+    assert result.returncode == 0, f"{result.args}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+@pytest.mark.parametrize("mode", ["fast", "checked"])
+def test_linux_on_arm64_runs_the_paged_kernel_and_names_a_race(tmp_path, mode):
+    if not (shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64")):
+        pytest.skip("needs Debian's g++-aarch64-linux-gnu and qemu-user")
+    objects = compile_all(["aarch64-linux-gnu-g++"], tmp_path, mode)
+    run("aarch64-linux-gnu-g++", *objects, "-pthread", "-ldl", "-o", tmp_path / "driver")
+    printed = run("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", tmp_path / "driver")
+    shift = "kind race" if mode == "checked" else "no report"
+    assert printed == "paged_attention: right\n" * 3 + f"shift: {shift}\n"
+
+
+@pytest.mark.parametrize("mode", ["fast", "checked"])
+def test_the_same_driver_runs_here(tmp_path, mode):
+    objects = compile_all(["c++"], tmp_path, mode)
+    run("c++", *objects, "-pthread", "-ldl", "-o", tmp_path / "driver")
+    shift = "kind race" if mode == "checked" else "no report"
+    assert run(tmp_path / "driver") == "paged_attention: right\n" * 3 + f"shift: {shift}\n"
+
+
+@pytest.mark.parametrize("mode", ["fast", "checked"])
+def test_macos_on_arm64_compiles(tmp_path, mode):
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("needs PyPI's ziglang")
+    objects = compile_all(
+        [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos"], tmp_path, mode
+    )
+    # 64-bit Mach-O files
+    assert {path.read_bytes()[:4] for path in objects} == {b"\xcf\xfa\xed\xfe"}
+
+
+@pytest.mark.parametrize(
+    "tests, chosen",
+    [
+        ("tests/lessons_lib/cuda_on_cpu/test_cuda_bank.py", ""),
+        # whole-row-in-a-lane writes past a lane's own array. The compiler decides what
+        # happens.
+        (
+            "tests/lessons_content/test_banks.py",
+            (
+                "(our_answer or known_mistake_is) and ([6. "
+                "or [7.2 or [7.3 or [7.4 or [7.5) and not whole-row-in-a-lane"
+            ),
+        ),
+    ],
+    ids=["kernels", "answers"],
+)
+def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
+    if not shutil.which("clang++"):
+        pytest.skip("needs clang")
+    settings = {
+        **os.environ,
+        "CXX": "clang++",
+        "LESSONS_BUILD_DIR": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "-m",
+        "not slow and not alone",
+        "-k",
+        chosen,
+        tests,
+        env=settings,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "tests/lessons_lib/cuda/test_cuda_tensors.py "
+        "tests/lessons_lib/cuda_on_cpu/test_cuda_blocks.py "
+        "tests/lessons_lib/cuda_on_cpu/test_cuda_grid.py",
+        "tests/lessons_lib/cuda_on_cpu/test_cuda_bank.py",
+    ],
+)
+def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
+    """What Ubuntu's GCC does unless it is told otherwise."""
+    compiler = tmp_path / "c++"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        "exec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection "
+        '-fcf-protection "$@"\n'
+    )
+    compiler.chmod(0o755)
+    settings = {
+        **os.environ,
+        "CXX": str(compiler),
+        "LESSONS_BUILD_DIR": str(tmp_path / "builds"),
+        "OMP_NUM_THREADS": "1",
+    }
+    run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "-m",
+        "not slow and not alone",
+        *tests.split(),
+        env=settings,
+        cwd=ROOT,
+    )

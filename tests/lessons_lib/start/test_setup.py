@@ -1,0 +1,311 @@
+"""The environment is described once: pyproject.toml, constraints.txt and environment.yml
+agree, and set-up speaks plainly.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lessons_command import doctor
+from lessons_lib.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+PINS = {
+    normal(name): version
+    for name, version in (
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )
+}
+
+
+def wanted() -> list[str]:
+    extras = PROJECT["optional-dependencies"]
+    return [*PROJECT["dependencies"], *extras["test"], *extras["lint"], *extras["grade"]]
+
+
+def test_every_dependency_is_pinned():
+    extras = PROJECT["optional-dependencies"].keys() - {"site"}  # has its own constraints
+    everything = [
+        *PROJECT["dependencies"],
+        *sum((PROJECT["optional-dependencies"][name] for name in extras), []),
+    ]
+    assert {normal(re.split(r"[<>=]", requirement)[0]) for requirement in everything} <= set(
+        PINS
+    )
+    assert PINS["torch"] == "2.13.0"
+
+
+def test_pins_are_within_the_ranges_of_the_project():
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, wanted()):
+        assert requirement.specifier.contains(PINS[normal(requirement.name)]), requirement
+
+
+def test_conda_installs_the_same_through_the_same_pins():
+    (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
+    assert pip == ["--constraint constraints.txt", "--editable ."]
+    names = [
+        re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)
+    ]
+    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make", "bubblewrap"} <= set(names)
+    # What pip installs, conda must not install as well in another version.
+    assert not {normal(re.split(r"[<>=]", item)[0]) for item in wanted()} & set(names)
+
+
+def test_conda_has_a_python_that_the_project_takes():
+    from packaging.specifiers import SpecifierSet
+
+    (python,) = [
+        item
+        for item in CONDA["dependencies"]
+        if isinstance(item, str) and item.startswith("python=")
+    ]
+    assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
+
+
+def test_ci_runs_each_python_that_the_project_names():
+    named = {
+        entry.removeprefix("Programming Language :: Python :: ")
+        for entry in PROJECT["classifiers"]
+    }
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    runs = {*matrix["python"], *(entry["python"] for entry in matrix["include"])}
+    lowest = PROJECT["requires-python"].removeprefix(">=")
+    assert runs == named and lowest in named
+
+
+@pytest.mark.parametrize("workflow", ["test", "nightly"])
+def test_ci_knows_each_job_of_a_workflow(workflow):
+    text = (ROOT / f".github/workflows/{workflow}.yml").read_text()
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    assert job["steps"][-1]["run"] == "bash .ci/run ${{ matrix.job }}"
+    matrix = job["strategy"]["matrix"]
+    names = {*matrix["job"], *(entry["job"] for entry in matrix["include"])}
+    script = (ROOT / ".ci" / "run").read_text()
+    (known,) = re.findall(r"^    (.+)\) ;;$", script, re.MULTILINE)
+    assert names <= set(known.split(" | ")) and len(names) > 3
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+
+
+def test_each_set_of_versions_that_has_bounds_runs_at_night():
+    nightly = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())
+    runs = {
+        (entry["job"], entry["python"])
+        for entry in nightly["jobs"]["nightly"]["strategy"]["matrix"]["include"]
+    }
+    pythons = [entry.rpartition(" ")[2] for entry in PROJECT["classifiers"]]
+    assert {("oldest", pythons[0]), ("newest", pythons[-1])} <= runs
+
+
+def test_what_is_installed_here_is_what_is_pinned():
+    if "CI" not in os.environ:
+        pytest.skip("an environment of one's own may differ; CI's may not")
+    for requirement in wanted():
+        name = re.split(r"[<>=]", requirement)[0]
+        assert metadata.version(name).split("+")[0] == PINS[normal(name)]
+
+
+def preflight(tmp_path, **environment):
+    python = environment.pop("python", sys.executable)
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / "lessons_lib/preflight.sh"), python],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def fake_python(tmp_path, body: str) -> str:
+    path = tmp_path / "python3"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_preflight_is_silent_where_all_is_there(tmp_path):
+    run = preflight(tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("exit 1", "Python 3.11 or newer is needed"),
+        ('case "$2" in *ensurepip*) exit 1;; esac', "apt-get install python3-venv"),
+        ('case "$2" in *Python.h*) exit 1;; esac', "apt-get install python3-dev"),
+    ],
+)
+def test_preflight_says_what_to_install(tmp_path, body, words):
+    run = preflight(tmp_path, python=fake_python(tmp_path, body))
+    assert run.returncode == 1 and words in run.stdout
+
+
+def test_preflight_says_when_there_is_no_python_or_no_compiler(tmp_path):
+    run = preflight(tmp_path, python="")
+    assert run.returncode == 1 and "apt-get install python3 python3-venv" in run.stdout
+    run = preflight(tmp_path, PATH=str(tmp_path), CXX="")
+    assert run.returncode == 1 and "apt-get install g++" in run.stdout
+
+
+def test_make_help_lists_every_command():
+    listed = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(targets) >= {"lab", "test", "lessons", "help"}
+    assert all(f"make {target} " in listed for target in targets)
+
+
+def test_doctor_finds_this_machine_ready():
+    report = doctor.doctor()
+    assert report.ready and report.summary.startswith("Ready")
+    assert {finding.name for finding in report.findings} == {
+        "Python",
+        "the course",
+        "PyTorch",
+        "transformers",
+        "C++ compiler",
+        "Python headers",
+        "ninja",
+        "CUDA on the CPU",
+        "addr2line",
+        "nvcc",
+        "GPU",
+    }
+    assert "<table>" in report._repr_html_()
+
+
+def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    report = doctor.doctor()
+    assert not report.ready
+    assert "✗ C++ compiler    not found" in repr(report)
+    assert "without it: lessons 01, 02, 06, 07 and 08 cannot compile" in repr(
+        report
+    ) and "apt-get install g++" in repr(report)
+    assert doctor.main() == 1 and "Not ready" in capsys.readouterr().out
+
+
+def test_doctor_does_without_a_gpu_and_nvcc(monkeypatch):
+    monkeypatch.setattr(doctor, "_gpu", lambda: "")
+    monkeypatch.setattr(doctor, "_nvcc", lambda: "")
+    report = doctor.doctor()
+    assert report.ready and "– GPU" in repr(report)
+
+
+@pytest.mark.parametrize(
+    "system, machine, words",
+    [
+        ("Linux", "x86_64", "tested in full"),
+        ("Linux", "aarch64", "tested in an emulator"),
+        ("Darwin", "arm64", "compiled but never run"),
+        ("Windows", "AMD64", "not found"),
+    ],
+)
+def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(
+    monkeypatch, system, machine, words
+):
+    monkeypatch.setattr(doctor.platform, "system", lambda: system)
+    monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
+    (line,) = [line for line in repr(doctor.doctor()).split("\n") if "CUDA on the CPU" in line]
+    assert words in line
+
+
+def test_the_library_that_helps_the_lessons_stays_small():
+    """What lessons build is in paged_attention/, pictures in lessons_draw/, measurements in
+    lessons_bench/, grades in lessons_grading/.
+    """
+    files = [
+        path
+        for path in (ROOT / "lessons_lib").rglob("*.py")
+        if "cuda_on_cpu" not in path.parts
+    ]
+    # Statements, not lines: they are the same in any form. 1,940 were about 3,000 lines. What
+    # calls compilers, and tells a machine's fault from an answer's, came after that.
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    assert sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree)) < 2_160
+
+
+def test_the_wheel_has_every_room_that_lessons_need():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"lessons_site"}
+    assert {"lessons_draw", "lessons_grading", "lessons_lib"} <= packages
+    assert packages | {"kernels", "notebooks"} <= set(wheel["only-include"])
+    assert wheel["sources"] == {
+        room: f"paged_attention_course/{room}" for room in wheel["only-include"]
+    }
+
+
+def test_the_gpu_run_has_every_file_with_a_test_for_a_gpu():
+    with_a_gpu = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "skipif(not torch.cuda.is_available()" in path.read_text()
+        and path != Path(__file__)
+    }
+    assert with_a_gpu <= set(
+        re.findall(r"tests/[\w/]*/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text())
+    )
+
+
+def imported_at_once(name: str, known: dict[str, set[str]]) -> set[str]:
+    """What a module of tests/ imports as it is imported itself, also through other modules."""
+    places = [ROOT / "tests", ROOT / "tests/support", ROOT / "tests/banks"]
+    ends = [f"{name.replace('.', '/')}{end}" for end in (".py", "/__init__.py")]
+    found = [place / end for place in places for end in ends if (place / end).exists()]
+    if not found and not (found := [*(ROOT / "tests").rglob(f"{name}.py")]):
+        return {name}
+    path = found[0]
+    if name in known:
+        return known[name]
+    known[name] = found = {name}
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = f"{package}.{node.module or ''}".strip(".") if node.level else node.module
+            names = [base, *(f"{base}.{each.name}" for each in node.names)]
+        else:
+            continue
+        for each in names:
+            found |= imported_at_once(each, known)
+    return found
+
+
+def test_the_tests_need_nothing_that_only_another_command_installs():
+    """`make mutants` and others install more; a test file that imports it stops them all."""
+    more = {"mutmut", "libcst", "coverage", "atheris", "ziglang", "nbgrader"}
+    known: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        roots = {name.partition(".")[0] for name in imported_at_once(path.stem, known)}
+        assert not roots & more, path.name
+    # the tool itself does need it
+    assert "libcst" in imported_at_once("mutants.python_text", known)
+
+
+def test_a_wheel_of_an_older_version_is_not_left_beside_the_new_one():
+    """A teacher who takes "the file" from there would hand out the old one."""
+    recipe = (ROOT / "Makefile").read_text().partition("\nwheel:")[2].partition("\n\n")[0]
+    assert recipe.index("rm -f .build/wheel/*.whl") < recipe.index("pip wheel")

@@ -1,0 +1,505 @@
+"""The fast engine with keys and values of 8 bits: the same tokens, in half the memory."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_fast_engine import actions, nothing_is_lost, params_of, prompts
+
+from lessons_lib import build_cuda
+from lessons_lib.inline import read_kernel
+from paged_attention.engine.attention import plugged_in
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast import FastParts, fast_engine
+from paged_attention.engine.fast.layers import step_kernels
+from paged_attention.engine.fast.mixed import chunk_kernel
+from paged_attention.engine.fp8 import WidenedBlocks, narrow
+from paged_attention.engine.paths import gather
+from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.engine.runner import flatten_batch
+from paged_attention.engine.sampler import sample
+from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import build_metadata
+from paged_attention.rungs import FP8
+from paged_attention.tiny_qwen3.tasks import TASKS, decode, encode
+from paged_attention.tiny_qwen3.wider import with_head_size
+from paged_attention.validate import KERNEL_DTYPES
+
+HAS_FP8 = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
+DEVICES = ["cpu"] + ["cuda"] * HAS_FP8
+TARGETS = ["fast", "checked"] + ["gpu"] * HAS_FP8
+NAN_BITS = 0x7F
+ALL_PARTS = [  # only rung 9 reads fp8, so `plan` is always in
+    FastParts(layers, graphs, state, True, sampling, ahead)
+    for layers, graphs, state, sampling, ahead in itertools.product((True, False), repeat=5)
+    if not ahead or (state and sampling)
+]
+LOGITS = FastParts(sampling=False, ahead=False)  # the host sees the logits
+SMALL = dict(num_blocks=40, block_size=8, max_num_seqs=4, kv_dtype=FP8)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@functools.cache
+def model(device, dtype=torch.float32):
+    """The small model with heads that rung 9 takes."""
+    return with_head_size(load_model(dtype=dtype, device=device), 128)
+
+
+@functools.cache
+def questions(count: int = 3) -> list[tuple[str, str]]:
+    """Prompts and right answers."""
+    random = np.random.default_rng(3)
+    return [task(random, 0.1) for task in TASKS.values() for _ in range(count)]
+
+
+@functools.cache
+def all_prompts() -> list[list[int]]:
+    """Some that the model answers without a doubt, and some with many answers."""
+    return prompts() + [encode(prompt) for prompt, _ in questions()]
+
+
+# ---- What is written
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    """PyTorch's rounding to 8 bits. It gives no NaN for a number that is too large."""
+    return x.clamp(-448, 448).to(FP8)
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same numbers of 8 bits. A NaN has no sign here."""
+    one, other = (x.view(torch.uint8) for x in (one, other))
+    are_nan = [(x & NAN_BITS) == NAN_BITS for x in (one, other)]
+    return torch.equal(*are_nan) and torch.equal(one[~are_nan[0]], other[~are_nan[0]])
+
+
+@functools.cache
+def narrowing(target):
+    """A kernel that converts floats with the function of kernels/engine/narrow.cuh."""
+    files = ("numbers.cuh", "ladder/shape.cuh", "engine/narrow.cuh")
+    kernel = """
+    __global__ void narrow_kernel(unsigned char* out, const float* in, int size) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < size) out[i] = from_float<Fp8>(in[i]).bits;
+    }
+    extern "C" int narrow_all(unsigned char* out, const float* in, int size, cudaStream_t s) {
+      narrow_kernel<<<(size + 255) / 256, 256, 0, s>>>(out, in, size);
+      return cudaGetLastError();
+    }
+    """
+    texts = *map(read_kernel, files), kernel
+    names = *files, "engine/narrow_all.cu"
+    return build_cuda(*texts, names=names, target=target, name="narrow")
+
+
+def edge_floats() -> torch.Tensor:
+    """All 8-bit numbers, what is halfway between neighbours, and the floats next to these."""
+    numbers = torch.arange(256, dtype=torch.uint8).view(FP8).float()
+    numbers = numbers[numbers.isfinite()].sort().values
+    exact = torch.cat(
+        [numbers, (numbers[1:] + numbers[:-1]) / 2, torch.tensor([464.0, 480.0])]
+    )
+    inf = torch.tensor(torch.inf)
+    return torch.cat([exact, exact.nextafter(inf), exact.nextafter(-inf)])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("numbers", ["half", "bfloat16", "edges", "any float"])
+def test_the_kernel_rounds_as_pytorch_does(target, numbers):
+    bits = torch.arange(2**16, dtype=torch.int32).to(torch.int16)
+    generator = torch.Generator().manual_seed(5)
+    floats = {
+        "half": lambda: bits.view(torch.float16).float(),
+        "bfloat16": lambda: bits.view(torch.bfloat16).float(),
+        "edges": edge_floats,
+        "any float": lambda: (
+            torch.randint(-(2**31), 2**31, (2**18,), generator=generator)
+            .int()
+            .view(torch.float32)
+        ),
+    }[numbers]()
+    floats = floats.to("cuda" if target == "gpu" else "cpu")
+    out = torch.zeros(len(floats), dtype=torch.uint8, device=floats.device)
+    narrowing(target).narrow_all(out, floats, len(floats))
+    assert same_bits(out, rounded(floats))
+    assert same_bits(narrow(floats), rounded(floats))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
+@pytest.mark.parametrize("norms", [True, False])
+@pytest.mark.parametrize("head_size", [128, 80])
+def test_the_fused_kernel_writes_what_it_writes_in_16_bits_rounded_once_more(
+    target, dtype, norms, head_size
+):
+    """Large numbers, infinities and NaN too. A slot of -1 writes nowhere."""
+    device = "cuda" if target == "gpu" else "cpu"
+    generator = torch.Generator().manual_seed(1)
+    qkv = torch.randn(5, 4 + 2 * 2, head_size, generator=generator)
+    qkv[1] *= 300
+    qkv[2] /= 300
+    qkv[3, :, 3::7] = torch.nan
+    qkv[4, :, ::5] = -torch.inf
+    weights = 1 + torch.rand(2, head_size, generator=generator)
+    angles = torch.rand(8, head_size // 2, generator=generator)
+    qkv, weights = qkv.to(device, dtype), weights.to(device, dtype)
+    positions, slots = torch.tensor([[0, 5, 2, 7, 1], [6, 1, 4, 0, -1]], device=device)
+    written = {}
+    for name, cache_dtype in (("rotate", dtype), ("rotate_into_fp8", FP8)):
+        caches = torch.full((2, 8, 2, head_size), 7.0, device=device).to(cache_dtype)
+        own = qkv.clone()
+        getattr(step_kernels(target), name)(
+            qkv=own,
+            k_cache=caches[0],
+            v_cache=caches[1],
+            q_weight=weights[0] if norms else None,
+            k_weight=weights[1] if norms else None,
+            turns=torch.stack([angles.cos(), angles.sin()], -1).to(device),
+            positions=positions,
+            slots=slots,
+            num_tokens=5,
+            num_q_heads=4,
+            num_kv_heads=2,
+            head_size=head_size,
+            epsilon=1e-5,
+            dtype=KERNEL_DTYPES.index(dtype),
+        )
+        written[name] = own, caches
+    (q, expected), (q_too, caches) = written.values()
+    assert torch.equal(q.nan_to_num(), q_too.nan_to_num())
+    assert same_bits(caches, rounded(expected))
+    assert (caches[:, [2, 3, 5, 7]].float() == 7).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("parts", [LOGITS, FastParts(layers=False), None], ids=str)
+def test_an_engine_writes_keys_and_values_rounded_to_8_bits(device, parts):
+    """The first layer's values depend on the token alone, so all engines have the same."""
+    own = model(device, torch.float16)
+    engine = Engine(own, **SMALL) if parts is None else fast_engine(own, parts, **SMALL)
+    tokens = prompts()[3]
+    engine.add("a", tokens, SamplingParams(max_new_tokens=2))
+    engine.step()
+    layer = own.model.layers[0]
+    with torch.inference_mode():
+        x = layer.input_layernorm(own.model.embed_tokens(torch.tensor(tokens, device=device)))
+        values = layer.self_attn.v_proj(x).float()
+    assert engine.manager.kv_cache.dtype == FP8
+    cache = engine.manager.kv_cache[0, 1].float()
+    written = cache[engine.manager.blocks_of("a")].flatten(0, 1)[: len(tokens)].flatten(1)
+    of_16_bits = 1e-3  # in which engines may differ
+    nearest = (values.abs() / 16).clamp(min=2**-10) + of_16_bits
+    assert ((written - values).abs() <= nearest).all()
+
+
+# ---- What comes out
+
+
+@functools.cache
+def alone(prompt: tuple[int, ...], params: SamplingParams) -> tuple[list[int], int]:
+    """What lesson 08's engine gives with keys and values of 8 bits, when nothing else runs.
+
+    Also returns how many of these tokens come before the first one that another rounding could
+    change. A key that is nearly halfway between two numbers of 8 bits may become the one or
+    the other. Then logits differ, usually by less than 0.1; the largest seen is 0.6.
+    """
+    engine = Engine(model("cpu"), num_blocks=40, block_size=4, path="batched", kv_dtype=FP8)
+    noise = torch.rand(20, engine.vocab_size, generator=torch.Generator().manual_seed(2))
+    noise = 2 * noise - 1
+    clear = []
+
+    def noted(row, params, position):
+        token = sample(row, params, position)
+        clear.append(all(sample(each, params, position) == token for each in row + noise))
+        return token
+
+    engine.sample = noted
+    output = engine.generate([list(prompt)], params)[0].output
+    return output, [*clear, False].index(False)
+
+
+@pytest.mark.heavy
+def test_most_tokens_do_not_depend_on_how_a_step_rounds():
+    given = [(tuple(prompt), params_of(n)) for prompt in all_prompts() for n in range(12)]
+    num_clear = sum(alone(*each)[1] for each in given)
+    assert num_clear > 0.8 * sum(len(alone(*each)[0]) for each in given)
+
+
+def assert_as_alone(requests) -> None:
+    for request in requests:
+        expected, num_clear = alone(tuple(request.prompt), request.params)
+        if request.reason == "cancelled":
+            num_clear = min(num_clear, len(request.output))
+        assert request.output[:num_clear] == expected[:num_clear]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=30, deadline=None)
+@given(
+    trace=st.lists(actions, min_size=3, max_size=14),
+    parts=st.sampled_from(ALL_PARTS),
+    num_blocks=st.integers(9, 16),
+    token_budget=st.integers(3, 40),
+    max_num_seqs=st.integers(1, 5),
+    sharing=st.booleans(),
+)
+def test_any_parts_on_any_trace(
+    device, trace, parts, num_blocks, token_budget, max_num_seqs, sharing
+):
+    engine = fast_engine(
+        model(device),
+        parts,
+        kv_dtype=FP8,
+        num_blocks=num_blocks,
+        block_size=4,
+        token_budget=token_budget,
+        max_num_seqs=max_num_seqs,
+        prefix_sharing=sharing,
+    )
+    assert not engine.runner.reasons and engine.manager.kv_cache.dtype == FP8
+    accepted = serve(
+        engine, trace, lambda n: (all_prompts()[n % len(all_prompts())], params_of(n))
+    )
+    assert_as_alone(accepted)
+    assert nothing_is_lost(engine)
+
+
+def serve(engine, trace, request_of) -> list:
+    """Does what a trace says, and returns the requests that were accepted."""
+    accepted = []
+    for number, (action, *details) in enumerate(trace):
+        if action == "add":
+            try:
+                accepted.append(engine.add(number, *request_of(details[0] + 6 * details[1])))
+            except RequestError:
+                pass
+        elif action == "step":
+            for _ in range(details[0]):
+                engine.step()
+        elif details[0] < len(accepted) and accepted[details[0]].reason is None:
+            engine.cancel(accepted[details[0]].id)
+    engine.run()
+    return accepted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)],
+    ids=str,
+)
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=10, deadline=None)
+@given(
+    trace=st.lists(actions, min_size=3, max_size=10),
+    parts=st.sampled_from(ALL_PARTS),
+    block_size=st.sampled_from([4, 8]),
+    token_budget=st.integers(3, 60),
+)
+def test_16_bit_models_give_right_answers(
+    device, dtype, trace, parts, block_size, token_budget
+):
+    """Chunks go through the prefill kernel with blocks of 8, and through PyTorch's with 4."""
+    sizes = dict(num_blocks=120 // block_size, block_size=block_size, max_num_seqs=4)
+    engine = fast_engine(
+        model(device, dtype), parts, kv_dtype=FP8, token_budget=token_budget, **sizes
+    )
+    assert (chunk_kernel(engine.runner) is not None) == (block_size == 8)
+    params = SamplingParams(max_new_tokens=16)
+    for request in serve(
+        engine, trace, lambda n: (encode(questions()[n % len(questions())][0]), params)
+    ):
+        right = dict(questions())[decode(request.prompt)] + "$"
+        output = decode(request.output)
+        assert right.startswith(output) if request.reason == "cancelled" else output == right
+    assert nothing_is_lost(engine)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("parts", [FastParts(), FastParts(layers=False)], ids=str)
+def test_what_lies_in_the_pool_reaches_no_result(device, parts):
+    engine = fast_engine(model(device), parts, **SMALL | {"block_size": 4})
+    engine.manager.kv_cache.view(torch.uint8).fill_(NAN_BITS)
+    assert engine.manager.kv_cache.float().isnan().all()
+    given = [params_of(number) for number in range(len(all_prompts()))]
+    assert_as_alone(engine.generate(all_prompts(), given))
+
+
+@pytest.mark.parametrize("path", ["gather", "batched", "paged_torch", "blockwise", "kernel"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_paths_of_lesson_08_know_8_bits_too(device, path):
+    engine = Engine(load_model(device=device), path=path, kv_dtype=FP8)
+    results = engine.generate([encode(prompt) for prompt, _ in questions()])
+    assert [decode(each.output) for each in results] == [
+        right + "$" for _, right in questions()
+    ]
+    assert nothing_is_lost(engine)
+
+
+@torch.inference_mode()
+def reference_logits(engine, exact, scheduled) -> torch.Tensor:
+    """The logits of a step in float64, from the keys and values that are in the pool."""
+    metadata = build_metadata(engine.manager, [(r.id, count) for r, count in scheduled])
+    attend, pool = gather(metadata), engine.manager.kv_cache.double()
+
+    def forward(module, query, key, value, mask=None, **others):
+        return attend(query[0].transpose(0, 1), *pool[module.layer_idx])[None], None
+
+    tokens, positions, last = (
+        torch.tensor(numbers, device=pool.device) for numbers in flatten_batch(scheduled)
+    )
+    with plugged_in(exact, forward):
+        return exact(
+            input_ids=tokens[None],
+            position_ids=positions[None],
+            logits_to_keep=last,
+            use_cache=False,
+        ).logits[0]
+
+
+@pytest.mark.parametrize("block_size", [4, 8])
+@pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_logits_are_within_rounding_of_float64_over_the_same_pool(device, dtype, block_size):
+    """Of chunks and of single tokens. Rung 9 rounds queries to float16."""
+    exact = model(device, dtype)
+    exact = type(exact)(exact.config).double().to(device).eval()
+    exact.load_state_dict(model(device, dtype).state_dict())
+    options = dict(num_blocks=40, block_size=block_size, max_num_seqs=4, token_budget=24)
+    engine = fast_engine(model(device, dtype), LOGITS, kv_dtype=FP8, **options)
+    errors, largest, run = [], [], engine.runner.run
+
+    def compared(scheduled):
+        logits = run(scheduled)
+        expected = reference_logits(engine, exact, scheduled)
+        errors.append((logits - expected).abs().max())
+        largest.append(expected.abs().max())
+        return logits
+
+    engine.runner.run = compared
+    engine.generate(prompts(), SamplingParams(max_new_tokens=4, ignore_end=True))
+    rounding = max(torch.finfo(dtype).eps, torch.finfo(torch.float16).eps)
+    assert max(errors) <= 4 * rounding * max(largest)
+
+
+# ---- Blocks
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_twice_the_blocks_are_in_the_same_memory_and_twice_the_requests_run(device):
+    own, running = model(device, torch.float16), []
+    options = dict(block_size=8, max_num_seqs=8, prefix_sharing=False, sizes=[])
+    engines = [
+        fast_engine(own, num_blocks=6, **options),
+        fast_engine(own, num_blocks=12, kv_dtype=FP8, **options),
+    ]
+    assert len({engine.manager.kv_cache.nbytes for engine in engines}) == 1
+    for engine in engines:
+        for number in range(8):
+            params = SamplingParams(max_new_tokens=4, ignore_end=True)
+            engine.add(number, encode("C" + 16 * "a"), params)  # from the start in 3 blocks
+        counts = []
+        while engine.scheduler.has_work():
+            engine.step()
+            counts.append(len(engine.scheduler.running))
+        running.append(max(counts))
+    assert running == [2, 4]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_shared_block_is_copied_before_it_is_written(device):
+    manager = PagedAttentionManager(5, 4, 2, 8, 3, 4, 2, FP8, device)
+    bits = torch.arange(manager.kv_cache.numel(), device=device) % NAN_BITS
+    manager.kv_cache.view(torch.uint8).copy_(bits.view_as(manager.kv_cache))
+    manager.add_sequence(0, 6)
+    manager.fork_sequence(0, 1)
+    manager.append_token(1)
+    (one, other) = (manager.blocks_of(seq_id)[-1] for seq_id in (0, 1))
+    caches = manager.kv_cache.view(torch.uint8)
+    assert one != other and torch.equal(caches[:, :, one], caches[:, :, other])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), block_size=st.integers(1, 5))
+def test_widened_blocks_are_those_of_the_table(device, data, block_size):
+    lengths = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
+    block = st.integers(0, 6)
+    table = np.array(
+        [data.draw(st.lists(block, min_size=12, max_size=12)) for _ in lengths], np.int32
+    )
+    bits = torch.arange(7 * block_size * 2 * 4, device=device) % NAN_BITS
+    cache = bits.to(torch.uint8).view(7, block_size, 2, 4).view(FP8)
+    blocks = WidenedBlocks(table, np.array(lengths), block_size, cache.device)
+    copies = blocks.widen(cache, torch.float16)
+    used = {int(b) for row, n in zip(table, lengths) for b in row[: -(-n // block_size)]}
+    assert copies.dtype == torch.float16 and len(copies) == len(used)
+    for row, place, length in zip(table, blocks.table.tolist(), lengths):
+        count = -(-length // block_size)
+        assert torch.equal(copies[place[:count]], cache.float()[row[:count]].half())
+        assert set(place[count:]) <= {-1}
+
+
+# ---- What cannot be
+
+
+@pytest.mark.parametrize("parts", [FastParts(), FastParts(layers=False)], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_request_with_a_nan_ends_and_the_others_go_on(device, parts):
+    own = with_head_size(load_model(dtype=torch.float16, device=device), 128)
+    own.lm_head.weight = torch.nn.Parameter(own.lm_head.weight.detach().clone())
+    own.model.embed_tokens.weight.data[encode("z")] = torch.nan
+    engine = fast_engine(own, parts, **SMALL)
+    results = engine.generate([encode(text) for text in ("Cab>", "Cz>", "Vab>")])
+    assert [each.reason for each in results] == ["end", "not finite", "end"]
+    assert [decode(each.output) for each in results[::2]] == ["ab$", "ba$"]
+    assert nothing_is_lost(engine)
+
+
+@pytest.mark.parametrize("build", [Engine, fast_engine])
+@pytest.mark.parametrize("kv_dtype", [torch.float8_e5m2, torch.float64, torch.int8], ids=str)
+def test_other_numbers_are_refused(build, kv_dtype):
+    message = (
+        "kv_dtype must be torch.float8_e4m3fn, or None for the model's torch.float32, not "
+    )
+    with pytest.raises(ValueError, match=message + str(kv_dtype)):
+        build(model("cpu"), **SMALL | {"kv_dtype": kv_dtype})
+
+
+@pytest.mark.parametrize("build", [Engine, fast_engine])
+def test_none_is_the_dtype_of_the_model(build):
+    for dtype in (torch.float32, torch.float16):
+        for kv_dtype in (None, dtype):
+            engine = build(model("cpu", dtype), **SMALL | {"kv_dtype": kv_dtype})
+            assert engine.manager.kv_cache.dtype == dtype
+
+
+@pytest.mark.parametrize("head_size", [32, 64])
+def test_heads_that_rung_9_does_not_take_are_refused(head_size):
+    own = with_head_size(load_model(), head_size)
+    with pytest.raises(
+        UnsupportedModelError, match="128 or 256 for rung 9, not " + str(head_size)
+    ):
+        fast_engine(own, **SMALL)
+
+
+def test_8_bits_need_the_part_that_reads_them():
+    with pytest.raises(ValueError, match="needs the part `plan`: only rung 9 reads"):
+        fast_engine(model("cpu"), FastParts(plan=False), **SMALL)
+
+
+def test_a_card_without_8_bits_is_refused(monkeypatch):
+    monkeypatch.setattr("paged_attention.rungs.choose_target", lambda target: "gpu")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an old card")
+    with pytest.raises(UnsupportedModelError, match=r"8\.9 or more, and an old card has 8\.0"):
+        fast_engine(model("cpu"), **SMALL | {"block_size": 3})  # a shape that is not built yet

@@ -1,0 +1,343 @@
+"""The course's attention is in a model for the length of a step, and in no other model; named
+models are served.
+"""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
+
+from paged_attention.engine.attention import paged_attention_forward, plugged_in
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.paths import PATHS, choose_path
+from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.served import UnsupportedModelError, check_config
+from paged_attention.ladder import Shape
+
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=128,
+    eos_token_id=None,
+    bos_token_id=None,
+)
+MOE = dict(
+    moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=2
+)
+PROMPTS = [[1, 2, 3, 4, 5], [7], list(range(40)), [1, 2, 3, 4, 5, 6, 7, 8, 9]]
+PARAMS = SamplingParams(max_new_tokens=8)
+
+
+def random_model(kind, seed=0, **changes):
+    """A model with random weights. Its sharper attention makes it notice a wrong key."""
+    config_class, model_class = {
+        "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+        "llama": (LlamaConfig, LlamaForCausalLM),
+        "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM),
+    }[kind]
+    sizes = (
+        SIZES
+        | ({"head_dim": 16} if kind == "qwen3" else {})
+        | (MOE if kind == "qwen3_moe" else {})
+    )
+    torch.manual_seed(seed)
+    model = model_class(config_class(**sizes | {"initializer_range": 0.2} | changes)).eval()
+    return model
+
+
+def dense(model, prompt, params=PARAMS):
+    """transformers' own continuation."""
+    row = torch.tensor([prompt])
+    return model.generate(
+        row,
+        attention_mask=torch.ones_like(row),
+        max_new_tokens=params.max_new_tokens,
+        do_sample=False,
+        pad_token_id=0,
+    )[0, len(prompt) :].tolist()
+
+
+def served(model, prompts=PROMPTS, **options):
+    requests = Engine(
+        model, num_blocks=40, **{"block_size": 4, "token_budget": 16} | options
+    ).generate(prompts, PARAMS)
+    return [request.output for request in requests]
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+# these two take a GPU and other heads
+@pytest.mark.parametrize("path", sorted(PATHS.keys() - {"fast", "fused"}))
+@pytest.mark.parametrize("kind", ["qwen3", "qwen3_moe", "llama"])
+def test_what_is_served_gives_the_tokens_of_transformers(kind, path):
+    model = random_model(kind)
+    prompts = PROMPTS[:2] if path == "kernel" else PROMPTS
+    assert served(model, prompts, path=path) == [dense(model, prompt) for prompt in prompts]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 24},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1},
+        {"attention_bias": True},
+        {"tie_word_embeddings": True},
+        {"attention_dropout": 0.5},
+        {"rope_theta": 500.0},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+    ],
+    ids=str,
+)
+def test_what_a_llama_may_bring(changes):
+    model = random_model("llama", **changes)
+    assert served(model) == [dense(model, prompt) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("head_dim", [None, 16])
+def test_a_config_need_not_name_the_head_size(head_dim):
+    model = random_model("qwen3_moe", **({} if head_dim is None else {"head_dim": head_dim}))
+    assert hasattr(model.config, "head_dim") == (head_dim is not None)
+    assert Engine(model, num_blocks=4).manager.kv_cache.shape[-1] == (head_dim or 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_the_cache_has_the_numbers_of_the_model(dtype):
+    model = random_model("llama").to(dtype)
+    engine = Engine(model, num_blocks=40, path="gather")
+    [request] = engine.generate(PROMPTS[:1], PARAMS)
+    assert engine.manager.kv_cache.dtype == dtype and request.reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            MistralConfig(sliding_window=None),
+            "of the type mistral; the engine runs qwen3, qwen3_moe, llama",
+        ),
+        (
+            Qwen3Config(
+                **SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1
+            ),
+            "sliding window",
+        ),
+        (
+            Qwen3MoeConfig(**SIZES, **MOE, use_sliding_window=True, sliding_window=8),
+            "sliding window",
+        ),
+        (
+            LlamaConfig(**SIZES, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+            "rotary embeddings of the type dynamic",
+        ),
+        (
+            LlamaConfig(
+                **SIZES,
+                rope_scaling={
+                    "rope_type": "longrope",
+                    "short_factor": [1.0] * 4,
+                    "long_factor": [2.0] * 4,
+                    "original_max_position_embeddings": 32,
+                },
+            ),
+            "of the type longrope",
+        ),
+    ],
+)
+def test_what_would_run_and_be_wrong_is_refused(config, words):
+    with pytest.raises(UnsupportedModelError, match=words):
+        check_config(config)
+    model = torch.nn.Module()
+    model.config = config
+    with pytest.raises(UnsupportedModelError, match=words):
+        Engine(model)
+
+
+def test_windows_that_no_layer_uses_are_no_reason():
+    check_config(
+        Qwen3Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=2)
+    )
+    check_config(Qwen3MoeConfig(**SIZES, **MOE, sliding_window=8))
+
+
+def test_models_that_share_a_config_are_served_in_turns():
+    first = random_model("qwen3")
+    second = Qwen3ForCausalLM(first.config).eval()
+    assert first.config is second.config
+    expected = {
+        model: [dense(model, prompt) for prompt in PROMPTS] for model in (first, second)
+    }
+    assert expected[first] != expected[second]
+    engines = {
+        model: Engine(model, num_blocks=40, block_size=4) for model in (first, second, first)
+    }
+    requests = {
+        model: [engine.add(number, prompt, PARAMS) for number, prompt in enumerate(PROMPTS)]
+        for model, engine in engines.items()
+    }
+    for _ in range(12):
+        for engine in engines.values():
+            engine.step()
+            # between two steps no engine holds it
+            assert dense(second, PROMPTS[0]) == expected[second][0]
+    assert {
+        model: [request.output for request in each] for model, each in requests.items()
+    } == expected
+
+
+def test_in_the_middle_of_a_step_other_models_are_what_they_were():
+    first = random_model("llama")
+    second = LlamaForCausalLM(first.config).eval()
+    expected, seen = dense(second, PROMPTS[0]), []
+
+    def path(metadata):
+        def attend(q, k_cache, v_cache):  # called in a layer of the first
+            if not seen:
+                seen.append(dense(second, PROMPTS[0]))
+                seen.extend(served(second, PROMPTS[:1]))
+            return PATHS["gather"](metadata)(q, k_cache, v_cache)
+
+        return attend
+
+    assert served(first, PROMPTS[1:2], path=path) == [dense(first, PROMPTS[1])] and seen == [
+        expected,
+        expected,
+    ]
+
+
+def test_engines_in_several_threads():
+    """Of one model, and of two that share a config."""
+    first = random_model("llama")
+    models = [first, first, LlamaForCausalLM(first.config).eval()]
+    expected = [[dense(model, prompt) for prompt in PROMPTS] for model in models]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(served, models)) == expected
+    assert first.config._attn_implementation == models[2].config._attn_implementation == "sdpa"
+
+
+def test_a_model_is_what_it_was_before_and_so_are_its_copies():
+    model = random_model("qwen3")
+    model.set_attn_implementation("eager")
+    expected = [dense(model, prompt) for prompt in PROMPTS]
+    early = copy.deepcopy(model)
+    assert served(model) == expected
+    late = copy.deepcopy(model)
+    for each in (model, early, late):
+        assert each.config._attn_implementation == "eager"
+        assert [dense(each, prompt) for prompt in PROMPTS] == served(each) == expected
+    assert len({id(each.config) for each in (model, early, late)}) == 3
+
+
+def test_a_foreign_plug_between_steps_changes_nothing():
+    def foreign(*arguments, **named):
+        raise AssertionError("not the engine's")
+
+    model = random_model("qwen3")
+    expected = dense(model, PROMPTS[2])
+    engine = Engine(model, num_blocks=40, token_budget=16)
+    request = engine.add("a", PROMPTS[2], PARAMS)
+    engine.step()
+    with plugged_in(model, foreign):
+        engine.step()
+        with pytest.raises(AssertionError, match="not the engine's"):
+            model(torch.tensor([[1]]))
+    model.set_attn_implementation("eager")
+    engine.run()
+    assert request.output == expected and model.config._attn_implementation == "eager"
+
+
+def test_what_raises_inside_takes_the_plug_out():
+    model = random_model("llama")
+    expected = dense(model, PROMPTS[0])
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'paged'"):
+        with plugged_in(model, paged_attention_forward):
+            model(torch.tensor([[1]]))
+    assert dense(model, PROMPTS[0]) == expected
+
+
+@pytest.mark.filterwarnings("ignore:The engine takes the path")
+@pytest.mark.parametrize(
+    ("dtype", "head_size", "group", "device", "capability", "path"),
+    [
+        (torch.bfloat16, 128, 2, "cuda", (9, 0), "fast"),
+        (torch.float16, 64, 16, "cuda", (8, 0), "fast"),
+        (torch.bfloat16, 128, 2, "cpu", (9, 0), "batched"),
+        (torch.float32, 128, 2, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 96, 2, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 128, 17, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 128, 2, "cuda", (7, 5), "batched"),
+        (torch.bfloat16, 128, 2, "cuda", None, "batched"),
+    ],
+)
+def test_the_engine_chooses_its_path_by_device_and_shapes(
+    monkeypatch, dtype, head_size, group, device, capability, path
+):
+    def choose_target(target):
+        if capability is None:
+            raise RuntimeError("nvcc is not installed")
+        return target
+
+    monkeypatch.setattr("paged_attention.rungs.choose_target", choose_target)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    assert choose_path(Shape(dtype, head_size, group, 16), torch.device(device)) == path
+
+
+def test_the_engine_chooses_by_the_shapes_of_the_model_and_of_its_pool(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "paged_attention.engine.engine.choose_path",
+        lambda *asked: seen.append(asked) or "gather",
+    )
+    model = random_model("qwen3", head_dim=24, num_attention_heads=6).to(torch.bfloat16)
+    assert Engine(model, num_blocks=4, block_size=8).runner.plan is PATHS["gather"]
+    assert seen == [(Shape(torch.bfloat16, 24, 3, 8), torch.device("cpu"))]
+
+
+def test_on_the_cpu_the_engine_chooses_batched():
+    assert Engine(random_model("llama"), num_blocks=4).runner.plan is PATHS["batched"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_on_a_gpu_the_engine_chooses_fast():
+    model = random_model("qwen3", head_dim=64).to("cuda", torch.bfloat16)
+    assert Engine(model, num_blocks=4).runner.plan is PATHS["fast"]
+    assert (
+        Engine(random_model("qwen3").to("cuda"), num_blocks=4).runner.plan is PATHS["batched"]
+    )
+    fast, batched = (
+        served(model, path=path, block_size=16, token_budget=256) for path in (None, "batched")
+    )
+    # rounding may decide once
+    assert sum(a == b for a, b in zip(fast, batched, strict=True)) >= len(PROMPTS) - 1

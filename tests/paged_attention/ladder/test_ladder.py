@@ -1,0 +1,390 @@
+"""Every rung of the ladder against dense attention in float64, on the CPU and on a GPU."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
+
+from lessons_lib.cuda import KernelError
+from paged_attention.ladder import (
+    FP8,
+    RUNGS,
+    PagedDecode,
+    Shape,
+    attn_paged_fast,
+    rung_library,
+)
+from poison import POISONS, needs_gpu, poisons
+
+few = settings(max_examples=15, deadline=None, derandomize=True)
+HALF = torch.float16
+BFLOAT = torch.bfloat16
+FLOAT = torch.float32
+FAR = 2**31 - 1  # a block that no pool has
+POISONED = 10_000  # the caches' own numbers are smaller
+# From rung 4 on the weights are rounded to the format of q too. Errors add up as the values
+# do: they are compared with the size of the row that they are in.
+ROUNDING = {FLOAT: 1e-5, HALF: 2**-11, BFLOAT: 2**-8}
+
+BATCHES = (
+    Batch((0, 1, 15, 16, 17), 8, 2, 128, 16, HALF),
+    Batch((40, 0, 129), 2, 2, 64, 8, BFLOAT, garbage=FAR),
+    Batch((5, 300, 64), 8, 1, 256, 32, HALF, gap=8),
+    Batch((70, 7), 32, 2, 128, 64, BFLOAT, garbage=FAR),
+    Batch((1, 31, 33), 24, 2, 64, 5, HALF),
+    Batch((250, 16), 3, 1, 256, 16, BFLOAT),
+    Batch((48, 0, 0, 20, 100), 24, 4, 128, 5, HALF, gap=16),
+    Batch((65, 2), 7, 1, 64, 64, BFLOAT),
+    Batch((17,) * 9, 4, 2, 256, 8, HALF),
+    Batch(tuple(range(40)), 5, 1, 128, 32, BFLOAT),
+    Batch((200, 199), 64, 8, 64, 16, HALF, garbage=FAR),
+    Batch((90,), 12, 1, 256, 64, BFLOAT),
+)
+FLOATS = (
+    Batch((16, 0, 200), 6, 2, 64, 16, FLOAT),
+    Batch((1, 77), 2, 2, 128, 5, FLOAT, gap=4),
+    Batch((40,), 2, 1, 256, 8, FLOAT),
+)
+
+
+def batches_of(number, every, of_rung_7=BATCHES):
+    """Each rung takes some of the shapes: float is for the first rungs, fp8 has no small
+    heads.
+    """
+    if number == 7:
+        return of_rung_7
+    chosen = (
+        *BATCHES[number % every :: every],
+        *(FLOATS[number % 3 :: 2] if number <= 3 else ()),
+    )
+    return (
+        chosen
+        if number != 8
+        else tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
+    )
+
+
+def name_of(batch):
+    dtype = str(batch.dtype).removeprefix("torch.")
+    heads = f"{batch.num_q_heads}:{batch.num_kv_heads}"
+    return f"{dtype}-{batch.head_size}-{heads}-{batch.block_size}"
+
+
+def on_rungs(*which):
+    cases = [
+        (rung.number, batch) for rung in RUNGS for batch in batches_of(rung.number, *which)
+    ]
+    return pytest.mark.parametrize(
+        "number, batch", cases, ids=[f"{number}-{name_of(batch)}" for number, batch in cases]
+    )
+
+
+def fp8(tensors):
+    """The caches in 8 bits with their scales, and the tensors for dense attention."""
+    caches, exact = {}, {}
+    for name in ("k", "v"):
+        cache = tensors[f"{name}_cache"].float()
+        scales = (
+            cache.where(cache.abs() < POISONED, 0.0).abs().amax((0, 1, 3)).clamp(min=1e-3)
+            / torch.finfo(FP8).max
+        )
+        caches[f"{name}_cache"] = (cache / scales[:, None]).to(FP8)
+        exact[f"{name}_cache"] = caches[f"{name}_cache"].double() * scales[:, None]
+        caches[f"{name}_scales"] = scales
+    return tensors | caches, tensors | exact
+
+
+def prepared(number, batch, target, library=None, tensors=None, **how):
+    """A PagedDecode, the arguments of its call, and the tensors for dense attention."""
+    exact = tensors = tensors or batch.tensors(target)
+    if number == 8:
+        tensors, exact = fp8(tensors)
+    decode = PagedDecode(
+        number,
+        tensors["context_lens"],
+        num_q_heads=batch.num_q_heads,
+        num_kv_heads=batch.num_kv_heads,
+        head_size=batch.head_size,
+        block_size=batch.block_size,
+        dtype=batch.dtype,
+        kv_dtype=FP8 if number == 8 else None,
+        target=target,
+        library=library,
+        **how,
+    )
+    return (
+        decode,
+        {name: tensor for name, tensor in tensors.items() if name != "context_lens"},
+        exact,
+    )
+
+
+def assert_right(out, exact, expected=None):
+    q = exact["q"]
+    expected = dense_attention(**exact) if expected is None else expected
+    assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
+    size = expected.square().mean(-1, keepdim=True).sqrt()
+    worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
+    # NaN is not, either
+    assert worst <= 8 * ROUNDING[q.dtype], f"off by {worst:.3g} of the row's size"
+
+
+def check(number, batch, target, **how):
+    decode, arguments, exact = prepared(number, batch, target, **how)
+    out = decode(**arguments)
+    assert_right(out, exact)
+    # every bit the same, whichever block comes last
+    assert torch.equal(decode(**arguments), out)
+    if "arrived" in decode.workspace:
+        assert not decode.workspace["arrived"].any()
+
+
+@pytest.mark.sampled(4)
+@on_rungs(4)
+def test_every_rung_is_dense_attention(number, batch):
+    check(number, batch, "fast")
+
+
+@needs_gpu
+@on_rungs(6)
+def test_every_rung_is_dense_attention_on_the_gpu(number, batch):
+    check(number, batch, "gpu")
+
+
+@pytest.mark.sampled(4)
+@on_rungs(6, BATCHES[::5])
+def test_every_rung_is_clean_in_checked_mode(number, batch):
+    check(number, batch, "checked")
+
+
+# Batches of one shape, so that it is built once.
+LENGTHS = st.lists(
+    st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 100, 150]), min_size=1, max_size=6
+)
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@few
+@given(
+    lengths=LENGTHS,
+    num_kv_heads=st.sampled_from([1, 2, 3, 8]),
+    seed=st.integers(0, 10**6),
+    garbage=st.sampled_from([-1, 0, FAR]),
+    gap=st.sampled_from([0, 8]),
+    poison=poisons,
+    data=st.data(),
+)
+def test_any_batch_is_dense_attention(
+    number, target, lengths, num_kv_heads, seed, garbage, gap, poison, data
+):
+    batch = Batch(
+        tuple(lengths),
+        4 * num_kv_heads,
+        num_kv_heads,
+        128,
+        16,
+        HALF,
+        gap,
+        garbage,
+        seed,
+        poison,
+    )
+    how = {}
+    if number == 6:
+        how["num_splits"] = data.draw(st.integers(1, 5))
+    if number in (7, 8):
+        how["heads_at_once"] = data.draw(
+            st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0])
+        )
+    if number >= 7:
+        how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 40]))
+    if target == "fast":
+        rung_library(number, shape_of(number, batch), target).options(seed=seed % 3)
+    check(number, batch, target, **how)
+
+
+def shape_of(number, batch):
+    return Shape(
+        batch.dtype,
+        batch.head_size,
+        batch.num_q_heads // batch.num_kv_heads,
+        batch.block_size,
+        FP8 if number == 8 else None,
+    )
+
+
+ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
+
+
+@on_each_target
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
+    batch = replace(ONE_SHAPE, gap=8, poison=0.0)
+    clean = outcome(number, batch, target)
+    for garbage in (-1, 0, 1, 2, FAR):  # 0, 1 and 2 are blocks of the pool, in use or not
+        assert torch.equal(
+            outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean
+        )
+
+
+def outcome(number, batch, target):
+    decode, arguments, _ = prepared(number, batch, target)
+    return decode(**arguments)
+
+
+@on_each_target
+@pytest.mark.parametrize("num_splits", [1, 2, 3, 5, 16])
+def test_the_context_in_splits(target, num_splits):
+    check(6, ONE_SHAPE, target, num_splits=num_splits)
+
+
+@pytest.mark.sampled(4)
+@on_each_target
+@pytest.mark.parametrize("heads_at_once", [1, 2, 4, 8])
+@pytest.mark.parametrize("num_blocks", [None, 1, 5, 1000])
+def test_work_for_any_number_of_blocks(target, heads_at_once, num_blocks):
+    check(
+        7,
+        replace(ONE_SHAPE, num_q_heads=32, num_kv_heads=8),
+        target,
+        heads_at_once=heads_at_once,
+        num_blocks=num_blocks,
+    )
+
+
+@on_each_target
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_scores_that_shared_memory_cannot_hold(number, target):
+    batch = Batch((3, 12_000), 4, 1, 128, 16, HALF)
+    assert prepared(number, batch, target)[0].scores is not None
+    check(number, batch, target)
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_scores_that_expf_cannot_take(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    arguments["q"] *= 300  # the same tensor as in `exact`
+    assert_right(decode(**arguments), exact)
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_another_scale_and_a_given_output(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    out = torch.full_like(arguments["q"], 7.0)
+    assert decode(**arguments | {"q": arguments["q"] / 2}, scale=2 / 128**0.5, out=out) is out
+    assert_right(out, exact)
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_a_scale_of_zero_gives_the_mean_of_the_values(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    assert_right(decode(**arguments, scale=0.0), exact | {"q": torch.zeros_like(exact["q"])})
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_loads_of_single_numbers_may_begin_anywhere(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    odd = {name: at_an_odd_place(arguments[name]) for name in ("q", "k_cache", "v_cache")}
+    assert_right(decode(**arguments | odd), exact)
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_empty_contexts_only(number):
+    decode, arguments, _ = prepared(number, replace(ONE_SHAPE, context_lens=(0, 0)), "fast")
+    arguments["block_table"] = arguments["block_table"][:, :0].contiguous()
+    assert not decode(**arguments).any()
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_after_an_error_the_next_call_is_right(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "checked")
+    wrong = arguments["block_table"].clone()
+    wrong[0, 2] = len(arguments["k_cache"])
+    with pytest.raises(KernelError) as caught:
+        decode(**arguments | {"block_table": wrong})
+    # rung 7 reads the table far ahead
+    assert caught.value.kind in ("block-table", "out-of-bounds"), caught.value
+    assert_right(decode(**arguments), exact)
+
+
+@on_each_target
+def test_the_last_rung_that_fits(target):
+    for batch in BATCHES[::5]:
+        tensors = batch.tensors(target)
+        assert_right(attn_paged_fast(**tensors, target=target), tensors)
+    tensors, exact = fp8(BATCHES[0].tensors(target))
+    assert_right(attn_paged_fast(**tensors, target=target), exact)
+
+
+def test_more_sequences_than_the_device_plans_for():
+    tensors = Batch((3,) * 4097, 1, 1, 64, 16, HALF).tensors()
+    assert_right(attn_paged_fast(**tensors), tensors)
+
+
+@needs_gpu
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_a_cuda_graph_holds_the_call(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "gpu")
+    decode(**arguments)  # builds, and loads the kernel
+    queries, graph = arguments["q"], torch.cuda.CUDAGraph()
+    query = torch.zeros_like(queries)
+    with torch.cuda.graph(graph):
+        out = decode(**arguments | {"q": query})
+    for factor in (1, 2):
+        query.copy_(queries / factor)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert_right(out, exact | {"q": query})
+
+
+@needs_gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lengths",
+    [(100_000, 5), (1_000_000,), (2_047,) * 64],
+    ids=["100,000", "1,000,000", "64 of 2,047"],
+)
+def test_long_contexts(lengths):
+    """The values of the first and the last token are large, so that a missing one shows."""
+    batch = Batch(lengths, 4, 1, 128, 16, HALF)
+    tensors = batch.tensors("gpu")
+    for row, length in enumerate(lengths):
+        for token in (0, length - 1):
+            tensors["v_cache"][tensors["block_table"][row, token // 16], token % 16] *= 1000
+    expected = dense_attention(**tensors)
+    for number in (*range(8), 9):
+        decode, arguments, exact = prepared(number, batch, "gpu", tensors=tensors)
+        assert_right(decode(**arguments), exact, expected)
+    decode, arguments, exact = prepared(8, batch, "gpu", tensors=tensors)
+    assert_right(decode(**arguments), exact)
+
+
+LENS = torch.tensor([5, 4], dtype=torch.int32)
+Q = torch.zeros(2, 8, 128).half()
+CACHE = torch.zeros(3, 16, 2, 128).half()
+TABLE = torch.zeros(2, 1, dtype=torch.int32)
+
+
+def at_an_odd_place(tensor):
+    """The same numbers, 8 bytes past a multiple of 16."""
+    place = (
+        torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:]
+        .view(tensor.shape)
+        .copy_(tensor)
+    )
+    assert place.data_ptr() % 16 == 8 and place.is_contiguous()
+    return place
+
+
+def test_the_function_refuses_a_block_that_is_not_there():
+    with pytest.raises(ValueError, match="block_table, row 1"):
+        attn_paged_fast(Q, CACHE, CACHE, torch.tensor([[0], [3]], dtype=torch.int32), LENS)
+    with pytest.raises(TypeError, match="k_scales"):
+        attn_paged_fast(Q, CACHE.to(FP8), CACHE.to(FP8), TABLE, LENS)
+    with pytest.raises(TypeError, match="v_cache"):
+        attn_paged_fast(Q, CACHE.to(FP8), CACHE, TABLE, LENS)

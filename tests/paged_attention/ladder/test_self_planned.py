@@ -1,0 +1,205 @@
+"""Rung 9's attention: one object for one batch after another, with nothing read on the host.
+(tests/paged_attention/ladder/test_device_plan.py is about the plan.)
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_ladder import (
+    BFLOAT,
+    FP8,
+    HALF,
+    assert_right,
+    fp8,
+    name_of,
+)
+from test_paged_kernel import Batch, device_of, on_each_target, one_thread  # noqa: F401
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
+from paged_attention.self_planned import SelfPlannedDecode
+from poison import POISONS, needs_gpu, poisons
+
+few = settings(max_examples=15, deadline=None, derandomize=True)
+MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
+
+
+def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):
+    return SelfPlannedDecode(
+        max_num_seqs or len(batch.context_lens),
+        num_q_heads=batch.num_q_heads,
+        num_kv_heads=batch.num_kv_heads,
+        head_size=batch.head_size,
+        block_size=batch.block_size,
+        dtype=batch.dtype,
+        device=device_of(target),
+        target=target,
+        num_blocks=num_blocks,
+    )
+
+
+def compute(decode, tensors):
+    tensors = dict(tensors)
+    decode.plan(tensors.pop("context_lens"))
+    return decode(**tensors)
+
+
+def by_torch(q, k_cache, v_cache, block_table, context_lens):
+    """The oracle of lesson 05, in float64. It takes no empty context: those get zeros."""
+    q, k_cache, v_cache = (x.cpu().double().nan_to_num() for x in (q, k_cache, v_cache))
+    has_tokens = context_lens.cpu() > 0
+    lens, out = context_lens.cpu()[has_tokens], torch.zeros_like(q)
+    metadata = BatchMetadata(
+        cumulative_lengths([1] * len(lens)),
+        lens,
+        block_table.cpu()[has_tokens],
+        torch.arange(len(lens)),  # which slots are written does not matter here
+    )
+    out[has_tokens] = attn_paged_torch(q[has_tokens], k_cache, v_cache, metadata)
+    return out
+
+
+SHORT = st.lists(
+    st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 100, 150]), min_size=1, max_size=6
+)
+
+
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@few
+@given(
+    batches=st.lists(SHORT, min_size=1, max_size=4),
+    num_kv_heads=st.sampled_from([1, 2, 8]),
+    num_blocks=st.sampled_from([None, 1, 3, 40]),
+    garbage=st.sampled_from([-1, 0, 2**31 - 1]),
+    poison=poisons,
+    seed=st.integers(0, 10**6),
+)
+def test_one_object_serves_one_batch_after_another(
+    target, batches, num_kv_heads, num_blocks, garbage, poison, seed
+):
+    model = Batch(
+        (0,), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, 8, garbage, seed, poison
+    )
+    decode = with_rung_9(model, target, 6, num_blocks)
+    for lengths in batches:
+        tensors = replace(model, context_lens=tuple(lengths)).tensors(target)
+        out = compute(decode, tensors)
+        assert_right(out, tensors)
+        assert torch.equal(compute(decode, tensors), out)
+        assert not decode.buffers["arrived"].any()
+
+
+SHAPES = (
+    Batch((0, 40, 129, 600), 2, 2, 64, 8, BFLOAT, garbage=2**31 - 1),
+    Batch((5, 300, 0), 48, 3, 128, 32, HALF, gap=8),
+    Batch((70, 7, 17), 16, 1, 64, 16, HALF),
+    Batch((250, 16, 0), 10, 2, 256, 16, BFLOAT),
+    Batch((33,) * 30, 8, 8, 128, 5, HALF),
+)
+
+
+@pytest.mark.sampled(3)
+@on_each_target
+@pytest.mark.parametrize("batch", SHAPES, ids=name_of)
+def test_all_shapes_agree_with_pytorch(target, batch):
+    tensors = batch.tensors(target)
+    out = compute(with_rung_9(batch, target), tensors)
+    assert_right(out, tensors, by_torch(**tensors))
+
+
+@on_each_target
+@pytest.mark.parametrize("head_size", [128, 256])
+def test_fp8_caches(target, head_size):
+    batch = Batch((100, 0, 33, 700, 1), 8, 2, head_size, 16, HALF)
+    if target == "gpu" and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this GPU has no fp8")
+    tensors, exact = fp8(batch.tensors(target))
+    decode = SelfPlannedDecode(
+        5,
+        **MODEL | dict(head_size=head_size),
+        kv_dtype=FP8,
+        device=device_of(target),
+        target=target,
+    )
+    assert_right(compute(decode, tensors), exact)
+
+
+@on_each_target
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_what_no_sequence_owns_changes_no_bit(target, poison):
+    batch = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF, gap=8, poison=0.0)
+    decode = with_rung_9(batch, target)
+    clean = compute(decode, batch.tensors(target))
+    for garbage in (-1, 0, 2**31 - 1):
+        tensors = replace(batch, poison=poison, garbage=garbage).tensors(target)
+        assert torch.equal(compute(decode, tensors), clean)
+
+
+@on_each_target
+def test_empty_contexts_get_zeros(target):
+    batch = Batch((0,) * 7, 8, 2, 128, 16, HALF)
+    tensors = batch.tensors(target)
+    out = torch.full_like(tensors["q"], float("nan"))
+    decode = with_rung_9(batch, target, num_blocks=3)
+    compute(decode, tensors | {"out": out})
+    assert not out.any()
+    tensors["block_table"] = tensors["block_table"][:, :0].contiguous()
+    assert not compute(decode, tensors).any()
+
+
+@on_each_target
+def test_each_call_takes_its_own_tensors(target):
+    """Layers: other caches of one shape, the same plan; then another scale."""
+    batch = Batch((100, 0, 33), 8, 2, 128, 16, HALF)
+    layers = [replace(batch, seed=seed).tensors(target) for seed in range(3)]
+    decode = with_rung_9(batch, target)
+    decode.plan(layers[0]["context_lens"])
+    for layer in (*layers, layers[0]):
+        arguments = {name: layer[name] for name in layer if name != "context_lens"}
+        assert_right(decode(**arguments), layer)
+    halved = arguments | {"q": arguments["q"] / 2}
+    out = torch.empty_like(halved["q"])
+    assert decode(**halved, scale=2 / 128**0.5, out=out) is out
+    assert_right(out, layers[0])
+
+
+class NothingReadOnTheHost(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        assert "local_scalar" not in function._opname and "_to_copy" not in function._opname
+        return function(*arguments, **named or {})
+
+
+def test_nothing_is_read_on_the_host():
+    batch = Batch((100, 0, 33), 8, 2, 128, 16, HALF)
+    tensors, decode = batch.tensors(), with_rung_9(batch, "fast")
+    with NothingReadOnTheHost():
+        out = compute(decode, tensors)
+    assert_right(out, tensors)
+    with pytest.raises(AssertionError), NothingReadOnTheHost():  # it would notice
+        tensors["context_lens"].max().item()
+
+
+@needs_gpu
+def test_a_cuda_graph_serves_any_lengths():
+    batch = Batch((500, 0, 33, 7, 100), 8, 2, 128, 16, HALF)
+    tensors = batch.tensors("gpu")
+    decode = with_rung_9(batch, "gpu", 8)
+    compute(decode, tensors)  # builds, and loads the kernels
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.set_sync_debug_mode("error")
+    with torch.cuda.graph(graph):
+        out = compute(decode, tensors)
+    torch.cuda.set_sync_debug_mode("default")
+    for lengths in (
+        (500, 0, 33, 7, 100),
+        (0, 0, 0, 0, 0),
+        (1, 0, 16, 0, 5),
+        (480, 0, 1, 1, 99),
+    ):
+        tensors["context_lens"].copy_(torch.tensor(lengths, dtype=torch.int32))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert_right(out, tensors)
