@@ -1,12 +1,11 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
-from test_lesson_figures import prose
-
 import lessons_bench.engine_peers_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine import ORDER
 from lessons_bench.fast_engine_runs import recorded
 from lessons_draw import lesson_10
+from prose import prose
 
 TEXT = prose("10")
 RUN = recorded()[0]

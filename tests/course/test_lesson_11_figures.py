@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from test_lesson_figures import prose
 
 from lessons_bench import two_gpus_runs
 from lessons_bench.fast_engine_runs import recorded
@@ -11,6 +10,7 @@ from lessons_draw import lesson_11
 from lessons_exercises.lesson_11 import e11_2_next_event as stream
 from paged_attention.engine.parallel.cuts import collectives, kept_by_rank
 from paged_attention.engine.serve.events import next_event
+from prose import prose
 
 TEXT = prose("11")
 QWEN3_8B = SimpleNamespace(

@@ -3,7 +3,6 @@ code.
 """
 
 import math
-import re
 
 import pytest
 
@@ -14,16 +13,7 @@ from lessons_draw.memory import PAPER
 from lessons_lib.paths import SOLUTIONS
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.kv_cache import PagedAttentionManager
-
-
-def prose(lesson: str) -> str:
-    """The text of a lesson, each paragraph in one line."""
-    (path,) = SOLUTIONS.glob(f"{lesson}*.py")
-    return re.sub(
-        r"\s+",
-        " ",
-        " ".join(cell.source for cell in read_lesson(path).cells if cell.kind == "markdown"),
-    )
+from prose import prose
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import lessons_draw.ladder
+from benchmark_machine import LIMIT, Machine
 from lessons_bench import backends, compare, ladder, ladder_runs
 from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
 from lessons_bench.ladder_runs import Row, Run
@@ -24,50 +25,6 @@ from paged_attention.splits import SPLIT_COST, choose_num_splits
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
 NAMES = [backend.name for backend in BACKENDS]
-LIMIT = 4000.0
-
-
-class Machine:
-    """What the benchmark takes for a GPU: the CPU with a clock of our own, which says how long
-    each run took.
-
-    seen: the runs that were timed, in order, as numbers in the order in which they were
-        prepared.
-    """
-
-    device = "cpu"
-
-    def __init__(self, clock=lambda run: 2.0):
-        self.clock = clock
-        self.prepared = []
-        self.seen = []
-
-    def facts(self):
-        return {
-            "card": "A Card 3000",
-            "driver": "1.2",
-            "cuda": "13.0",
-            "torch": "2.11",
-            "flashinfer": "",
-            "cudnn": "",
-        }
-
-    def l2_bytes(self):
-        return 4000
-
-    def prepare(self, call):
-        self.prepared.append(call)
-        return call
-
-    def milliseconds(self, run):
-        self.seen.append(self.prepared.index(run))
-        return self.clock(self.seen[-1])
-
-    def read_limit(self):
-        return LIMIT
-
-    def clean(self):
-        pass
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from test_bench import Machine
-from test_lesson_figures import prose
 
+from benchmark_machine import Machine
 from lessons_bench import prefill
 from lessons_bench.prefill import Backend, PrefillWorkload
 from lessons_bench.prefill_runs import Row, of_the_ladder, of_the_peers, recorded
@@ -17,6 +16,7 @@ from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS
 from lessons_draw import lesson_09
 from lessons_draw.prefill import batches, ladder, overview
 from paged_attention.prefill import PREFILL_RUNGS
+from prose import prose
 
 TINY = PrefillWorkload("tiny", ((5, 20), (1, 33)), 4, 1, 64, dtype=torch.float16)
 COMMAND = "python -m lessons_bench.prefill"

@@ -1,0 +1,16 @@
+"""What the lessons say."""
+
+import re
+
+from lessons_build.source import read_lesson
+from lessons_lib.paths import SOLUTIONS
+
+
+def prose(lesson: str) -> str:
+    """The text of a lesson, each paragraph in one line."""
+    (path,) = SOLUTIONS.glob(f"{lesson}*.py")
+    return re.sub(
+        r"\s+",
+        " ",
+        " ".join(cell.source for cell in read_lesson(path).cells if cell.kind == "markdown"),
+    )
