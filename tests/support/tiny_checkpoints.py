@@ -117,3 +117,20 @@ def checkpoint(folder, next_token: dict[int, int], tokenizer=None, vocab=400, **
     model.save_pretrained(folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
+
+
+TEMPLATE = (
+    "{% for each in messages %}{% if each.content == 'no' %}{{ raise_exception('not so') }}"
+    "{% endif %}<turn>{{ each.role }}:{{ each.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<turn>assistant:{% endif %}"
+)
+
+
+def save_model_that_speaks(folder, template=TEMPLATE):
+    """After ":" it says "the cat 😀", and ends."""
+    tokenizer = byte_level()
+    tokenizer.chat_template = template
+    said = [*tokenizer.encode(":"), *tokenizer.encode("the cat 😀"), tokenizer.eos_token_id]
+    assert len(set(said)) == len(said)
+    checkpoint(folder, dict(zip(said, said[1:])), tokenizer, eos_token_id=said[-1])
+    return tokenizer

@@ -56,7 +56,7 @@ def _origin(text: str) -> str:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m paged_attention.engine.serve",
-        description="Answers OpenAI's completions API over HTTP, with streaming.",
+        description="Answers OpenAI's completions and chats over HTTP, with streaming.",
     )
     add, count = parser.add_argument, _within(int, 1, 10**6)
     add("--model", type=Path, default=SMALL_MODEL, help="a folder; else the small model")

@@ -61,10 +61,6 @@ class Answer:
         self.reason = reason or ""
         return new, reason is not None
 
-    def choice(self, index: int, text: str) -> dict:
-        choice = {"index": index, "text": text, "logprobs": None}
-        return choice | {"finish_reason": self.reason or None}
-
 
 def usage(answers: list[Answer], num_answers: int) -> dict[str, int]:
     """The numbers of tokens. num_answers: for each prompt, which counts once."""

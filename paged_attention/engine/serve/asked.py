@@ -2,41 +2,66 @@
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.serve.errors import ApiError
 
 MOST_PROMPTS, MOST_STOPS = 64, 4
+MOST_TOKENS = 10**9
+# What both APIs take.
+COMMON = {
+    *("model", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"),
+    *("stream_options", "user"),
+}
 # What OpenAI's API has besides, and the value that asks for nothing.
-NOT_SUPPORTED = {
+NOT_SUPPORTED = {"frequency_penalty": 0, "logit_bias": {}, "presence_penalty": 0}
+NOT_IN_COMPLETIONS = NOT_SUPPORTED | {
     "best_of": 1,
     "echo": False,
-    "frequency_penalty": 0,
-    "logit_bias": {},
     "logprobs": None,
-    "presence_penalty": 0,
     "suffix": None,
 }
-SUPPORTED = {
-    *("model", "prompt", "max_tokens", "temperature", "top_p", "n", "seed", "stop"),
-    *("stream", "stream_options", "user"),
+NOT_IN_CHATS = NOT_SUPPORTED | {
+    "audio": None,
+    "function_call": "none",
+    "functions": [],
+    "logprobs": False,
+    "metadata": {},
+    "modalities": ["text"],
+    "parallel_tool_calls": True,
+    "prediction": None,
+    "reasoning_effort": None,
+    "response_format": {"type": "text"},
+    "service_tier": "auto",
+    "store": False,
+    "tool_choice": "none",
+    "tools": [],
+    "top_logprobs": 0,
+    "verbosity": None,
+    "web_search_options": None,
 }
+# A role, and what a template calls it.
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+Message = dict[str, str]  # its role and its content
 
 
 @dataclass(frozen=True)
 class Asked:
     """A completion that was asked for.
 
-    prompts: texts or lists of tokens.
+    prompts: texts or lists of tokens; or one list of messages, for a chat.
     num_answers: for each prompt.
-    params: how tokens are chosen. The answers to a prompt take the seeds that follow.
+    params: how tokens are chosen. The answers to a prompt take the seeds that follow. With
+        MOST_TOKENS, an answer may be as long as the model's context lets it be.
     include_usage: whether a stream ends with the numbers of tokens.
     """
 
     model: str
-    prompts: list[str | list[int]]
+    prompts: list[str | list[int] | list[Message]]
     num_answers: int
     params: SamplingParams
     stop: list[str]
@@ -44,16 +69,39 @@ class Asked:
     include_usage: bool
 
 
-def read(body: bytes) -> Asked:
-    """Reads and checks a request's body. Raises ApiError naming what is wrong."""
+def read_completion(body: bytes) -> Asked:
+    """Reads and checks a completion's body. Raises ApiError naming what is wrong."""
+    fields = _fields(body, {"prompt"}, NOT_IN_COMPLETIONS, "a completion")
+    return _asked(fields, lambda: _prompts(fields.get("prompt")), longest=16)
+
+
+def read_chat(body: bytes) -> Asked:
+    """The same for a chat's."""
+    own = {"messages", "max_completion_tokens"}
+    fields = _fields(body, own, NOT_IN_CHATS, "a chat")
+    if "max_completion_tokens" in fields:  # the newer name
+        _integer(fields, "max_completion_tokens", 1, 1, MOST_TOKENS)
+        fields["max_tokens"] = fields["max_completion_tokens"]
+    return _asked(fields, lambda: [_messages(fields.get("messages"))], longest=MOST_TOKENS)
+
+
+def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> dict[str, Any]:
+    """The arguments that are given and not null.
+
+    own: those that only this API takes. refused: those that it does not support.
+    """
     fields = _parse(body)
     for name, value in fields.items():
-        if name in NOT_SUPPORTED:
-            if value is not None and value != NOT_SUPPORTED[name]:
+        if name in refused:
+            if value is not None and value != refused[name]:
                 raise ApiError(400, f"{name} is not supported by this server", name)
-        elif name not in SUPPORTED:
-            raise ApiError(400, f"{name[:100]!r} is no argument of a completion", name[:100])
-    fields = {name: value for name, value in fields.items() if value is not None}
+        elif name not in COMMON | own:
+            raise ApiError(400, f"{name[:100]!r} is no argument of {what}", name[:100])
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _asked(fields: dict[str, Any], prompts: Callable[[], list], longest: int) -> Asked:
+    """longest: the tokens of an answer where the client names no number."""
     model = _of_type(fields, "model", str, "a text", "")
     if not model:
         raise ApiError(400, "model is missing: it names the model", "model")
@@ -63,9 +111,9 @@ def read(body: bytes) -> Asked:
         raise ApiError(400, "stream_options are for stream: true only", "stream_options")
     return Asked(
         model,
-        _prompts(fields.get("prompt")),
+        prompts(),
         _integer(fields, "n", 1, 1, MOST_PROMPTS),
-        _params(fields),
+        _params(fields, longest),
         _stop(fields.get("stop", [])),
         stream,
         _of_type(options, "include_usage", bool, "true or false", False),
@@ -130,7 +178,39 @@ def _is_prompt(prompt) -> bool:
     return isinstance(prompt, str)
 
 
-def _params(fields: dict[str, Any]) -> SamplingParams:
+def _messages(messages) -> list[Message]:
+    if messages is None:
+        raise ApiError(400, "messages is missing: it is a list of messages", "messages")
+    if not isinstance(messages, list) or not messages:
+        raise ApiError(400, "messages must be a list of one message or more", "messages")
+    return [_message(each, f"messages[{index}]") for index, each in enumerate(messages)]
+
+
+def _message(message, name: str) -> Message:
+    """What the model's template takes of it: the role and the text."""
+
+    def refuse(problem: str) -> NoReturn:
+        raise ApiError(400, f"{name} {problem}", "messages")
+
+    if not isinstance(message, dict):
+        refuse("must be an object with a role and a content")
+    role, content = message.get("role"), message.get("content")
+    if role in ("tool", "function") or message.get("tool_calls") or message.get("audio"):
+        refuse("is about a tool or a sound, which this server does not support")
+    if not isinstance(role, str) or role not in ROLES:
+        refuse(f"has the role {str(role)[:50]!r}; it must be one of {', '.join(ROLES)}")
+    if isinstance(content, list):
+        for part in content:
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind != "text" or not isinstance(part.get("text"), str):
+                refuse(f"has a part of type {str(kind)[:50]!r}; this server takes text only")
+        content = "".join(part["text"] for part in content)
+    if not isinstance(content, str):
+        refuse("has no content; it must be a text")
+    return {"role": ROLES[role], "content": content}
+
+
+def _params(fields: dict[str, Any], longest: int) -> SamplingParams:
     """The defaults are OpenAI's, where this engine's own differ."""
     temperature = _number(fields, "temperature", 1.0, 0.0, 2.0)
     if temperature < 1e-5:
@@ -139,7 +219,7 @@ def _params(fields: dict[str, Any]) -> SamplingParams:
     if top_p == 0:
         raise ApiError(400, "top_p must be above 0 and at most 1", "top_p")
     return SamplingParams(
-        max_new_tokens=_integer(fields, "max_tokens", 16, 1, 10**9),
+        max_new_tokens=_integer(fields, "max_tokens", longest, 1, MOST_TOKENS),
         temperature=temperature,
         top_p=top_p,
         seed=_integer(fields, "seed", secrets.randbelow(2**62), -(2**62), 2**62),

@@ -11,7 +11,7 @@ from functools import partial
 from tornado.iostream import StreamClosedError
 
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
-from paged_attention.engine.serve.asked import Asked, read
+from paged_attention.engine.serve.asked import MOST_TOKENS, Asked, read_completion
 from paged_attention.engine.serve.engine_thread import (
     Asking,
     News,
@@ -26,6 +26,9 @@ from paged_attention.engine.serve.settings import Serving
 
 class Completions(Handler):
     """A completion, as a whole or as a stream of server-sent events."""
+
+    id, kind, kind_of_piece = "cmpl", "text_completion", "text_completion"
+    read = staticmethod(read_completion)
 
     def initialize(self, serving: Serving) -> None:
         super().initialize(serving)
@@ -56,12 +59,12 @@ class Completions(Handler):
     async def post(self) -> None:
         if self.num_bytes > self.serving.limits.body:
             raise self.too_large()
-        asked = read(bytes(self.body))
+        asked = self.read(bytes(self.body))
         check_model(asked.model, self.serving)
         answers = self.submit(asked)
         about = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
+            "id": f"{self.id}-{uuid.uuid4().hex}",
+            "object": self.kind_of_piece if asked.stream else self.kind,
             "created": int(time.time()),
             "model": asked.model,
         }
@@ -74,7 +77,7 @@ class Completions(Handler):
         answers: list[Answer] = []
         for index, prompt in enumerate(asked.prompts):
             name = f"prompt[{index}]" if len(asked.prompts) > 1 else "the prompt"
-            tokens = prompt if isinstance(prompt, list) else self.encode(prompt, name)
+            tokens = self.tokens_of(prompt, name)
             self.check(tokens, name)
             for _ in range(asked.num_answers):
                 ends = serving.engine.engine.end_tokens
@@ -86,7 +89,10 @@ class Completions(Handler):
         requests: list[Asking] = []
         for index, answer in enumerate(answers):
             seed = asked.params.seed + index % asked.num_answers
-            params = replace(asked.params, seed=seed)
+            longest = asked.params.max_new_tokens
+            if longest == MOST_TOKENS:
+                longest = max(1, self.most_tokens() - len(answer.prompt))
+            params = replace(asked.params, seed=seed, max_new_tokens=longest)
             requests.append((answer.prompt, params, partial(tell, index)))
         try:
             self.numbers = serving.engine.submit(requests)
@@ -111,11 +117,27 @@ class Completions(Handler):
                     400, f"{name} has the token {token}; the model's are 0 to {most}", "prompt"
                 )
 
-    def encode(self, text: str, name: str) -> list[int]:
+    def most_tokens(self) -> int:
+        """Of a prompt and its answer together."""
+        return min(self.serving.engine.engine.most_tokens.values())
+
+    def tokens_of(self, prompt, name: str) -> list[int]:
+        """prompt: a text, or its tokens."""
+        if isinstance(prompt, list):
+            return prompt
         try:
-            return self.serving.words.encode(text)
+            return self.serving.words.encode(prompt)
         except ValueError as error:
             raise ApiError(400, f"{name}: {error}", "prompt") from None
+
+    def choice(self, index: int, answer: Answer) -> dict:
+        """A whole answer, in the API's form."""
+        return self.piece(index, answer, answer.text, False)
+
+    def piece(self, index: int, answer: Answer, text: str, is_first: bool) -> dict:
+        """What is new of an answer."""
+        ended = {"logprobs": None, "finish_reason": answer.reason or None}
+        return {"index": index, "text": text} | ended
 
     async def texts(self, answers: list[Answer]):
         """Yields (index, answer, text) as it comes, until all answers have ended."""
@@ -138,16 +160,18 @@ class Completions(Handler):
     async def complete(self, asked: Asked, answers: list[Answer], about: dict) -> None:
         async for _ in self.texts(answers):
             pass
-        choices = [answer.choice(index, answer.text) for index, answer in enumerate(answers)]
+        choices = [self.choice(index, answer) for index, answer in enumerate(answers)]
         self.finish(about | {"choices": choices, "usage": usage(answers, asked.num_answers)})
 
     async def stream(self, asked: Asked, answers: list[Answer], about: dict) -> None:
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
         self.set_header("Cache-Control", "no-cache")
         no_usage = {"usage": None} if asked.include_usage else {}
+        begun: set[int] = set()
         try:
             async for index, answer, text in self.texts(answers):
-                choices = [answer.choice(index, text)]
+                choices = [self.piece(index, answer, text, index not in begun)]
+                begun.add(index)
                 await self.send(about | {"choices": choices} | no_usage)
             if asked.include_usage:
                 total = usage(answers, asked.num_answers)

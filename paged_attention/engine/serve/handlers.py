@@ -1,10 +1,14 @@
 """What each handler does, and those that need no engine."""
 
+from pathlib import Path
+
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.settings import Serving
+
+CHAT_PAGE = Path(__file__).with_name("chat.html")
 
 
 @stream_request_body
@@ -86,6 +90,14 @@ class NotFound(Handler):
 class Health(Handler):
     def get(self) -> None:
         self.finish({"status": "ok", "requests": len(self.serving.engine)})
+
+
+class Page(Handler):
+    """A page to talk to the model. It loads nothing from elsewhere."""
+
+    def get(self) -> None:
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(CHAT_PAGE.read_text(encoding="utf-8"))
 
 
 class Models(Handler):

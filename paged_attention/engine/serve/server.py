@@ -1,4 +1,4 @@
-"""The server: OpenAI's completions API on tornado, and a limit of connections."""
+"""OpenAI's APIs of completions and chats on tornado, and a limit of connections."""
 
 import sys
 
@@ -6,9 +6,10 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.serve.chats import Chats
 from paged_attention.engine.serve.completions import Completions
 from paged_attention.engine.serve.engine_thread import EngineThread
-from paged_attention.engine.serve.handlers import Health, Models, NotFound
+from paged_attention.engine.serve.handlers import Health, Models, NotFound, Page
 from paged_attention.engine.serve.settings import Limits, Serving
 from paged_attention.engine.serve.words import Words
 
@@ -34,6 +35,8 @@ def make_server(serving: Serving) -> LimitedServer:
     given = {"serving": serving}
     application = Application(
         [
+            (r"/", Page, given),
+            (r"/v1/chat/completions", Chats, given),
             (r"/v1/completions", Completions, given),
             (r"/v1/models", Models, given),
             (r"/v1/models/(.+)", Models, given),

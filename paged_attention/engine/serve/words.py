@@ -11,6 +11,10 @@ from paged_attention.engine.files import check_pointers
 from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.tiny_qwen3 import tasks
 
+NO_TEMPLATE = (
+    "this model has no chat template, so it knows no messages; ask it for a completion, at "
+    "/v1/completions"
+)
 CONTEXT = 8  # tokens of a prompt's end that an answer is decoded with, at least
 
 
@@ -27,12 +31,18 @@ class Words(Protocol):
     def encode(self, text: str) -> list[int]:
         """Raises ValueError for a text that has no tokens."""
 
+    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        """The prompt for the next message. Raises ValueError where there is none."""
+
     def decode(self, tokens: list[int]) -> str:
         """The text of these tokens, none of them special."""
 
 
 class Characters:
     """Of the small model: a token is a character."""
+
+    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        raise ValueError(NO_TEMPLATE)
 
     special: Mapping[int, str] = {}
     end_tokens = frozenset[int]()
@@ -71,6 +81,19 @@ class TokenizerWords:
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
+
+    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        if not self.tokenizer.chat_template:
+            raise ValueError(NO_TEMPLATE)
+        try:
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # a template may raise whatever its author wrote
+            said = " ".join(str(error).split())[:300]
+            raise ValueError(f"the model's chat template refuses these: {said}") from None
+        # the template has the special tokens already
+        return self.tokenizer.encode(text, add_special_tokens=False)
 
     def decode(self, tokens: list[int]) -> str:
         # A clean-up would change what a stream has sent before.

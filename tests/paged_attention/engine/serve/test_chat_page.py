@@ -1,0 +1,53 @@
+"""The page at `/`: one talks to the model there, in a real browser."""
+
+import os
+
+import pytest
+
+from serving import RunningServer
+from tiny_checkpoints import save_model_that_speaks
+
+try:
+    from jupyterlab_driver import browser_page, find_chromium
+except ImportError:  # playwright is missing
+    find_chromium = lambda: None  # noqa: E731
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not find_chromium() and "CI" not in os.environ,
+        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
+    ),
+]
+
+
+@pytest.fixture
+def server(tmp_path):
+    save_model_that_speaks(tmp_path)
+    running = RunningServer(folder=tmp_path)
+    yield running
+    running.stop()
+
+
+def test_a_chat_goes_on_and_says_what_cannot_be_answered(server):
+    with browser_page() as page:
+        page.goto(server.address)
+        page.wait_for_function("document.getElementById('model').textContent === 'small'")
+        for number in (1, 2):
+            page.fill("#text", "naïve?")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f".assistant:nth-of-type({2 * number})")
+            page.wait_for_function(
+                "document.getElementById('state').textContent.includes('tokens')"
+                f" && document.querySelectorAll('.assistant').length === {number}"
+                " && document.getElementById('stop').disabled"
+            )
+            answers = page.locator(".assistant").all_inner_texts()
+            assert answers == ["the cat 😀"] * number
+        page.fill("#text", "no")  # which this model's template refuses
+        page.click("#send")
+        page.wait_for_selector(".error")
+        assert "template refuses these: not so" in page.inner_text(".error")
+        assert page.locator(".assistant").count() == 2
+        # the browser itself notes the refused request
+        assert [each for each in page.console_errors if "400" not in each] == []
