@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from test_paged_kernel import Batch, Recorder, assert_right
 
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_batch import Batch, Recorder, assert_right
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SLOW = 4_000_000_000  # clock cycles, two seconds or so: a launch takes microseconds

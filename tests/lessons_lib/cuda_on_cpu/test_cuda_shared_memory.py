@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_paged_kernel import Batch, Recorder, assert_right
 
 from lessons_lib import CompileError, KernelError, build_cuda
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_batch import Batch, Recorder, assert_right
 
 on_gpu = pytest.param(
     "gpu",

@@ -20,6 +20,7 @@ from paged_attention.layer import AttentionLayer
 from paged_attention.softmax_state import NO_KEY, SoftmaxState
 from poison import needs_gpu, on_each_device, poisons
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 NAN = float("nan")
 prop = settings(max_examples=18, deadline=None, derandomize=True, database=None)
@@ -27,17 +28,6 @@ prop = settings(max_examples=18, deadline=None, derandomize=True, database=None)
 BACKENDS = pytest.mark.parametrize(
     "attend", [plain_attention, tiled_attention], ids=lambda attend: attend.__name__
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """The tensors are small: two threads would wait for each other longer than they
-    compute.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 head_ratios = st.sampled_from([1, 3, 4, 7])

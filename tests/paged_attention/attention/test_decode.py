@@ -24,6 +24,7 @@ from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
 from poison import needs_gpu, on_each_device, poisons
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 DIM = 24
 FORMS = [forward_decoding_loop, forward_decoding]
 quick = settings(max_examples=100, deadline=None, derandomize=True)
@@ -34,15 +35,6 @@ lengths = st.one_of(
     st.integers(0, 40), st.integers(41, 400), st.sampled_from([0, 1, 15, 16, 17, 32])
 )
 close = {"atol": 1e-5, "rtol": 1e-5}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Many small operations: on a busy machine, threads would wait for one another."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def attend(q, k, v):

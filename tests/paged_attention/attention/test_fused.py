@@ -41,19 +41,11 @@ from paged_attention.metadata import BatchMetadata, attn_paged_torch
 from paged_attention.tiny_qwen3.tasks import encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 few = settings(max_examples=30, deadline=None, derandomize=True)
 needs_fused = pytest.mark.skipif(fused_needs() is not None, reason=f"needs {fused_needs()}")
 on_ways = pytest.mark.parametrize("way", WAYS)
 MIX = SCENARIOS["a mix of both"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """These tensors are small: more threads only wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 # Stand-ins. Each asks for what its library's documentation asks for.

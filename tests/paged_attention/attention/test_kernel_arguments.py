@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_validation import refused
 
 from int32 import integers
 from paged_attention import validate
+from refused import refused
 from unsaid import unsaid
 
 HALF = torch.float16

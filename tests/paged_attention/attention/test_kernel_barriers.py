@@ -6,9 +6,6 @@ import re
 
 import pytest
 import torch
-from test_paged_kernel import Batch
-from test_prefill_kernels import Batch as PrefillBatch
-from test_prefill_kernels import planned
 
 from lessons_lib.cuda import KernelError, build_cuda
 from lessons_lib.inline import read_kernel
@@ -17,6 +14,8 @@ from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from paged_attention.prefill import PREFILL_RUNGS
+from paged_batch import Batch
+from prefill_batch import PrefillBatch, planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))

@@ -33,6 +33,7 @@ from paged_attention.tiny_transformer import (
 )
 from poison import poisons
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 BATCHES = st.lists(
     st.tuples(st.integers(0, 200), st.one_of(st.just(1), st.integers(1, 120))),
@@ -40,15 +41,6 @@ BATCHES = st.lists(
     max_size=4,
 )
 few = settings(max_examples=60, deadline=None, derandomize=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """These tensors are small: more threads only wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def make_manager(

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_paged_kernel import Batch
 
 from paged_attention import ladder
 from paged_attention.ladder import attn_paged_fast
 from paged_attention.self_planned import SelfPlannedDecode, kept_decode, place_of
 from paged_attention.validate import check_decode_tensors, table_fits
+from paged_batch import Batch
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 SIZES = dict(num_q_heads=2, num_kv_heads=1, head_size=64, dtype=torch.float16)

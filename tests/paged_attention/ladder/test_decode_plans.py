@@ -7,8 +7,8 @@ import math
 
 import pytest
 import torch
-from test_ladder import CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
 
+from decode_calls import CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
 from int32 import integers
 from paged_attention import ladder
 from paged_attention.ladder import FP8, PagedDecode, Shape, attn_paged_fast

@@ -9,9 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_ladder import FP8, HALF
 
+from decode_calls import MODEL
 from lessons_lib.inline import read_kernel
+from paged_attention.rungs import FP8
 from paged_attention.self_planned import MOST_BLOCKS, MOST_SEQS, SelfPlannedDecode
 from paged_attention.work_plan import (
     BUSY,
@@ -25,7 +26,6 @@ from paged_attention.work_plan import (
 )
 
 many = settings(max_examples=150, deadline=None, derandomize=True)
-MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 
 # Empty, one token, whole tiles and one past them; and a few sequences that are much longer.
 LENGTHS = st.lists(

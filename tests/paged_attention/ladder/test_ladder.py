@@ -6,28 +6,31 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
 
-from lessons_lib.cuda import KernelError
-from paged_attention.ladder import (
-    FP8,
-    RUNGS,
-    PagedDecode,
-    Shape,
-    attn_paged_fast,
-    rung_library,
+from decode_calls import (
+    BFLOAT,
+    CACHE,
+    FAR,
+    FLOAT,
+    HALF,
+    LENS,
+    TABLE,
+    Q,
+    assert_right,
+    at_an_odd_place,
+    check,
+    fp8,
+    name_of,
+    prepared,
 )
+from lessons_lib.cuda import KernelError
+from paged_attention.ladder import FP8, RUNGS, Shape, attn_paged_fast, rung_library
+from paged_batch import Batch, dense_attention, on_each_target
 from poison import POISONS, needs_gpu, poisons
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 few = settings(max_examples=15, deadline=None, derandomize=True)
-HALF = torch.float16
-BFLOAT = torch.bfloat16
-FLOAT = torch.float32
-FAR = 2**31 - 1  # a block that no pool has
-POISONED = 10_000  # the caches' own numbers are smaller
-# From rung 4 on the weights are rounded to the format of q too. Errors add up as the values
-# do: they are compared with the size of the row that they are in.
-ROUNDING = {FLOAT: 1e-5, HALF: 2**-11, BFLOAT: 2**-8}
 
 BATCHES = (
     Batch((0, 1, 15, 16, 17), 8, 2, 128, 16, HALF),
@@ -67,12 +70,6 @@ def batches_of(number, every, of_rung_7=BATCHES):
     )
 
 
-def name_of(batch):
-    dtype = str(batch.dtype).removeprefix("torch.")
-    heads = f"{batch.num_q_heads}:{batch.num_kv_heads}"
-    return f"{dtype}-{batch.head_size}-{heads}-{batch.block_size}"
-
-
 def on_rungs(*which):
     cases = [
         (rung.number, batch) for rung in RUNGS for batch in batches_of(rung.number, *which)
@@ -80,66 +77,6 @@ def on_rungs(*which):
     return pytest.mark.parametrize(
         "number, batch", cases, ids=[f"{number}-{name_of(batch)}" for number, batch in cases]
     )
-
-
-def fp8(tensors):
-    """The caches in 8 bits with their scales, and the tensors for dense attention."""
-    caches, exact = {}, {}
-    for name in ("k", "v"):
-        cache = tensors[f"{name}_cache"].float()
-        scales = (
-            cache.where(cache.abs() < POISONED, 0.0).abs().amax((0, 1, 3)).clamp(min=1e-3)
-            / torch.finfo(FP8).max
-        )
-        caches[f"{name}_cache"] = (cache / scales[:, None]).to(FP8)
-        exact[f"{name}_cache"] = caches[f"{name}_cache"].double() * scales[:, None]
-        caches[f"{name}_scales"] = scales
-    return tensors | caches, tensors | exact
-
-
-def prepared(number, batch, target, library=None, tensors=None, **how):
-    """A PagedDecode, the arguments of its call, and the tensors for dense attention."""
-    exact = tensors = tensors or batch.tensors(target)
-    if number == 8:
-        tensors, exact = fp8(tensors)
-    decode = PagedDecode(
-        number,
-        tensors["context_lens"],
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
-        kv_dtype=FP8 if number == 8 else None,
-        target=target,
-        library=library,
-        **how,
-    )
-    return (
-        decode,
-        {name: tensor for name, tensor in tensors.items() if name != "context_lens"},
-        exact,
-    )
-
-
-def assert_right(out, exact, expected=None):
-    q = exact["q"]
-    expected = dense_attention(**exact) if expected is None else expected
-    assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
-    size = expected.square().mean(-1, keepdim=True).sqrt()
-    worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
-    # NaN is not, either
-    assert worst <= 8 * ROUNDING[q.dtype], f"off by {worst:.3g} of the row's size"
-
-
-def check(number, batch, target, **how):
-    decode, arguments, exact = prepared(number, batch, target, **how)
-    out = decode(**arguments)
-    assert_right(out, exact)
-    # every bit the same, whichever block comes last
-    assert torch.equal(decode(**arguments), out)
-    if "arrived" in decode.workspace:
-        assert not decode.workspace["arrived"].any()
 
 
 @pytest.mark.sampled(4)
@@ -362,23 +299,6 @@ def test_long_contexts(lengths):
         assert_right(decode(**arguments), exact, expected)
     decode, arguments, exact = prepared(8, batch, "gpu", tensors=tensors)
     assert_right(decode(**arguments), exact)
-
-
-LENS = torch.tensor([5, 4], dtype=torch.int32)
-Q = torch.zeros(2, 8, 128).half()
-CACHE = torch.zeros(3, 16, 2, 128).half()
-TABLE = torch.zeros(2, 1, dtype=torch.int32)
-
-
-def at_an_odd_place(tensor):
-    """The same numbers, 8 bytes past a multiple of 16."""
-    place = (
-        torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:]
-        .view(tensor.shape)
-        .copy_(tensor)
-    )
-    assert place.data_ptr() % 16 == 8 and place.is_contiguous()
-    return place
 
 
 def test_the_function_refuses_a_block_that_is_not_there():

@@ -3,10 +3,11 @@ So test_ladder.py can fail.
 """
 
 import pytest
-from test_ladder import FP8, HALF, Batch, assert_right, check, prepared
 
+from decode_calls import HALF, assert_right, check, prepared
 from lessons_lib.cuda import KernelError, build_cuda
-from paged_attention.ladder import Shape, rung_texts
+from paged_attention.ladder import FP8, Shape, rung_texts
+from paged_batch import Batch
 
 # Likely faults: (rung, file, old text, new text).
 FAULTS = {

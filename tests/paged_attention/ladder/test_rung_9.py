@@ -5,9 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_ladder import BFLOAT, CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
-from test_rungs import shape
 
+from decode_calls import (
+    BFLOAT,
+    CACHE,
+    FLOAT,
+    HALF,
+    LENS,
+    MODEL,
+    TABLE,
+    Q,
+    at_an_odd_place,
+    shape,
+)
 from paged_attention import self_planned
 from paged_attention.ladder import FP8, Shape
 from paged_attention.self_planned import (
@@ -21,7 +31,6 @@ from paged_attention.self_planned import (
 from unsaid import unsaid
 
 CPU = torch.device("cpu")
-MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 SCALES = torch.ones(2)
 
 

@@ -4,8 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_ladder import BFLOAT, CACHE, FLOAT, HALF, LENS, TABLE, Q, at_an_odd_place
 
+from decode_calls import (
+    BFLOAT,
+    CACHE,
+    FLOAT,
+    HALF,
+    LENS,
+    TABLE,
+    Q,
+    at_an_odd_place,
+    shape,
+)
 from paged_attention import rungs
 from paged_attention.ladder import (
     FP8,
@@ -27,10 +37,6 @@ from paged_attention.rungs import (
 
 CPU = torch.device("cpu")
 SCALES = torch.ones(2)
-
-
-def shape(dtype=HALF, head_size=128, queries=4, block_size=16, kv_dtype=None):
-    return Shape(dtype, head_size, queries, block_size, kv_dtype)
 
 
 def test_a_shape_is_written_into_its_file(monkeypatch):

@@ -8,23 +8,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_ladder import (
-    BFLOAT,
-    FP8,
-    HALF,
-    assert_right,
-    fp8,
-    name_of,
-)
-from test_paged_kernel import Batch, device_of, on_each_target, one_thread  # noqa: F401
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from decode_calls import BFLOAT, HALF, MODEL, assert_right, fp8, name_of
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
+from paged_attention.rungs import FP8
 from paged_attention.self_planned import SelfPlannedDecode
+from paged_batch import Batch, device_of, on_each_target
 from poison import POISONS, needs_gpu, poisons
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 few = settings(max_examples=15, deadline=None, derandomize=True)
-MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 
 
 def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_engine_faults import metadata
 
+from int32 import integers
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.fp8 import WidenedBlocks, narrow, narrowed, widened, with_kv_dtype
 from paged_attention.engine.paths import gather
 from paged_attention.rungs import FP8
+from prefill_batch import metadata_of
 
 BLOCK_SIZE, NUM_BLOCKS = 4, 7
 
@@ -61,7 +62,9 @@ def test_other_numbers_are_refused(kv_dtype):
         with_kv_dtype(kv_dtype, MODEL, 4, len, max)
 
 
-GIVEN = metadata([2, 1, 3], [6, 4, 3], [[5, 2, -1], [0, 9, 9], [2, -1, -1]])
+GIVEN = metadata_of(
+    ((2, 6), (1, 4), (3, 3)), integers(5, 2, -1, 0, 9, 9, 2, -1, -1).view(3, 3)
+)
 
 
 def queries():

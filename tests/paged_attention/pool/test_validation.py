@@ -8,14 +8,10 @@ from paged_attention import validate
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
 from paged_attention.validate import check_tensor
+from refused import refused
 
 HALF, FLOAT = torch.float16, torch.float32
 CACHE = torch.zeros(3, 4, 2, 8)
-
-
-def refused(error, words, check, *arguments, **more):
-    with pytest.raises(error, match=words):
-        check(*arguments, **more)
 
 
 def test_a_number_with_a_point_is_no_integer():

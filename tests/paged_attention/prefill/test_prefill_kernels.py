@@ -1,153 +1,40 @@
 """Every rung of the prefill ladder against attention in float64, on the CPU and on a GPU."""
 
 import math
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_paged_kernel import device_of, on_each_target, one_thread  # noqa: F401
 
+from decode_calls import BFLOAT, FAR, HALF, name_of
 from lessons_bench import prefill as bench
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import Shape
-from paged_attention.metadata import BatchMetadata, attn_paged_torch
+from paged_attention.metadata import attn_paged_torch
 from paged_attention.prefill import (
     PREFILL_RUNGS,
-    PagedPrefill,
     attn_paged_prefill,
     prefill_library,
 )
-from poison import POISONS, needs_gpu, poison_of, poisons
+from paged_batch import on_each_target
+from poison import POISONS, needs_gpu, poisons
+from prefill_batch import PrefillBatch, attention, metadata_of, planned
+from rounding import assert_within_rounding
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
-HALF, BFLOAT = torch.float16, torch.bfloat16
-FAR = 2**31 - 1  # a block that no pool has
-ROUNDING = {HALF: 2**-11, BFLOAT: 2**-8}  # of the weights, and of the result
 NUMBERS = range(len(PREFILL_RUNGS))
 on_rungs = pytest.mark.parametrize("number", NUMBERS)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The sizes of a batch.
-
-    lens: each sequence's queries and keys.
-    gap: how many numbers lie between the rows of two tokens in q.
-    garbage: what the table holds after the blocks of a context.
-    poison: what every slot without a key holds, and every gap.
-    shared: how many first blocks the sequences have in common, as far as they are full.
-    """
-
-    lens: tuple[tuple[int, int], ...]
-    num_q_heads: int = 4
-    num_kv_heads: int = 1
-    head_size: int = 128
-    block_size: int = 16
-    dtype: torch.dtype = HALF
-    gap: int = 0
-    garbage: int = -1
-    seed: int = 0
-    poison: float = math.nan
-    shared: int = 0
-
-    def tensors(self, target="fast"):
-        """q, the caches and the metadata: blocks in any order, and poison."""
-        generator = torch.Generator().manual_seed(self.seed)
-        needed = [-(-keys // self.block_size) for _, keys in self.lens]
-        num_blocks = sum(needed) + 2
-        poison = poison_of(self.poison, self.dtype)
-        caches = torch.full(
-            (2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), poison
-        )
-        table = torch.full(
-            (len(needed), max(needed, default=0) + 1), self.garbage, dtype=torch.int32
-        )
-        ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
-        for row, (count, end) in enumerate(zip(needed, accumulate(needed), strict=True)):
-            table[row, :count] = ids[end - count : end]
-            full = min(self.shared, self.lens[row][1] // self.block_size)
-            table[row, :full] = ids[-2:][:full]
-        for row, (_, num_keys) in enumerate(self.lens):
-            for first in range(0, num_keys, self.block_size):
-                size = min(self.block_size, num_keys - first)
-                caches[:, table[row, first // self.block_size], :size] = torch.randn(
-                    2, size, self.num_kv_heads, self.head_size, generator=generator
-                )
-        num_tokens, row_numbers = (
-            sum(q_len for q_len, _ in self.lens),
-            self.num_q_heads * self.head_size,
-        )
-        q = torch.full((num_tokens, row_numbers + self.gap), poison, dtype=self.dtype)
-        q[:, :row_numbers] = torch.randn(num_tokens, row_numbers, generator=generator)
-        q = q.to(device_of(target))[:, :row_numbers]
-        metadata = metadata_of(self.lens, table, device_of(target))
-        caches = caches.to(self.dtype).to(device_of(target))
-        return q.unflatten(1, (self.num_q_heads, self.head_size)), *caches, metadata
-
-
-def metadata_of(lens, table, device="cpu"):
-    starts = [0, *accumulate(q_len for q_len, _ in lens)]
-    return BatchMetadata(
-        cu_seqlens_q=torch.tensor(starts, dtype=torch.int32, device=device),
-        seq_lens_kv=torch.tensor([n for _, n in lens], dtype=torch.int32, device=device),
-        block_table=table.to(device),
-        slot_mapping=torch.empty(0, dtype=torch.int64, device=device),
-    )
-
-
-def attention(q, k_cache, v_cache, metadata, scale=None):
-    """Each sequence by itself in float64, over its gathered keys."""
-    scale = 1 / math.sqrt(q.shape[2]) if scale is None else scale
-    out = torch.zeros(q.shape, dtype=torch.float64)
-    starts, block_size = metadata.cu_seqlens_q.tolist(), k_cache.shape[1]
-    group = q.shape[1] // k_cache.shape[2]
-    for seq, num_keys in enumerate(metadata.seq_lens_kv.tolist()):
-        begin, end = starts[seq : seq + 2]
-        blocks = metadata.block_table[seq, : -(-num_keys // block_size)].long()
-        keys, values = (
-            cache[blocks].flatten(0, 1)[:num_keys].cpu().double().repeat_interleave(group, 1)
-            for cache in (k_cache, v_cache)
-        )
-        scores = scale * torch.einsum("qhd,khd->hqk", q[begin:end].cpu().double(), keys)
-        last = torch.arange(num_keys - (end - begin), num_keys)[:, None]
-        hidden = torch.arange(num_keys) > last
-        weights = scores.masked_fill(hidden, -math.inf).softmax(-1)
-        out[begin:end] = torch.einsum("hqk,khd->qhd", weights, values)
-    return out
-
-
-def assert_right(out, q, expected):
-    assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
-    # Errors add up as the values do: they are compared with the size of their row.
-    size = expected.square().mean(-1, keepdim=True).sqrt()
-    worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
-    # NaN is not, either
-    assert worst <= 8 * ROUNDING[q.dtype], f"off by {worst:.3g} of the row's size"
-
-
-def planned(number, batch, metadata, target, **how):
-    return PagedPrefill(
-        number,
-        metadata.cu_seqlens_q,
-        metadata.seq_lens_kv,
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
-        target=target,
-        **how,
-    )
 
 
 def check(number, batch, target, **how):
     q, k_cache, v_cache, metadata = batch.tensors(target)
     prefill = planned(number, batch, metadata, target, **how)
     out = prefill(q, k_cache, v_cache, metadata.block_table)
-    assert_right(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
     # every bit the same
     assert torch.equal(prefill(q, k_cache, v_cache, metadata.block_table), out)
     return prefill
@@ -155,20 +42,16 @@ def check(number, batch, target, **how):
 
 # Whole prompts, chunks, single tokens, edges of blocks and tiles, sequences without queries.
 MIXED = ((1, 1), (0, 5), (16, 16), (17, 40), (1, 65), (0, 0), (33, 33), (7, 64), (2, 100))
-MIX = Batch(MIXED)  # the shape that most tests use, so that it is built once
+MIX = PrefillBatch(MIXED)  # the shape that most tests use, so that it is built once
 SHAPES = (
-    Batch(((40, 40), (3, 130), (1, 9)), 8, 1, 64, 8, BFLOAT, gap=8, garbage=FAR, shared=1),
-    Batch(((20, 33), (1, 65), (0, 0), (5, 5)), 7, 1, 256, 32, BFLOAT),
-    Batch(((65, 65), (1, 128)), 2, 2, 128, 64, HALF, gap=16),
-    Batch(((9, 70), (1, 17)), 32, 2, 128, 24, BFLOAT, garbage=FAR),
-    Batch(((30, 64), (2, 31)), 4, 2, 64, 16, HALF, shared=1),
+    PrefillBatch(
+        ((40, 40), (3, 130), (1, 9)), 8, 1, 64, 8, BFLOAT, gap=8, garbage=FAR, shared=1
+    ),
+    PrefillBatch(((20, 33), (1, 65), (0, 0), (5, 5)), 7, 1, 256, 32, BFLOAT),
+    PrefillBatch(((65, 65), (1, 128)), 2, 2, 128, 64, HALF, gap=16),
+    PrefillBatch(((9, 70), (1, 17)), 32, 2, 128, 24, BFLOAT, garbage=FAR),
+    PrefillBatch(((30, 64), (2, 31)), 4, 2, 64, 16, HALF, shared=1),
 )
-
-
-def name_of(batch):
-    dtype = str(batch.dtype).removeprefix("torch.")
-    heads = f"{batch.num_q_heads}:{batch.num_kv_heads}"
-    return f"{dtype}-{batch.head_size}-{heads}-{batch.block_size}"
 
 
 on_shapes = pytest.mark.parametrize("batch", SHAPES, ids=name_of)
@@ -293,7 +176,7 @@ def test_the_function_is_lesson_05s_attention(target):
     tensors = batch.tensors(target)
     out = attn_paged_prefill(*tensors, target=target)
     wide = [tensor.double() for tensor in tensors[:3]]
-    assert_right(out, tensors[0], attn_paged_torch(*wide, tensors[3]).cpu())
+    assert_within_rounding(out, tensors[0], attn_paged_torch(*wide, tensors[3]).cpu())
 
 
 @on_rungs
@@ -304,7 +187,7 @@ def test_other_scales_and_a_given_output(number, factor):
     prefill = planned(number, MIX, metadata, "fast")
     out, scale = torch.full_like(q, 7.0), factor / math.sqrt(128)
     assert prefill(q, k_cache, v_cache, metadata.block_table, scale=scale, out=out) is out
-    assert_right(out, q, attention(q, k_cache, v_cache, metadata, scale))
+    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata, scale))
 
 
 def test_after_an_error_the_next_call_is_right():
@@ -316,7 +199,7 @@ def test_after_an_error_the_next_call_is_right():
         prefill(q, k_cache, v_cache, wrong)
     assert caught.value.kind in ("block-table", "out-of-bounds"), caught.value
     out = prefill(q, k_cache, v_cache, metadata.block_table)
-    assert_right(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
 
 
 @needs_gpu
@@ -331,7 +214,7 @@ def test_a_cuda_graph_holds_the_call_on_the_gpu(number):
     query.copy_(q)
     graph.replay()
     torch.cuda.synchronize()
-    assert_right(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
 
 
 @needs_gpu
@@ -343,7 +226,7 @@ def test_a_million_keys_on_the_gpu():
     for token in (0, 999_999):
         v_cache[metadata.block_table[0, token // 16], token % 16] *= 1000
     out = attn_paged_prefill(q, k_cache, v_cache, metadata)
-    assert_right(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
 
 
 def test_an_empty_batch_gives_nothing():
@@ -372,6 +255,6 @@ def test_the_benchmark_knows_the_batch():
     tokens, expected = bench.reference(batch)
     assert tokens.tolist() == [2, 3, 4, 5, 22, 23, 24, 25, 26]
     out = bench.plan_rung(4, batch)(batch.q, batch.k_cache, batch.v_cache, batch.block_table)
-    assert_right(out[tokens], batch.q[tokens], expected)
+    assert_within_rounding(out[tokens], batch.q[tokens], expected)
     pairs = sum(sum(range(keys - queries + 1, keys + 1)) for queries, keys in lens)
     assert workload.operations() == 4 * 4 * 128 * pairs

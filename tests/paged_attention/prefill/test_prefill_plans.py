@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_ladder import at_an_odd_place
-from test_prefill_kernels import metadata_of
 
+from decode_calls import BFLOAT, HALF, MODEL, at_an_odd_place, shape
 from int32 import integers
 from paged_attention import prefill
 from paged_attention.ladder import Shape
@@ -23,10 +22,8 @@ from paged_attention.prefill import (
     tile_sizes,
 )
 from paged_attention.prefill_plan import plan_all_tiles, plan_needed_tiles
+from prefill_batch import metadata_of
 from unsaid import unsaid
-
-HALF, BFLOAT = torch.float16, torch.bfloat16
-MODEL = dict(num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16, dtype=HALF)
 
 
 class Kernel:
@@ -189,10 +186,6 @@ def test_what_does_not_fit_is_refused(changes, error, words):
     with pytest.raises(error) as caught:
         attn_paged_prefill(metadata=metadata, **arguments)
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-def shape(dtype=HALF, head_size=128, queries=4, block_size=16, **others):
-    return Shape(dtype, head_size, queries, block_size, **others)
 
 
 @pytest.mark.parametrize(
