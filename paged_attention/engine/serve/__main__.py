@@ -8,6 +8,7 @@ import re
 import resource
 import signal
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from tornado.netutil import bind_sockets
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
+from paged_attention.engine.parts import THE_COURSES, YOURS, assemble
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
 from paged_attention.engine.served import head_size_of
+from paged_attention.engine.speaking import speaking_model
 
 
 def _within(kind: type, least: float, most: float) -> Callable[[str], float]:
@@ -59,8 +62,16 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description="Answers OpenAI's completions and chats over HTTP, with streaming.",
     )
     add, count = parser.add_argument, _within(int, 1, 10**6)
-    add("--model", type=Path, default=SMALL_MODEL, help="a folder; else the small model")
+    add(
+        "--model",
+        default=SMALL_MODEL,
+        help="a folder, a name on Hugging Face's hub, or smollm2, which speaks; else the "
+        "course's small one",
+    )
+    add("--download", action="store_true", help="fetch the model if it is not here")
+    add("--mine", action="store_true", help="take your own answers for the engine's parts")
     add("--name", help="what clients call the model; else the folder's name")
+    add("--browser", action="store_true", help="open a page there to talk to the model")
     add("--host", type=_host, default="127.0.0.1", help="where it listens; else here only")
     port = _within(int, 0, 65_535)
     add("--port", type=port, default=8000, help="0 takes a free one")
@@ -77,13 +88,19 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def make_engine(arguments: argparse.Namespace) -> Engine:
+def make_engine(arguments: argparse.Namespace, folder: Path) -> Engine:
     """Raises ValueError if the pool does not fit into the memory."""
     sizes = {"num_blocks": arguments.num_blocks, "max_num_seqs": arguments.max_num_seqs}
     has_card = torch.cuda.is_available()
     dtype, device = (torch.bfloat16, "cuda") if has_card else (torch.float32, "cpu")
-    model = load_model(arguments.model, dtype, device)
+    model = load_model(folder, dtype, device)
     check_room(model, arguments.num_blocks)
+    if arguments.mine:
+        engine, parts = assemble(model, **sizes)
+        for whose in (YOURS, THE_COURSES):
+            found = [part.exercise for part in parts if part.whose == whose]
+            print(f"Parts that are {whose}: {', '.join(found) or 'none'}")
+        return engine
     if has_card:
         return fast_engine(model, token_budget=8192, **sizes)
     return Engine(model, **sizes)
@@ -129,7 +146,8 @@ async def serve(arguments: argparse.Namespace) -> None:
     except OSError as error:
         where = f"{arguments.host} port {arguments.port}"
         raise OSError(f"it cannot listen on {where}: {error.strerror or error}") from None
-    engine = make_engine(arguments)
+    folder = speaking_model(arguments.model, arguments.download)
+    engine = make_engine(arguments, folder)
     limits = Limits(
         connections=room_for(arguments.connections),
         requests=arguments.requests,
@@ -138,7 +156,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     host, port = sockets[0].getsockname()[:2]
     serving = start(
         engine,
-        words_of(arguments.model),
+        words_of(folder),
         arguments.name or Path(os.path.abspath(arguments.model)).name,
         limits,
         hosts=frozenset(
@@ -154,6 +172,8 @@ async def serve(arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     address = f"[{host}]" if ":" in host else host
     print(f"Serving {serving.model} on http://{address}:{port}", flush=True)
+    if arguments.browser:
+        webbrowser.open(f"http://{address}:{port}")
     await ended.wait()
     server.stop()
     await asyncio.to_thread(serving.engine.stop)  # each stream hears of it
