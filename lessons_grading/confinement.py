@@ -237,7 +237,11 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     for folder in unseen:
         if any(Path(folder).is_relative_to(path) for path in seen) and Path(folder).is_dir():
             words += empty(folder, 4096)
-    return [*words, "--remount-ro", "/", "--chdir", SCRATCH]
+    # Who is root outside could change the kernel's settings. And what is in /dev is counted
+    # nowhere, and would still be there when the answers are tried.
+    for folder in ("/proc", "/dev", "/"):
+        words += ["--remount-ro", folder]
+    return [*words, "--chdir", SCRATCH]
 
 
 def environment(folder: str, limits: dict[str, int]) -> dict[str, str]:

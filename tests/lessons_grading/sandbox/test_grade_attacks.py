@@ -79,6 +79,15 @@ assert libc.memfd_create(b'x', 0) == -1 and libc.shmget(0, 4096, 0o1600) == -1
 assert libc.syscall(0x40000000 | 319, b'x', 0) == -1  # by the numbers of another ABI
 assert libc.syscall(425, 8, 0) == -1"""
     ),
+    "the kernel's settings and devices": (
+        """
+import errno
+for place in ('/proc/sys/vm/swappiness', '/proc/self/oom_score_adj', '/dev/kept', '/dev/a/b'):
+    try: open(place, 'w')
+    except OSError as error: assert error.errno in (errno.EROFS, errno.ENOENT), (place, error)
+    else: raise AssertionError(place)
+assert open('/dev/null', 'w').write('x') and os.urandom(1)"""
+    ),
     "what the course wrote for itself": (
         f"""
 assert not os.listdir({str(ROOT / "lessons_exercises")!r})
