@@ -11,6 +11,7 @@ import torch
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.ahead import PENDING, AheadEngine
 from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.runner import flatten_batch
 from paged_attention.engine.sampler import sample
 
 VOCAB_SIZE, END = 11, 0
@@ -94,23 +95,26 @@ def engine_with(model=None, **options) -> Engine:
 
 
 class EchoDevice:
-    """A runner as a device is one: it keeps the tokens that the host does not know yet."""
+    """A runner as a device is one: it keeps the tokens that the host does not know yet.
+
+    Like a device it only reads requests, so Ctrl-C in it leaves nothing in them.
+    """
 
     def __init__(self, runner):
         self.runner, self.last_tokens, self.num_steps = runner, {}, 0
+        runner.flatten_batch = self.flatten_batch
+
+    def flatten_batch(self, scheduled):
+        tokens, positions, last = flatten_batch(scheduled)
+        for (request, _), place in zip(scheduled, last, strict=True):
+            if tokens[place] == PENDING:
+                tokens[place] = self.last_tokens[request]
+        assert PENDING not in tokens
+        return tokens, positions, last
 
     def run(self, scheduled):
         self.num_steps += 1
-        known = {request: list(request.tokens) for request, _ in scheduled}
-        for request, _ in scheduled:
-            if PENDING in request.tokens:
-                assert request.tokens.index(PENDING) == len(request.tokens) - 1
-                request.tokens[-1] = self.last_tokens[request]
-        try:
-            logits = self.runner.run(scheduled)
-        finally:  # a step that fails tells the host nothing either
-            for request, tokens in known.items():
-                request.tokens[:] = tokens
+        logits = self.runner.run(scheduled)
         tokens = []
         for (request, num_tokens), row in zip(scheduled, logits, strict=True):
             position = request.num_computed + num_tokens

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread")]
 SEED = int(os.environ.get("SEED", "0"))
 FIRST = int(os.environ.get("FIRST", "0"))
 NUM_SCENARIOS = int(os.environ.get("SCENARIOS", "0"))
+PARTS = 16  # of the many scenarios, for as many processors
 MOST = 12  # tokens of an answer
 TEXTS = ("C", "Cab>", "Szebra>", "Ka17..q42......z93?zq>", "Ka17..q42......z93?qa>", "?ab>a1")
 PARAMS = [
@@ -141,5 +142,8 @@ def test_a_few_scenarios_are_as_in_transformers():
 
 
 @pytest.mark.slow
-def test_many_scenarios_are_as_in_transformers():
-    run_all(FIRST, NUM_SCENARIOS or 500)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_scenarios_are_as_in_transformers(part):
+    count = NUM_SCENARIOS or 500
+    first, end = (count * edge // PARTS for edge in (part, part + 1))
+    run_all(FIRST + first, end - first)
