@@ -4,15 +4,11 @@ import csv
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
-from graded import SEED, hand_in, solution_of
+from graded import hand_in, solution_of
 from lessons_grading import confinement
-from lessons_grading.judge import grade_notebook
-from lessons_grading.sandbox import Limits
-from lessons_grading.trials import MachineFault
 from lessons_lib.paths import ROOT
 
 NAME = "01_block_manager.ipynb"
@@ -40,9 +36,3 @@ def test_what_cannot_be_built_is_graded_once_there_is_a_compiler(tmp_path):
     assert "`/bin/false` (CXX names it) does not compile an empty program: unset" in page
     row = grade(CXX="c++")
     assert (row["exercise"], row["passed"]) == ("1.1", "True")
-
-
-def test_a_disk_that_is_too_small_for_a_build_is_no_mistake(tmp_path):
-    path = hand_in(tmp_path, solution_of("1.1"), name=NAME)
-    with pytest.raises(MachineFault, match="exercise 1.1: .* our own answer either"):
-        grade_notebook(path, "anna", SEED, replace(Limits(), disk=1 << 20))
