@@ -99,15 +99,15 @@ check: $(READY)-test  ## say whether the notebooks are in step with their source
 
 grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
-	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -P -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
 mistakes: $(READY)  ## try your own further mistakes: MISTAKES=folder
 	$(if $(MISTAKES),,$(error Say where your mistakes are: make mistakes MISTAKES=folder))
-	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -m lessons_exercises.further
+	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -P -m lessons_exercises.further
 
 draft: $(READY)-grade  ## draft a mistake from answers that fail alike: RESULTS=folder GROUP=2.5-… MISTAKES=folder
 	$(if $(and $(RESULTS),$(GROUP),$(MISTAKES)),,$(error Say which group of which results, and where the draft goes: make draft RESULTS=folder GROUP=2.5-… MISTAKES=folder))
-	$(PY) -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
+	$(PY) -P -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -P -m lessons_command.doctor

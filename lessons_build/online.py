@@ -32,7 +32,7 @@ COURSE = "PLACE"
 if sys.version_info < LEAST:
     print("The course needs Python MINIMUM or newer. This is", sys.version.split()[0] + ".")
 else:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", COURSE]
+    pip = [sys.executable, "-P", "-m", "pip", "install", "-q", "--no-deps", COURSE]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         print("The course could not be installed:", *done.stderr.splitlines()[-1:])

@@ -119,7 +119,7 @@ def _install(needs: Needs, say: Callable[[str], None]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "kept.txt"
         kept.write_text("\n".join(needs.met) + "\n", encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(kept)]
+        pip = [sys.executable, "-P", "-m", "pip", "install", "-q", "--constraint", str(kept)]
         done = subprocess.run([*pip, *needs.missing], capture_output=True, text=True)
     if done.returncode == 0:
         return True

@@ -100,13 +100,12 @@ class Effort:
 
 def compare(
     exam: Exam, run: Run, ended: dict, effort: Effort
-) -> tuple[CheckResult, isolation.Outcome | None]:
-    """The verdict on the results of a run of `worker.observe`.
+) -> tuple[CheckResult, isolation.Outcome]:
+    """The verdict on the results of a run of `worker.observe`, and how the run ended.
 
-    Also returns how the run ended, if it crashed before any case showed a difference.
     ended: the results of cases, by number, that the run leaves out.
     """
-    last, refused, crash = (0, None), None, None
+    last, refused, outcome = (0, None), None, isolation.Outcome("returned")
 
     def note(report):
         nonlocal last
@@ -131,13 +130,12 @@ def compare(
             )
     except _Ended:
         if effort.is_too_much():
-            return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), None
+            return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), outcome
         if refused:
-            return refused, None
+            return refused, outcome
         assert run.outcome is not None  # `next` had no more reports
         verdict = broken(exam.exercise, run.outcome, last)
         outcome = replace(run.outcome, last_report=last)
-        crash = outcome if checks.crashed_first(outcome) else None
     number, failure = last
     shown = failure.case if failure else number
     if not verdict.passed and shown >= exam.num_visible:
@@ -147,7 +145,7 @@ def compare(
                 "First case that shows it: ", "Smallest case that shows it: ", 1
             )
         verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
-    return verdict, crash
+    return verdict, outcome
 
 
 def broken(

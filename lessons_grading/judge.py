@@ -39,7 +39,8 @@ def grade_notebook(
 
     seed: chooses the hidden cases.
     progress: called before each run in the sandbox.
-    Raises RuntimeError if no sandbox can be started.
+    Raises RuntimeError if no sandbox can be started, or if this machine cannot try our own
+    answer either (MachineFault).
     """
     path = Path(path)
     notebook = read_notebook(path, student)

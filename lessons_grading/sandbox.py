@@ -25,7 +25,7 @@ import psutil
 
 from lessons_grading import confinement, usage
 from lessons_grading.controller import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.compiler_errors import CannotBuild, CompileError
 from lessons_processes.isolation import BUSY, Outcome
 
 START_LIMIT = 300.0  # clock seconds; it imports PyTorch
@@ -365,11 +365,8 @@ class Run:
 def _error(name: str, words: str) -> BaseException:
     """An exception with this name that describes itself in these words."""
     words = "" if words == name else words.removeprefix(f"{name}: ")
-    return (
-        CompileError(words)
-        if name == "CompileError"
-        else type(name[:100], (Exception,), {})(words)
-    )
+    of_builds = {kind.__name__: kind for kind in (CompileError, CannotBuild)}
+    return (of_builds.get(name) or type(name[:100], (Exception,), {}))(words)
 
 
 @cache

@@ -11,13 +11,17 @@ from lessons_grading import course
 from lessons_grading.exam import TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
 from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, how_it_ended
-from lessons_lib import checks
+from lessons_lib import checks, machine
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
+
+
+class MachineFault(RuntimeError):
+    """This machine cannot try our own answer either. Says what to do."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,36 @@ def examine(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
 
 
 def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
+    """The verdict. Raises MachineFault if this machine cannot build our own answer either."""
     work.tried += 1
+    verdict, outcome = _attempt(work, exercise, answer)
+    is_built = exercise.language != "python" and not work.starved
+    if is_built and not verdict.passed and machine.may_be_at_fault(outcome, verdict.message):
+
+        def try_ours(text: str) -> str:
+            return _try_beside(work, exercise, {"text": text}).message
+
+        if fault := machine.fault(exercise.id, try_ours, work.limits):
+            raise MachineFault(f"exercise {exercise.id}: {fault}")
+    return verdict
+
+
+def _try_beside(work: Work, exercise: Exercise, ours: dict) -> CheckResult:
+    """The verdict on our own answer, in a sandbox that no submission gets to see."""
+    alone = work.beside()
+    try:
+        verdict, _ = _attempt(alone, exercise, ours)
+    finally:
+        alone.close()
+    if alone.starved:  # that is not to be remembered
+        raise MachineFault("this machine was too busy to try our own answer")
+    return verdict
+
+
+def _attempt(
+    work: Work, exercise: Exercise, answer: dict
+) -> tuple[CheckResult, isolation.Outcome]:
+    """The verdict, and how the run ended that it comes from."""
     if exercise.language != "python":
         run = work.run(
             "build",
@@ -93,22 +126,18 @@ def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
         work.stop(run)
         outcome = how_it_ended(run)
         if refused or outcome.ending != "returned":
-            return refused or broken(exercise, outcome, None)
-    verdict, crash = _observe(work, exercise, answer, {})
-    if crash is None:
-        return verdict
-    return checks.in_general(
-        _observe(work, exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash
-    )
+            return refused or broken(exercise, outcome, None), outcome
+    verdict, outcome = _observe(work, exercise, answer, {})
+    if checks.crashed_first(outcome):  # the cases after that one are worth a try
+        ended = {outcome.last_report[0]: checks.CRASH}
+        again, _ = _observe(work, exercise, answer, ended)
+        verdict = checks.in_general(again, outcome)
+    return verdict, outcome
 
 
 def _observe(
     work: Work, exercise: Exercise, answer: dict, ended: dict
-) -> tuple[CheckResult, isolation.Outcome | None]:
-    """The verdict, and how the run ended if it crashed before a case showed a difference.
-
-    Then the cases after that one are worth a try, as in `checks.run`.
-    """
+) -> tuple[CheckResult, isolation.Outcome]:
     exam = exam_of(exercise.id, work.seed)
     run = work.run(
         "observe",

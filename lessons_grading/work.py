@@ -60,6 +60,10 @@ class Work:
             ]
         return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
 
+    def beside(self) -> "Work":
+        """Work under the same limits, in a sandbox of its own."""
+        return Work(self.notebook, self.exercises, self.seed, self.limits, self._progress)
+
     def close(self):
         if self._sandbox:
             self._sandbox.close()

@@ -39,7 +39,11 @@ class CompileError(Exception):
         return type(self), (str(self), self.source, self.line, self.reason, self.output)
 
     def _render_traceback_(self):
-        return [f"CompileError: {self}"]
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CannotBuild(CompileError):
+    """A build failed, and the fault may be this machine's."""
 
 
 def explain(

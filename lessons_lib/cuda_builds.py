@@ -12,7 +12,7 @@ from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_here import no_gpu
 from lessons_lib.cuda_on_cpu import left_out, unwatched
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.inline import _compile, _load
+from lessons_lib.inline import _compile, _load, preprocess
 
 CUDA_ON_CPU = Path(__file__).resolve().parent / "cuda_on_cpu"
 TARGETS = ("gpu", "fast", "checked")
@@ -118,14 +118,10 @@ def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
 
     Empty if the preprocessor fails. The compiler will then fail too, and say why.
     """
-    words = [*compiler(), *given(module, recipe), "-fPIC", "-E", "-x", "c++", "-"]
     try:
-        done = subprocess.run(
-            words, input=text, capture_output=True, encoding="utf-8", errors="replace"
-        )
-    except OSError:
+        return preprocess(text, *given(module, recipe), "-fPIC")
+    except CompileError:
         return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def runtime_library(checked: bool) -> Path:

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+from lessons_lib import machine
 from lessons_lib.compiler import QUICK, Recipe, compile_file, compiler
 from lessons_lib.compiler_errors import CompileError, explain
 from lessons_lib.locks import one_at_a_time
@@ -78,6 +79,25 @@ def build_library(
     )
 
 
+def preprocess(text: str, *options: str) -> str:
+    """The text with all that it includes, as the compiler reads it.
+
+    options: for the compiler.
+    Raises CompileError if the preprocessor refuses the text.
+    Raises CannotBuild, with the remedy, if this machine may be at fault.
+    """
+    words = [*compiler(), *options, "-E", "-x", "c++", "-"]
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, encoding="utf-8", errors="replace"
+        )
+    except OSError as error:
+        raise machine.blame(_explain_load(error)) from None
+    if done.returncode:
+        raise machine.blame(explain(done.stderr, {"<stdin>": text}))
+    return done.stdout
+
+
 def read_kernel(file_name: str) -> str:
     """The text of a file under `kernels/`, without solution markers and local includes."""
     lines = (KERNELS / file_name).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -127,8 +147,19 @@ def _compile(
     before: called with the whole text and the module's name before compilation.
     after: called with the library before it counts as finished.
     Raises CompileError if the text does not compile, or if `before` or `after` refuses it.
+    Raises CannotBuild, with the remedy, if this machine may be at fault.
     """
     compiled = rewritten or sources
+    try:
+        return _built(compiled, name, recipe, before, after)
+    except RuntimeError as error:
+        raise machine.blame(explain(str(error), sources, compiled)) from None
+    except OSError as error:
+        raise machine.blame(_explain_load(error)) from None
+
+
+def _built(compiled: dict[str, str], name: str, recipe: Recipe, before, after) -> Path:
+    """Like `_compile`. Raises RuntimeError with the compiler's output, or OSError."""
     text = "".join(map(_placed, compiled, compiled.values()))
     module = f"{name}_{_fingerprint(list(compiled.values()), recipe)}"
     folder = build_folder() / module
@@ -138,23 +169,18 @@ def _compile(
     with one_at_a_time(folder.with_suffix(".lock")):
         if _is_finished(library):
             return library
-        try:
-            with _scratch(folder) as scratch:
-                if before:
-                    before(text, module)
-                source = scratch / ("main.cu" if recipe.cuda else "main.cpp")
-                source.write_text(text, encoding="utf-8")
-                with waiting("Compiling"):
-                    built = compile_file(source.name, module, scratch, recipe)
-                if after:
-                    after(built)
-                (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")
-                _put(scratch, folder)
-            _name_undefined(library)
-        except RuntimeError as error:
-            raise explain(str(error), sources, compiled) from None
-        except OSError as error:
-            raise _explain_load(error) from None
+        with _scratch(folder) as scratch:
+            if before:
+                before(text, module)
+            source = scratch / ("main.cu" if recipe.cuda else "main.cpp")
+            source.write_text(text, encoding="utf-8")
+            with waiting("Compiling"):
+                built = compile_file(source.name, module, scratch, recipe)
+            if after:
+                after(built)
+            (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")
+            _put(scratch, folder)
+        _name_undefined(library)
     return library
 
 
@@ -258,7 +284,7 @@ def _load(library: Path, loader):
             _loaded[library] = loader(library)
         except (ImportError, OSError) as error:
             shutil.rmtree(library.parent, ignore_errors=True)
-            raise _explain_load(error) from None
+            raise machine.blame(_explain_load(error)) from None
     return _loaded[library]
 
 

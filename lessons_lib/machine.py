@@ -1,7 +1,8 @@
-"""Whether a failure is the machine's: our own answer is tried in the same place.
+"""Whether a failure is the machine's, and what to do about it.
 
 A full disk, a compiler that does not run or a cache of another processor would otherwise be
-told as a mistake. What an ordinary wrong answer does needs no such trial.
+told as a mistake. So our own answer is tried in the same place. What an ordinary wrong answer
+does needs no such trial.
 """
 
 import errno
@@ -15,7 +16,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from lessons_lib.compiler import compiler
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.compiler_errors import CannotBuild, CompileError
 from lessons_lib.paths import IS_CHECKOUT, NAME, build_folder
 from lessons_processes.isolation import Outcome
 
@@ -49,26 +50,35 @@ def may_be_at_fault(outcome: Outcome, message: str) -> bool:
 
     message: what the learner would read.
     """
-    error = outcome.error
-    output = error.output if isinstance(error, CompileError) else ""
-    if _SIGNS.search(f"{message}\n{output}") or outcome.detail in _SIGNALS:
+    if isinstance(outcome.error, CannotBuild) or outcome.detail in _SIGNALS:
         return True
-    if outcome.ending == "returned" or outcome.last_report is not None:
-        return False
-    # It has not come to the first case. The compiler names a line of the answer if that is at
-    # fault, and the loader a function.
-    return not (isinstance(error, CompileError) and (error.line or error.reason))
+    has_begun = outcome.ending == "returned" or outcome.last_report is not None
+    is_refused = isinstance(outcome.error, CompileError)
+    return bool(_SIGNS.search(message)) or not (has_begun or is_refused)
 
 
-def fault(exercise_id: str, try_ours: Callable[[str], str]) -> str:
+def blame(error: CompileError) -> CompileError:
+    """The error of a build, or one that says what is wrong with this machine.
+
+    The compiler names a line of the text if that is at fault, and the loader a function.
+    """
+    is_clear = error.line or error.reason
+    if is_clear and not _SIGNS.search(f"{error}\n{error.output}"):
+        return error
+    words = "\n".join(_ailments()) or str(error)
+    return CannotBuild(words, error.source, error.line, error.reason, error.output)
+
+
+def fault(exercise_id: str, try_ours: Callable[[str], str], *where: Hashable) -> str:
     """What is wrong with this machine, and what to do; "" if our own answer passes here.
 
     It is tried once, and again when the place has changed: a folder, its room, the compiler
     or the locale.
 
     try_ours: called with our answer's text. Returns "" if it passes, or else the message.
+    where: what else makes a place another one.
     """
-    key = exercise_id, _place()
+    key = exercise_id, where, _place()
     if key not in _said:
         answers = importlib.import_module("lessons_exercises.edits").our_answers()
         ours = answers.get(exercise_id)  # none yet where an exercise is being written
@@ -104,14 +114,21 @@ def _room(folder: str) -> int:
     return min(PLENTY, disk.f_bavail * disk.f_frsize) >> 20
 
 
+def _ailments() -> list[str]:
+    """What is wrong with this machine, each with its remedy."""
+    return [*_of_folders(), *_of_the_compiler()]
+
+
 def _words(said: str) -> str:
-    remedies = [*_of_folders(), *_of_the_compiler()]
     doctor = "make doctor" if IS_CHECKOUT else f"{NAME} doctor"
     return "\n".join(
         [
             "This machine cannot try our own answer either, so this is not your answer's "
             "fault, and nothing was recorded.",
-            *(remedies or [f"This may help: {doctor}. What was tried ended like this:", said]),
+            *(
+                _ailments()
+                or [f"This may help: {doctor}. What was tried ended like this:", said]
+            ),
         ]
     )
 

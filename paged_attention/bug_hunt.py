@@ -10,7 +10,7 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.compiler_errors import CannotBuild, CompileError
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
@@ -141,6 +141,8 @@ def hunt(source: str) -> None:
     """
     try:
         library = build_hunted(source)
+    except CannotBuild:
+        raise
     except CompileError as error:
         print(f"It does not compile.\n\n{error}")
         return

@@ -658,13 +658,12 @@ print(declaration)
 # included into one text. Measure how long that text is:
 
 # %% tags=["nbval-ignore-output"]
-import os
-import subprocess
 import sysconfig
 import time
 
 from torch.utils.cpp_extension import include_paths
 
+from lessons_lib.inline import preprocess
 from lessons_lib.paths import ROOT
 
 
@@ -673,11 +672,9 @@ def collect(text, folders):
 
     Returns its number of lines, and the seconds that the collecting takes.
     """
-    options = [*(f"-I{folder}" for folder in folders), *"-std=c++20 -E -x c++ -".split()]
-    command = [os.environ.get("CXX", "c++"), *options]
     started = time.perf_counter()
-    run = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    return run.stdout.count("\n"), time.perf_counter() - started
+    collected = preprocess(text, "-std=c++20", *(f"-I{folder}" for folder in folders))
+    return collected.count("\n"), time.perf_counter() - started
 
 
 folders = [*include_paths(), sysconfig.get_paths()["include"]]

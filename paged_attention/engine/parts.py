@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from lessons_lib import checks
+from lessons_lib.compiler_errors import CannotBuild
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import build_cpp, read_kernel
 from lessons_lib.saved_answers import NoSavedAnswer, load
@@ -183,8 +184,10 @@ class _Answers:
             return build(texts) if texts else None
         except Exception as error:
             reason = (
-                f"your texts cannot be built together: {describe_error(error).splitlines()[0]}"
-            )
+                f"this machine cannot build them: {error}"
+                if isinstance(error, CannotBuild)
+                else f"your texts cannot be built together: {describe_error(error)}"
+            ).splitlines()[0]
             for exercise in [exercise for exercise in files if exercise in self.yours]:
                 del self.yours[exercise]
                 self.reasons[exercise] = reason
@@ -209,6 +212,8 @@ def _find(exercise: str) -> tuple[Any, str]:
             result = checks.run(exercise, saved.answer)
             if result.mistake == OUTDATED:
                 return None, result.message.partition("\n")[0]
+            if result.mistake == checks.NOT_JUDGED:
+                return None, result.message.splitlines()[1]
             if not result.passed:
                 return None, f"it does not pass its check now: {result.mistake}"
             _passed.add((exercise, saved.digest))

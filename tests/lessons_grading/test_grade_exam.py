@@ -113,8 +113,8 @@ def compare(made: exam.Exam, run: Ran, ended=None, effort=None):
 
 
 def verdict(made: exam.Exam, reports: list, *ending, **about) -> CheckResult:
-    found, crash = compare(made, Ran(reports, *ending, **about))
-    assert crash is None
+    found, outcome = compare(made, Ran(reports, *ending, **about))
+    assert not checks.crashed_first(outcome)
     return found
 
 
@@ -195,8 +195,8 @@ def test_what_the_sandbox_refuses_first_counts_and_its_results_do_not(asked):
 
 def test_cases_that_have_a_result_already_are_not_waited_for(asked):
     reports = told(RIGHT)
-    found, crash = compare(asked(), Ran([*reports[:1], *reports[2:]]), ended={1: CRASH})
-    assert crash is None and not found.passed
+    found, _ = compare(asked(), Ran([*reports[:1], *reports[2:]]), ended={1: CRASH})
+    assert not found.passed
     assert "double(3)\n  expected: 6\n  got:      the process crashed" in found.message
 
 
@@ -210,8 +210,7 @@ def test_a_crash_before_any_difference_is_told_with_its_case(asked):
 def test_only_a_crash_before_any_difference_counts_as_one(asked):
     wrong_before = told([2, 9])
     for reports, ending in ((wrong_before, "crashed"), (told(RIGHT)[:2], "timed out")):
-        found, crash = compare(asked(), Ran(reports, ending, detail="so"))
-        assert crash is None and not found.passed
+        assert not verdict(asked(), reports, ending, detail="so").passed
 
 
 def test_a_crash_in_a_hidden_case_is_said_to_be_in_a_new_case(asked):
@@ -264,10 +263,8 @@ def test_results_that_take_us_too_long_are_not_compared_further(asked, clock):
         return expected == actual
 
     made, effort, run = asked(same=slow), Effort(), Ran(told(RIGHT))
-    assert compare(made, run, effort=effort) == (
-        CheckResult("7.7", False, "wrong", TOO_MUCH_EFFORT),
-        None,
-    )
+    found, _ = compare(made, run, effort=effort)
+    assert found == CheckResult("7.7", False, "wrong", TOO_MUCH_EFFORT)
     assert effort.seconds == 75.0 and not run.reports
 
 

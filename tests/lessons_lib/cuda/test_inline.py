@@ -19,7 +19,7 @@ from lessons_lib import (
     inline,
     run_isolated,
 )
-from lessons_lib.compiler_errors import explain
+from lessons_lib.compiler_errors import CannotBuild, explain
 from lessons_lib.paths import KERNELS, ROOT
 from lessons_processes.own_time import observe_session
 
@@ -295,12 +295,21 @@ def test_a_module_without_a_binding_says_what_is_missing():
         build_cpp("int x;")
 
 
-def test_a_missing_compiler_says_what_to_install(empty_build_folder, monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(
-        CompileError, match="`no-such-compiler` is not installed.*apt-get install g"
-    ):
-        build_library(ANSWER)
+@pytest.mark.parametrize("build", [build_library, inline.preprocess])
+@pytest.mark.parametrize("words", ["no-such-compiler", "/bin/false"])
+def test_where_no_compiler_works_it_says_what_to_do(
+    empty_build_folder, monkeypatch, build, words
+):
+    monkeypatch.setenv("CXX", words)
+    with pytest.raises(CannotBuild, match=f"`{words}` .*: unset CXX, or .*apt-get install g"):
+        build(ANSWER)
+
+
+def test_the_preprocessor_collects_any_text_and_names_its_errors():
+    collected = inline.preprocess("#define TWO 2\nint a = TWO;  // …\n", "-DONE=1")
+    assert "int a = 2;" in collected
+    with pytest.raises(CompileError, match="line 2: no-such"):
+        inline.preprocess("// …\n#include <no-such>\n")
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ LEARNER = """
 import contextlib, io, json, sys
 sys.path[:0] = sys.argv[1:]
 from lessons_exercises.edits import our_answers
-from lessons_lib import check, progress
+from lessons_lib import CompileError, check, progress
+from lessons_lib.inline import preprocess
 from lessons_lib.verbs import CheckFailed
 
 def blocks_needed(num_tokens, block_size):
@@ -49,7 +50,12 @@ for exercise, answer in (
             seen.append(["passed", ""])
         except CheckFailed as failed:
             seen.append([failed.result.mistake, failed.result.message])
-print(json.dumps([seen, progress.load()]))
+try:  # as a cell of lesson 06 does
+    assert "int" in preprocess("#define A(b) b\\nA(int)  // …").splitlines()[-1]
+    collected = ""
+except CompileError as error:
+    collected = str(error)
+print(json.dumps([seen, progress.load(), collected]))
 """
 WORKS = [
     ("0.1", "passed"),
@@ -204,7 +210,8 @@ def test_an_answer_is_judged_by_what_it_does(tmp_path, machine):
         pytest.skip("only root makes a folder of another user")
     if machine.needs == "localedef" and not shutil.which("localedef"):
         pytest.skip("needs localedef")
-    seen, record = learn_on(machine, tmp_path)
+    seen, record, collected = learn_on(machine, tmp_path)
+    assert not collected or machine.says and machine.says.format(tmp=tmp_path) in collected
     verdicts = [verdict for verdict, _ in seen]
     if not machine.says:
         assert verdicts == [verdict for _, verdict in WORKS], seen
@@ -221,8 +228,8 @@ def test_an_answer_is_judged_by_what_it_does(tmp_path, machine):
     assert "1.1" not in record
 
 
-def learn_on(machine: Machine, folder: Path) -> tuple[list, dict]:
-    """What the learner sees there, and what is recorded."""
+def learn_on(machine: Machine, folder: Path) -> tuple[list, dict, str]:
+    """What the learner sees there, what is recorded, and why no text can be collected."""
     for name in ("b", "learner", "full"):
         (folder / name).mkdir()
     places = {"tmp": str(folder), "odd": str(folder / ODD), "course": str(ROOT)}

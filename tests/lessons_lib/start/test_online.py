@@ -111,7 +111,7 @@ def test_the_cell_gives_the_wheel_alone_to_pip_and_completes_the_course(tmp_path
     pip = f"import sys; open({str(tmp_path / 'said')!r}, 'w').write(repr(sys.argv[1:]))"
     run = run_cell(tmp_path, pip)
     assert run.returncode == 0 and run.stderr == ""
-    words = ["install", "--quiet", "--no-deps", "https://x.org/course.whl"]
+    words = ["install", "-q", "--no-deps", "https://x.org/course.whl"]
     assert (tmp_path / "said").read_text() == repr(words)
     assert re.fullmatch(r"The course \S+ is here, with the PyTorch \S+ of .*\n", run.stdout)
 
