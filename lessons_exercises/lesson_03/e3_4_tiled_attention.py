@@ -19,7 +19,7 @@ from paged_attention.softmax_state import NO_KEY, SoftmaxState
 # One request with so few numbers for a token that the scores of more than one pair of blocks
 # stand out. It has one head: to take all heads at once is as good as to take one after the
 # other.
-LONG = (93, 16, 1, 1, 1, 15, requests.POISON)
+LONG = (95, 16, 1, 1, 1, 2, requests.POISON)
 
 
 def is_long(case):

@@ -17,7 +17,7 @@ from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
 from paged_attention.validate import check_prefill
 
-POISON = 100.0  # after each request's last token in x
+POISON = 10.0  # after each request's last token in x
 OLD = 1e4  # in every slot of the pool
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 MARGIN = 1e-4  # between a number and a limit; float32 needs less
+ALL = 0.999  # a top_p that keeps all tokens as 1 does, and is not what they round to
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def _safe(own: Row, chance: random.Random) -> Row:
         return replace(own, number=chance.random())
     order, weights = _weights(own)
     total, before = math.fsum(weights), 0.0
+    if own.top_p == 1 and weights[-1] > 2 * (1 - ALL) * total:
+        own = replace(own, top_p=ALL)
     for weight in weights:
         if before > 0 and own.top_p < 1 and abs(before - own.top_p * total) < MARGIN * total:
             return _safe(replace(own, top_p=round(own.top_p - 2 * MARGIN, 6)), chance)

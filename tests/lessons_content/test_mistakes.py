@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test_each_form_of_each_mistake_is_refused_and_named(exercise, respelt):
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.slow)])
 @by_id("exercise", [exercise for exercise in EXERCISES if not is_built(exercise)])
 def test_the_records_are_what_the_forms_give(exercise, every):
     cases = exercise.in_order(exercise.cases())
@@ -451,10 +452,23 @@ def test_a_record_from_another_version_does_not_go_by_the_words_of_errors():
         assert not form.gives(same, (one, 1), (two, 2))
 
 
-def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
+def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
+    """What a command prints in a copy of the course that has no solutions.
+
+    changed: what is added to the `.mistakes` of an exercise, by the file's name.
+    """
     for name in ("lessons_exercises", "lessons_lib", "lessons_build", "paged_attention"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    program = (
+        shutil.copytree(ROOT / name, folder / name)
+    for name, added in changed.items():
+        (file,) = folder.glob(f"lessons_exercises/*/{name}.mistakes")
+        file.write_text(file.read_text(encoding="utf-8") + textwrap.dedent(added))
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, *command]
+    return subprocess.run(command, env=environment, text=True, capture_output=True, cwd=folder)
+
+
+def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
+    (tmp_path / "program.py").write_text(
         "from lessons_lib import checks\n"
         "def blocks_needed(num_tokens, block_size):\n"
         "    return num_tokens // block_size\n"
@@ -462,11 +476,26 @@ def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_pa
         "if __name__ == '__main__':\n"
         "    print(checks.run('0.1', blocks_needed).mistake)\n"
     )
-    (tmp_path / "program.py").write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, str(tmp_path / "program.py")]
-    run = subprocess.run(command, env=environment, text=True, capture_output=True)
+    run = run_copy(tmp_path, "program.py")
     assert run.stdout == "floor-division\n", run.stderr
+
+
+def test_what_other_roundings_would_change_is_not_recorded(tmp_path):
+    """A third, three times, is 1 or a little less: the processor decides."""
+    added = """
+        ## thirds
+        Three thirds.
+            (num_tokens + block_size - 1) => int(torch.full((3,), num_tokens / 3).sum())
+        """
+    run = run_copy(tmp_path, "-m", "lessons_exercises", "0.1", e0_1_blocks_needed=added)
+    assert run.returncode == 2
+    assert re.match(
+        r"0\.1: what thirds \(.*e0_1_blocks_needed\.mistakes:\d+\) gives on this case hangs "
+        r"on roundings.*\n  blocks_needed\(num_tokens=\d+, .*\n  or: \d+\n  or: \d+\n",
+        run.stdout,
+    ), run.stdout + run.stderr
+    with zipfile.ZipFile(tmp_path / "lessons_exercises" / "records" / "0.1.zip") as kept:
+        assert "thirds" not in kept.read("head").decode()
 
 
 def test_what_is_recorded_comes_back_nearly_as_it_was():
