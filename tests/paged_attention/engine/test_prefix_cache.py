@@ -176,12 +176,6 @@ CacheAsALedger.TestCase.settings = settings(
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 4, 7])
-def test_a_hash_for_each_full_block(block_size):
-    for length in range(3 * block_size):
-        assert len(block_hashes([5] * length, block_size)) == length // block_size
-
-
 @pytest.mark.parametrize("token_budget", [2, 3, 40])
 def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
     """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up
@@ -228,20 +222,6 @@ def test_requests_share_the_blocks_of_a_common_prefix():
         :2
     ] == [[9, 3], [1, 6, 1]]
     assert history[1].shared == 2
-
-
-def test_who_writes_into_a_shared_block_copies_it():
-    engine = engine_with()
-    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
-    engine.generate([prompt], params)
-    second = engine.add("second", prompt, params)
-    # all of it is in the cache; the last token is computed all the same
-    engine.scheduler.start(second)
-    kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
-    assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
-    engine.manager.append_tokens([("second", 1)])
-    first, last = engine.manager.blocks_of("second")
-    assert first == kept[0] and last != kept[1]
 
 
 def test_what_is_forgotten_is_offered_no_more_and_stays_with_those_that_use_it():

@@ -1,5 +1,6 @@
 """The engine asked over HTTP: OpenAI's own client, curl, and clients that mean no good."""
 
+import itertools
 import json
 import math
 import shutil
@@ -154,20 +155,6 @@ def head(length, more="") -> bytes:
     ).encode()
 
 
-def test_a_body_of_100_mb_is_refused_before_it_is_read(server):
-    with server.connect() as connection:
-        connection.sendall(head(100_000_000))
-        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_body_in_pieces_has_the_same_limit(server):
-    with server.connect() as connection:
-        words = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-        pieces = [b"10000\r\n" + b" " * 65536 + b"\r\n"] * 17
-        connection.sendall(b"".join([words, *pieces, b"0\r\n\r\n"]))
-        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
-
-
 def test_a_client_that_sends_a_byte_now_and_then_is_dropped_and_the_others_go_on():
     server = RunningServer(Limits(body_seconds=0.5))
     try:
@@ -204,40 +191,44 @@ def test_more_connections_than_it_takes_are_refused_and_the_others_go_on():
         server.stop()
 
 
-def test_a_step_that_fails_ends_its_requests_and_not_the_server(server, monkeypatch):
-    run = server.engine.runner.run
-    fails = iter([True])
+@pytest.fixture
+def in_step(server):
+    """Has a function called in a step of the server's engine, given the engine."""
 
-    def failing(scheduled):
-        if next(fails, False):
-            raise RuntimeError("the card is hot")
-        return run(scheduled)
+    def call(function, number=0):
+        steps = itertools.count()
 
-    monkeypatch.setattr(server.engine.runner, "run", failing)
+        def history(engine, scheduled):
+            if next(steps) == number:
+                function(engine)
+
+        server.engine.history = history
+
+    yield call
+    server.engine.history = None
+
+
+def too_hot(engine):
+    raise RuntimeError("the card is hot")
+
+
+def test_a_step_that_fails_ends_its_requests_and_not_the_server(server, in_step):
+    in_step(too_hot)
     status, answer = server.ask(body())
     assert status == 500 and "the card is hot" in answer["error"]["message"]
     assert not server.engine.requests and len(server.serving.engine) == 0
     assert server.ask(body())[1]["choices"][0]["text"] == "q7b"
 
 
-def test_logits_that_are_not_finite_are_an_error_of_that_request(server, monkeypatch):
-    run = server.engine.runner.run
-    monkeypatch.setattr(
-        server.engine.runner, "run", lambda scheduled: run(scheduled) * math.nan
-    )
+def test_logits_that_are_not_finite_are_an_error_of_that_request(server, in_step):
+    in_step(lambda engine: engine.manager.kv_cache.fill_(math.nan))
     status, answer = server.ask(body())
     assert status == 500 and answer["error"]["code"] == "not finite"
+    assert server.ask(body())[1]["choices"][0]["text"] == "q7b"
 
 
-def test_a_stream_that_fails_in_its_middle_says_so(server, client, monkeypatch):
-    run, steps = server.engine.runner.run, iter(range(100))
-
-    def failing(scheduled):
-        if next(steps) == 5:
-            raise RuntimeError("the card is hot")
-        return run(scheduled)
-
-    monkeypatch.setattr(server.engine.runner, "run", failing)
+def test_a_stream_that_fails_in_its_middle_says_so(client, in_step):
+    in_step(too_hot, number=5)
     with pytest.raises(openai.APIError, match="the card is hot"):
         list(client.completions.create(model=MODEL, **LONG, stream=True))
 
