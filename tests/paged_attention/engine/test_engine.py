@@ -41,15 +41,6 @@ def test_a_step_stays_within_its_budget_and_a_long_prompt_is_cut_into_chunks():
     assert {"prefills", "decodes"} in kinds  # one step does both
 
 
-def test_a_full_pool_makes_the_last_one_wait_and_nothing_of_it_is_lost():
-    engine = engine_with(num_blocks=6, block_size=2, prefix_sharing=False)
-    params = SamplingParams(max_new_tokens=7, ignore_end=True)
-    requests = engine.generate([[1, 2, 3], [4, 5, 6, 7]], params)
-    assert [request.num_preempted for request in requests][0] == 0 < requests[1].num_preempted
-    assert all(request.output == continuation(request.prompt, params) for request in requests)
-    assert_nothing_is_lost(engine)
-
-
 def test_streams_of_two_requests_can_be_read_in_turns():
     engine = engine_with()
     params = SamplingParams(max_new_tokens=4, ignore_end=True)
@@ -129,11 +120,6 @@ def test_sizes_below_one_are_refused(sizes):
 
 def test_a_step_without_work_does_nothing():
     assert engine_with().step() == []
-
-
-def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="path must be one of gather, "):
-        Engine(EchoModel(), path="paged")
 
 
 def test_what_is_no_integer_is_refused():

@@ -52,7 +52,7 @@ def outputs_of(requests):
 
 
 @ENGINES
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=st.integers(0, 12), place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
     undisturbed, expected = busy_engine(make, steps)
@@ -73,7 +73,7 @@ def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
     assert_nothing_is_lost(engine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_in_generate_leaves_no_request_behind(place):
     prompts, clock = [[1, 2, 3, 4, 5], [6, 7], [1, 2, 3, 4, 6]], CtrlC()

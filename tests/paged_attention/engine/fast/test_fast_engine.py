@@ -25,9 +25,7 @@ from fast_requests import (
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
-from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.tiny_qwen3.wider import with_head_size
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 
@@ -191,31 +189,3 @@ def test_ahead_needs_the_tokens_on_the_device(missing):
         FastParts(**{missing: False})
     assert not FastParts(**{missing: False}, ahead=False).ahead
     assert not any(vars(FastParts.none()).values()) and all(vars(FastParts()).values())
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("device", DEVICES)
-def test_16_bit_logits_are_within_rounding_of_the_plain_engine(device, dtype):
-    """Of a model with heads of 64, so that the ladders' kernels are taken."""
-    logits = {}
-    for parts in (None, FastParts(sampling=False, ahead=False)):
-        own = with_head_size(load_model(dtype=dtype, device=device), 64)
-        options = dict(num_blocks=24, block_size=8, max_num_seqs=4, token_budget=24)
-        engine = (
-            Engine(own, path="gather", **options)
-            if parts is None
-            else fast_engine(own, parts, **options)
-        )
-        rows, run = [], engine.runner.run
-
-        def noted(scheduled, run=run, rows=rows):
-            rows.append(run(scheduled).clone())
-            return rows[-1]
-
-        engine.runner.run = noted
-        engine.sample = lambda row, params, position: 8 + position  # both see the same tokens
-        engine.generate(prompts(), SamplingParams(max_new_tokens=4, ignore_end=True))
-        logits[parts] = torch.cat(rows).float()
-    plain, fast = logits.values()
-    tolerance = 8 * torch.finfo(dtype).eps * plain.abs().max()
-    assert (plain - fast).abs().max() <= tolerance

@@ -343,16 +343,19 @@ def reference_logits(engine, exact, scheduled) -> torch.Tensor:
         ).logits[0]
 
 
+@pytest.mark.parametrize("kv_dtype", [FP8, None], ids=str)
 @pytest.mark.parametrize("block_size", [4, 8])
 @pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
 @pytest.mark.parametrize("device", DEVICES)
-def test_logits_are_within_rounding_of_float64_over_the_same_pool(device, dtype, block_size):
+def test_logits_are_within_rounding_of_float64_over_the_same_pool(
+    device, dtype, block_size, kv_dtype
+):
     """Of chunks and of single tokens. Rung 9 rounds queries to float16."""
     exact = model(device, dtype)
     exact = type(exact)(exact.config).double().to(device).eval()
     exact.load_state_dict(model(device, dtype).state_dict())
     options = dict(num_blocks=40, block_size=block_size, max_num_seqs=4, token_budget=24)
-    engine = fast_engine(model(device, dtype), LOGITS, kv_dtype=FP8, **options)
+    engine = fast_engine(model(device, dtype), LOGITS, kv_dtype=kv_dtype, **options)
     errors, largest, run = [], [], engine.runner.run
 
     def compared(scheduled):
@@ -392,14 +395,6 @@ def test_other_numbers_are_refused(build, kv_dtype):
     )
     with pytest.raises(ValueError, match=message + str(kv_dtype)):
         build(model("cpu"), **SMALL | {"kv_dtype": kv_dtype})
-
-
-@pytest.mark.parametrize("build", [Engine, fast_engine])
-def test_none_is_the_dtype_of_the_model(build):
-    for dtype in (torch.float32, torch.float16):
-        for kv_dtype in (None, dtype):
-            engine = build(model("cpu", dtype), **SMALL | {"kv_dtype": kv_dtype})
-            assert engine.manager.kv_cache.dtype == dtype
 
 
 @pytest.mark.parametrize("head_size", [32, 64])

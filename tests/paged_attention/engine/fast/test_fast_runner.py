@@ -91,6 +91,15 @@ def test_the_last_chunk_of_a_prompt_is_no_decode_though_it_is_one_token(budget):
     assert_as_alone(engine.generate([[8, 9, 10]], ENDLESS))
 
 
+def test_a_prompt_may_hold_token_0_beside_tokens_that_only_the_device_knows():
+    engine = fast_engine(model(), **SMALL, token_budget=3)
+    requests = [engine.add("decodes", [8, 9], ENDLESS)]
+    engine.step()
+    requests.append(engine.add("prompt", [0, 9, 0, 0, 8, 0, 0], ENDLESS))
+    engine.run()
+    assert_as_alone(requests)
+
+
 class FailsLate:
     """A recorded step that fails when it has run."""
 
