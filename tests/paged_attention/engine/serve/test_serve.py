@@ -144,7 +144,7 @@ def test_curl(server):
 
 
 def test_other_paths_and_methods(server):
-    assert server.ask(body(), "/v1/chat/completions")[0] == 404
+    assert server.ask(body(), "/v1/embeddings")[0] == 404
     assert server.ask(None, "/v1/completions")[0] == 405
 
 
