@@ -14,7 +14,6 @@ from echo import (
     read_back,
 )
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.history import History
 from paged_attention.engine.request import (
     DuplicateRequestError,
     EmptyPromptError,
@@ -23,22 +22,6 @@ from paged_attention.engine.request import (
     UnknownRequestError,
     UnknownTokenError,
 )
-
-
-def test_a_step_stays_within_its_budget_and_a_long_prompt_is_cut_into_chunks():
-    history = History()
-    engine = engine_with(token_budget=5, history=history)
-    engine.generate(
-        [[1] * 13, [2] * 3, [3] * 4], SamplingParams(max_new_tokens=3, ignore_end=True)
-    )
-    sums = [
-        sum(num_tokens for num_tokens, _ in record.scheduled.values()) for record in history
-    ]
-    assert max(sums) == 5 and [
-        num_tokens for num_tokens, _ in history[0].scheduled.values()
-    ] == [5]
-    kinds = [{phase for _, phase in record.scheduled.values()} for record in history]
-    assert {"prefills", "decodes"} in kinds  # one step does both
 
 
 def test_streams_of_two_requests_can_be_read_in_turns():
@@ -116,10 +99,6 @@ def test_sizes_below_one_are_refused(sizes):
         match=f"{next(iter(sizes))} must be positive, not {next(iter(sizes.values()))}",
     ):
         engine_with(**sizes)
-
-
-def test_a_step_without_work_does_nothing():
-    assert engine_with().step() == []
 
 
 def test_what_is_no_integer_is_refused():

@@ -126,14 +126,6 @@ def test_leftovers_are_whole_blocks_of_the_prompts():
     )
 
 
-def test_of_several_prompts_all_blocks_are_left_in_turn():
-    filled = engine()
-    fill_with_leftovers(filled, [list(range(1, 10)), list(range(20, 44))])
-    blocks = filled.manager.kv_cache.transpose(0, 2).flatten(1)
-    assert blocks.isfinite().all() and len(blocks.unique(dim=0)) == 4
-    assert torch.equal(blocks[:4], blocks[4:8]) and torch.equal(blocks[:4], blocks[8:])
-
-
 def test_an_engine_at_work_keeps_what_it_has():
     busy = engine()
     busy.add("a", [1, 2, 3], SamplingParams(max_new_tokens=4))

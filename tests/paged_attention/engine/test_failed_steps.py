@@ -111,16 +111,6 @@ def test_the_model_may_fail_and_the_step_is_taken_again(make):
     assert_nothing_is_lost(engine)
 
 
-def test_generate_passes_on_what_a_step_raises():
-    engine = engine_with()
-    engine.runner.model.fails = True
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.generate([[1, 2], [3]], ENDLESS)
-    engine.runner.model.fails = False
-    assert engine.generate([[1, 2]], ENDLESS)[0].output == continuation([1, 2], ENDLESS)
-    assert_nothing_is_lost(engine)
-
-
 def test_a_draw_that_fails_takes_back_those_before_it():
     """Their tokens, and an end that one of them had come to. The next draw gives the same."""
 

@@ -14,7 +14,6 @@ from paged_attention.engine.fast.layers import (
     UnfusedModelError,
     check_fused,
     merge,
-    turns_of,
 )
 
 TOKENS = torch.tensor([8, 11, 3, 40, 9])
@@ -85,18 +84,6 @@ def test_the_logits_are_those_of_transformers(build):
     close(out, expected)
 
 
-# ---- Positions
-
-
-def test_each_position_has_the_cosines_and_sines_of_its_angles():
-    half, base = 16, qwen3().config.rope_parameters["rope_theta"]
-    angles = torch.arange(7)[:, None] * base ** (-torch.arange(half) / half)
-    expected = torch.stack([angles.cos(), angles.sin()], -1)
-    turns = turns_of(qwen3(), 7)
-    torch.testing.assert_close(turns, expected, rtol=1e-4, atol=1e-5)
-    assert turns.dtype == torch.float32
-
-
 # ---- Which models are fused
 
 
@@ -146,8 +133,8 @@ def test_a_model_that_is_not_fused_stays_as_it_was():
 # ---- Weights in one tensor
 
 
-def linears(*rows, columns=3, bias=False):
-    return [torch.nn.Linear(columns, number, bias=bias) for number in rows]
+def linears(*rows):
+    return [torch.nn.Linear(3, number, bias=False) for number in rows]
 
 
 def all_weights(modules):
@@ -173,12 +160,6 @@ def test_weights_that_only_look_merged_are_merged_anew():
     for modules in ([second, first], [first, gap], [first, *linears(5)]):
         expected = all_weights(modules)
         assert torch.equal(merge(*modules)[0], expected)
-
-
-def test_biases_are_merged_too():
-    modules = linears(2, 4, bias=True)
-    expected = torch.cat([module.bias.detach() for module in modules])
-    assert torch.equal(merge(*modules)[1], expected)
 
 
 class Adapted(torch.nn.Linear):

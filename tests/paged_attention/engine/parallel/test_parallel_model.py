@@ -121,13 +121,6 @@ def test_one_rank_is_the_whole_model():
     assert torch.equal(model(tokens).logits, whole(tokens).logits)
 
 
-def test_all_ranks_get_the_logits_of_all_tokens():
-    with group(0, 2):
-        model = parallel_model(llama(), Numbered(), torch.float32, "cpu")
-        logits = model(torch.tensor([[1, 2, 3]])).logits
-    assert type(logits) is torch.Tensor and logits.shape == (1, 3, 14)
-
-
 def test_a_head_that_is_the_embedding_stays_tied_and_is_not_read():
     weights = Numbered()
     with group(1, 2):
