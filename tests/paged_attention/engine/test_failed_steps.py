@@ -57,12 +57,15 @@ def outputs_of(requests):
 def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
     undisturbed, expected = busy_engine(make, steps)
     clock = CtrlC()
+    before = outputs_of(expected)
     with clock.watching():
         undisturbed.step()
+    after = outputs_of(expected)
     undisturbed.run()
     engine, requests = busy_engine(make, steps)
     with pytest.raises(KeyboardInterrupt), CtrlC(int(place * clock.count)).watching():
         engine.step()
+    assert outputs_of(requests) in (before, after)
     assert [*engine.scheduler.running, *engine.scheduler.waiting] == [
         each for each in requests if each.reason is None
     ]
