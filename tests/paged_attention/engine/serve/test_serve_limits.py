@@ -67,7 +67,8 @@ def test_other_paths_take_no_large_body_either(server, path):
 
 def test_one_that_reads_nothing_is_dropped_in_time(server):
     """Its buffers are small here, so that they fill soon."""
-    text = json.dumps({"model": MODEL, "prompt": "K..", "max_tokens": 400, "stream": True})
+    asked = {"model": MODEL, "prompt": "K..", "max_tokens": 400, "n": 16, "stream": True}
+    text = json.dumps(asked)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))
