@@ -22,10 +22,15 @@ MODEL = "small"
 class RunningServer:
     """`engine`: to look into. `address`: its URL."""
 
-    def __init__(self, limits: Limits = Limits(), folder=SMALL_MODEL, **named):
+    def __init__(
+        self, limits: Limits = Limits(), folder=SMALL_MODEL, send_buffer: int = 0, **named
+    ):
+        """send_buffer: bytes that the system keeps of what a client has not read; 0: many."""
         self.engine = Engine(load_model(folder), num_blocks=512, prefix_sharing=False)
         self.serving = start(self.engine, words_of(folder), MODEL, limits, **named)
         (listening,) = bind_sockets(0, "127.0.0.1", backlog=1024)
+        if send_buffer:  # those of its connections too
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
         self._loop, self._is_ready = asyncio.new_event_loop(), threading.Event()

@@ -35,39 +35,6 @@ def test_a_folder_gives_the_same_model_as_the_course(folder):
     )
 
 
-def test_a_llama_of_the_same_sizes_is_served():
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from paged_attention.engine.request import SamplingParams
-    from paged_attention.engine.served import check_architecture
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=50,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        eos_token_id=None,
-        bos_token_id=None,
-    )
-    config.architectures = ["LlamaForCausalLM"]
-    check_architecture(config, "llama")
-    prompt, model = [1, 2, 3, 4, 5], LlamaForCausalLM(config).eval()
-    tokens = list(prompt)
-    with torch.inference_mode():
-        for _ in range(8):
-            tokens.append(
-                int(model(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax())
-            )
-    [request] = Engine(model, num_blocks=8, block_size=4).generate(
-        [prompt], SamplingParams(max_new_tokens=8)
-    )
-    assert request.tokens == tokens
-
-
 @pytest.mark.parametrize(
     "missing, words",
     [("config.json", "holds no config.json"), ("model.safetensors", "holds no weights")],
@@ -76,11 +43,6 @@ def test_a_missing_file_is_named(folder, missing, words):
     (folder / missing).unlink()
     with pytest.raises(FileNotFoundError, match=words):
         load_model(folder)
-
-
-def test_a_folder_that_has_gone_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no folder '.*nowhere'"):
-        check_files(tmp_path / "nowhere")
 
 
 @pytest.mark.usefixtures("plain_locale")

@@ -91,7 +91,3 @@ def test_neighbouring_seeds_and_positions_are_independent(distance):
     assert (counts - each).abs().max() < 5 * each**0.5
     together = torch.stack([ones.flatten(), others.flatten()]).corrcoef()[0, 1]
     assert abs(together) < 5 / fields.numel() ** 0.5
-
-
-def test_no_two_tokens_share_a_number():
-    assert grid(512, 512).unique().numel() == 512 * 512

@@ -14,6 +14,7 @@ from echo import (
     END,
     VOCAB_SIZE,
     EchoModel,
+    ahead_engine,
     assert_nothing_is_lost,
     continuation,
     engine_with,
@@ -91,7 +92,8 @@ requests_of_a_trace = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.parametrize("make", [engine_with, ahead_engine])
+@settings(max_examples=60, deadline=None)
 @given(
     trace=requests_of_a_trace,
     kind=st.sampled_from(list(ROWS)),
@@ -102,11 +104,11 @@ requests_of_a_trace = st.lists(
     sharing=st.booleans(),
 )
 def test_each_request_meets_its_own_fate(
-    trace, kind, model, block_size, token_budget, num_blocks, sharing
+    make, trace, kind, model, block_size, token_budget, num_blocks, sharing
 ):
     """However its prompt is cut into chunks, and whichever request shares its prefix."""
     model, requests = model(ROWS[kind]), []
-    engine = engine_with(
+    engine = make(
         model,
         block_size=block_size,
         num_blocks=num_blocks,
@@ -135,26 +137,6 @@ def test_minus_infinity_rules_a_token_out_and_is_no_fault(temperature):
     [request] = engine_with(Masking()).generate([[1, 2, 3]], params)
     likeliest = continuation([1, 2, 3], SamplingParams(max_new_tokens=6, ignore_end=True))
     assert request.reason == "length" and request.output == likeliest
-
-
-def test_generate_stream_and_history_agree():
-    params = SamplingParams(max_new_tokens=6, ignore_end=True)
-    history = History()
-    model = OverflowingModel(ROWS["a NaN"])
-    engine = engine_with(model, history=history)
-    bad = engine.add("bad", [1, TOO_MUCH], params)
-    good = engine.add("good", [1, 2], params)
-    assert list(engine.stream(bad)) == [] and bad.reason == "not finite"
-    # it was in the step; its end comes after
-    assert list(history[0].scheduled) == ["bad", "good"]
-    assert list(engine.stream(good)) == continuation([1, 2], params)
-    assert list(history[1].scheduled) == ["good"]
-    by_generate = engine_with(model).generate([[1, TOO_MUCH], [1, 2]], params)
-    assert [(each.output, each.reason) for each in by_generate] == [
-        ([], "not finite"),
-        (good.output, "length"),
-    ]
-    engine.add("bad", [1, 2], params)  # its id is free again
 
 
 def test_the_prefix_cache_offers_nothing_of_it():

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -176,28 +175,6 @@ CacheAsALedger.TestCase.settings = settings(
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 4, 7])
-def test_a_hash_for_each_full_block(block_size):
-    for length in range(3 * block_size):
-        assert len(block_hashes([5] * length, block_size)) == length // block_size
-
-
-@pytest.mark.parametrize("token_budget", [2, 3, 40])
-def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
-    """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up
-    to the block's end.
-    """
-    engine = engine_with(num_blocks=40, block_size=2, token_budget=token_budget)
-    request = engine.add(
-        "a", [1, 2, 3, 4, 5], SamplingParams(max_new_tokens=6, ignore_end=True)
-    )
-    engine.run()
-    assert (
-        request.hashes == block_hashes(request.tokens[:-1], 2)
-        and len(set(request.hashes)) == 5
-    )
-
-
 def test_who_finds_no_block_for_its_copy_waits():
     """Its prompt is all in the cache. It needs no further block, and yet one to write its last
     token to.
@@ -230,20 +207,6 @@ def test_requests_share_the_blocks_of_a_common_prefix():
     assert history[1].shared == 2
 
 
-def test_who_writes_into_a_shared_block_copies_it():
-    engine = engine_with()
-    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
-    engine.generate([prompt], params)
-    second = engine.add("second", prompt, params)
-    # all of it is in the cache; the last token is computed all the same
-    engine.scheduler.start(second)
-    kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
-    assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
-    engine.manager.append_tokens([("second", 1)])
-    first, last = engine.manager.blocks_of("second")
-    assert first == kept[0] and last != kept[1]
-
-
 def test_what_is_forgotten_is_offered_no_more_and_stays_with_those_that_use_it():
     engine = engine_with()
     prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
@@ -256,14 +219,6 @@ def test_what_is_forgotten_is_offered_no_more_and_stays_with_those_that_use_it()
     assert engine.prefix_cache.match(Request("third", prompt)) == []
     assert [pool.get_ref_count(block_id) for block_id in used] == [1, 1]
     assert engine.manager.blocks_of("second") == used
-
-
-def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
-    engine = engine_with(num_blocks=4, block_size=2)
-    params = SamplingParams(max_new_tokens=2, ignore_end=True)
-    for prompt in ([1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [1, 2, 3, 4, 6]):
-        assert engine.generate([prompt], params)[0].output == continuation(prompt, params)
-    assert_nothing_is_lost(engine)
 
 
 def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():

@@ -1,22 +1,8 @@
 """What a request begins with, and which parameters are refused."""
 
-import dataclasses
-
 import pytest
 
 from paged_attention.engine.request import Request, SamplingParams
-
-
-def test_by_default_the_likeliest_token_is_taken_until_the_end():
-    assert dataclasses.asdict(SamplingParams()) == {
-        "max_new_tokens": 64,
-        "temperature": 0.0,
-        "top_k": None,
-        "top_p": 1.0,
-        "seed": 0,
-        "ignore_end": False,
-    }
-    assert SamplingParams().ignore_end is False
 
 
 @pytest.mark.parametrize(
@@ -53,16 +39,17 @@ def test_values_past_the_ends_of_their_ranges_are_refused(name, values, words):
 
 @pytest.mark.parametrize("name", ["max_new_tokens", "top_k", "seed"])
 def test_a_fraction_is_refused_where_a_whole_number_is_wanted(name):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=f"{name} must be an integer, not float: 1.5"):
         SamplingParams(**{name: 1.5})
+    with pytest.raises(TypeError, match="max_new_tokens must be an integer, not NoneType"):
+        SamplingParams(max_new_tokens=None)
 
 
 def test_a_request_begins_with_nothing_computed():
     request, other = Request("a", (1, 2, 3)), Request("b", [4])
     assert request.prompt == request.tokens == [1, 2, 3] and request.output == []
     assert request.params == SamplingParams() and request.reason is None
-    assert (request.num_computed, request.num_inserted, request.num_preempted) == (0, 0, 0)
-    assert request.hashes == [] and request.hashes is not other.hashes
+    assert request.num_uncomputed == 3 and request.hashes is not other.hashes
 
 
 def test_its_tokens_are_those_of_the_prompt_and_no_others():

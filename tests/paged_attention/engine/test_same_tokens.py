@@ -75,10 +75,6 @@ def dense():
     return lambda prompt: continued(tuple(prompt))
 
 
-def test_dense_does_not_stop_at_the_end_token(dense):
-    assert len(dense(encode("Cab>"))) == NUM_TOKENS
-
-
 @pytest.mark.parametrize("path", PATHS_ON_THE_CPU)
 @pytest.mark.parametrize(
     "sizes",

@@ -98,14 +98,6 @@ def test_only_so_many_give_way_as_are_needed():
     assert (first.num_preempted, second.num_preempted, third.num_preempted) == (0, 0, 1)
 
 
-def test_it_is_counted_how_often_a_request_gives_way():
-    scheduler, (first, second) = scheduler_for([3, 3])
-    for times in (1, 2, 3):
-        scheduler.schedule()
-        scheduler.preempt(second)
-        assert (first.num_preempted, second.num_preempted) == (0, times)
-
-
 def test_remove_takes_a_request_out_wherever_it_is():
     scheduler, (first, second) = scheduler_for([3, 3], max_num_seqs=1)
     scheduler.schedule()

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fast_engine import actions, nothing_is_lost, params_of, prompts
 
+from fast_requests import actions, nothing_is_lost, params_of, play, prompts
 from lessons_lib import build_cuda
 from lessons_lib.inline import read_kernel
 from paged_attention.engine.attention import plugged_in
@@ -17,19 +17,18 @@ from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.fast.layers import step_kernels
-from paged_attention.engine.fast.mixed import chunk_kernel
-from paged_attention.engine.fp8 import WidenedBlocks, narrow
+from paged_attention.engine.fp8 import narrow
 from paged_attention.engine.paths import gather
-from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.runner import flatten_batch
 from paged_attention.engine.sampler import sample
 from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
 from paged_attention.rungs import FP8
 from paged_attention.tiny_qwen3.tasks import TASKS, decode, encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 from paged_attention.validate import KERNEL_DTYPES
+from pretended_card import pretend_card
 
 HAS_FP8 = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
 DEVICES = ["cpu"] + ["cuda"] * HAS_FP8
@@ -266,61 +265,9 @@ def test_any_parts_on_any_trace(
         prefix_sharing=sharing,
     )
     assert not engine.runner.reasons and engine.manager.kv_cache.dtype == FP8
-    accepted = serve(
-        engine, trace, lambda n: (all_prompts()[n % len(all_prompts())], params_of(n))
+    assert_as_alone(
+        play(engine, trace, lambda n: (all_prompts()[n % len(all_prompts())], params_of(n)))
     )
-    assert_as_alone(accepted)
-    assert nothing_is_lost(engine)
-
-
-def serve(engine, trace, request_of) -> list:
-    """Does what a trace says, and returns the requests that were accepted."""
-    accepted = []
-    for number, (action, *details) in enumerate(trace):
-        if action == "add":
-            try:
-                accepted.append(engine.add(number, *request_of(details[0] + 6 * details[1])))
-            except RequestError:
-                pass
-        elif action == "step":
-            for _ in range(details[0]):
-                engine.step()
-        elif details[0] < len(accepted) and accepted[details[0]].reason is None:
-            engine.cancel(accepted[details[0]].id)
-    engine.run()
-    return accepted
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "dtype",
-    [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)],
-    ids=str,
-)
-@pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=10, deadline=None)
-@given(
-    trace=st.lists(actions, min_size=3, max_size=10),
-    parts=st.sampled_from(ALL_PARTS),
-    block_size=st.sampled_from([4, 8]),
-    token_budget=st.integers(3, 60),
-)
-def test_16_bit_models_give_right_answers(
-    device, dtype, trace, parts, block_size, token_budget
-):
-    """Chunks go through the prefill kernel with blocks of 8, and through PyTorch's with 4."""
-    sizes = dict(num_blocks=120 // block_size, block_size=block_size, max_num_seqs=4)
-    engine = fast_engine(
-        model(device, dtype), parts, kv_dtype=FP8, token_budget=token_budget, **sizes
-    )
-    assert (chunk_kernel(engine.runner) is not None) == (block_size == 8)
-    params = SamplingParams(max_new_tokens=16)
-    for request in serve(
-        engine, trace, lambda n: (encode(questions()[n % len(questions())][0]), params)
-    ):
-        right = dict(questions())[decode(request.prompt)] + "$"
-        output = decode(request.output)
-        assert right.startswith(output) if request.reason == "cancelled" else output == right
     assert nothing_is_lost(engine)
 
 
@@ -366,16 +313,19 @@ def reference_logits(engine, exact, scheduled) -> torch.Tensor:
         ).logits[0]
 
 
+@pytest.mark.parametrize("kv_dtype", [FP8, None], ids=str)
 @pytest.mark.parametrize("block_size", [4, 8])
 @pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
 @pytest.mark.parametrize("device", DEVICES)
-def test_logits_are_within_rounding_of_float64_over_the_same_pool(device, dtype, block_size):
+def test_logits_are_within_rounding_of_float64_over_the_same_pool(
+    device, dtype, block_size, kv_dtype
+):
     """Of chunks and of single tokens. Rung 9 rounds queries to float16."""
     exact = model(device, dtype)
     exact = type(exact)(exact.config).double().to(device).eval()
     exact.load_state_dict(model(device, dtype).state_dict())
     options = dict(num_blocks=40, block_size=block_size, max_num_seqs=4, token_budget=24)
-    engine = fast_engine(model(device, dtype), LOGITS, kv_dtype=FP8, **options)
+    engine = fast_engine(model(device, dtype), LOGITS, kv_dtype=kv_dtype, **options)
     errors, largest, run = [], [], engine.runner.run
 
     def compared(scheduled):
@@ -389,64 +339,6 @@ def test_logits_are_within_rounding_of_float64_over_the_same_pool(device, dtype,
     engine.generate(prompts(), SamplingParams(max_new_tokens=4, ignore_end=True))
     rounding = max(torch.finfo(dtype).eps, torch.finfo(torch.float16).eps)
     assert max(errors) <= 4 * rounding * max(largest)
-
-
-# ---- Blocks
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_twice_the_blocks_are_in_the_same_memory_and_twice_the_requests_run(device):
-    own, running = model(device, torch.float16), []
-    options = dict(block_size=8, max_num_seqs=8, prefix_sharing=False, sizes=[])
-    engines = [
-        fast_engine(own, num_blocks=6, **options),
-        fast_engine(own, num_blocks=12, kv_dtype=FP8, **options),
-    ]
-    assert len({engine.manager.kv_cache.nbytes for engine in engines}) == 1
-    for engine in engines:
-        for number in range(8):
-            params = SamplingParams(max_new_tokens=4, ignore_end=True)
-            engine.add(number, encode("C" + 16 * "a"), params)  # from the start in 3 blocks
-        counts = []
-        while engine.scheduler.has_work():
-            engine.step()
-            counts.append(len(engine.scheduler.running))
-        running.append(max(counts))
-    assert running == [2, 4]
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_shared_block_is_copied_before_it_is_written(device):
-    manager = PagedAttentionManager(5, 4, 2, 8, 3, 4, 2, FP8, device)
-    bits = torch.arange(manager.kv_cache.numel(), device=device) % NAN_BITS
-    manager.kv_cache.view(torch.uint8).copy_(bits.view_as(manager.kv_cache))
-    manager.add_sequence(0, 6)
-    manager.fork_sequence(0, 1)
-    manager.append_token(1)
-    (one, other) = (manager.blocks_of(seq_id)[-1] for seq_id in (0, 1))
-    caches = manager.kv_cache.view(torch.uint8)
-    assert one != other and torch.equal(caches[:, :, one], caches[:, :, other])
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=50, deadline=None)
-@given(data=st.data(), block_size=st.integers(1, 5))
-def test_widened_blocks_are_those_of_the_table(device, data, block_size):
-    lengths = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-    block = st.integers(0, 6)
-    table = np.array(
-        [data.draw(st.lists(block, min_size=12, max_size=12)) for _ in lengths], np.int32
-    )
-    bits = torch.arange(7 * block_size * 2 * 4, device=device) % NAN_BITS
-    cache = bits.to(torch.uint8).view(7, block_size, 2, 4).view(FP8)
-    blocks = WidenedBlocks(table, np.array(lengths), block_size, cache.device)
-    copies = blocks.widen(cache, torch.float16)
-    used = {int(b) for row, n in zip(table, lengths) for b in row[: -(-n // block_size)]}
-    assert copies.dtype == torch.float16 and len(copies) == len(used)
-    for row, place, length in zip(table, blocks.table.tolist(), lengths):
-        count = -(-length // block_size)
-        assert torch.equal(copies[place[:count]], cache.float()[row[:count]].half())
-        assert set(place[count:]) <= {-1}
 
 
 # ---- What cannot be
@@ -475,14 +367,6 @@ def test_other_numbers_are_refused(build, kv_dtype):
         build(model("cpu"), **SMALL | {"kv_dtype": kv_dtype})
 
 
-@pytest.mark.parametrize("build", [Engine, fast_engine])
-def test_none_is_the_dtype_of_the_model(build):
-    for dtype in (torch.float32, torch.float16):
-        for kv_dtype in (None, dtype):
-            engine = build(model("cpu", dtype), **SMALL | {"kv_dtype": kv_dtype})
-            assert engine.manager.kv_cache.dtype == dtype
-
-
 @pytest.mark.parametrize("head_size", [32, 64])
 def test_heads_that_rung_9_does_not_take_are_refused(head_size):
     own = with_head_size(load_model(), head_size)
@@ -498,8 +382,6 @@ def test_8_bits_need_the_part_that_reads_them():
 
 
 def test_a_card_without_8_bits_is_refused(monkeypatch):
-    monkeypatch.setattr("paged_attention.rungs.choose_target", lambda target: "gpu")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an old card")
+    pretend_card(monkeypatch, (8, 0))
     with pytest.raises(UnsupportedModelError, match=r"8\.9 or more, and an old card has 8\.0"):
         fast_engine(model("cpu"), **SMALL | {"block_size": 3})  # a shape that is not built yet

@@ -1,25 +1,17 @@
 """The host of the fast engine waits for the GPU in one place: `Arriving.wait`."""
 
-import contextlib
 import functools
-import sys
 
 import pytest
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from lessons_bench.timeline import GPU_WORK, HOST_CALLS, STEP, profiled
 from lessons_bench.timeline_runs import is_wait
 from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.fast.graph import INDEXING, READS, TO_PYTHON, UNTAGGED_READS
-from paged_attention.engine.fast.mixed import MixedStep
-from paged_attention.engine.fast.runner import FastRunner
+from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
-from paged_attention.send import Arriving, send
 from paged_attention.tiny_qwen3.wider import with_head_size
+from watched_device import ReadOnHost, watched
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 # With heads of 32 float32 numbers, a step takes the slower kernels. With the others it takes
@@ -38,10 +30,10 @@ def model_of(shape: str, device: str):
     return with_head_size(load_model(), head_size).to(device, dtype)
 
 
-def engine_of(shape: str, device: str):
+def engine_of(shape: str, device: str, **parts):
     """An engine with three requests that decode. One of them is sampled."""
     options = dict(num_blocks=80, block_size=16, max_num_seqs=5, token_budget=8)
-    engine = fast_engine(model_of(shape, device), **options)
+    engine = fast_engine(model_of(shape, device), FastParts(**parts), **options)
     assert set(engine.runner.reasons) == ({"plan"} if shape == "small" else set())
     for number in range(3):
         add(engine, number, 2 + number, temperature=float(number == 1), seed=number)
@@ -74,53 +66,6 @@ kinds = pytest.mark.parametrize("kind", ["decodes", "mixed"])
 # On a GPU
 
 
-@contextlib.contextmanager
-def no_waiting():
-    """Raises an error where PyTorch waits for the GPU.
-
-    PyTorch sees where it waits for a stream itself: in a copy that is not asked to be
-    `non_blocking`, in reading a number, and where an operation needs a size. It does not see
-    an event or the whole device that is waited for, a copy with `non_blocking` from or to
-    memory that is not pinned, or a library that waits. A profile has all of them.
-    """
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-
-
-@needs_gpu
-@shapes
-@kinds
-def test_nothing_else_waits_for_a_gpu(shape, kind, monkeypatch):
-    """PyTorch does not see events. So they have to be waited for in the one place."""
-    waits = []
-    synchronize = torch.cuda.Event.synchronize
-
-    def only_in_one_place(event):
-        assert sys._getframe(1).f_code is Arriving.wait.__code__
-        waits.append(event)
-        synchronize(event)
-
-    steps(engine_of(shape, "cuda"), kind)  # what is done only once may wait
-    engine = engine_of(shape, "cuda")
-    monkeypatch.setattr(torch.cuda.Event, "synchronize", only_in_one_place)
-    with no_waiting():
-        steps(engine, kind)
-    assert len(waits) == STEPS
-
-
-@needs_gpu
-@pytest.mark.parametrize("wait", [Tensor.item, Tensor.tolist, Tensor.cpu, Tensor.nonzero])
-def test_pytorch_sees_a_wait(wait):
-    number = torch.ones(1, device="cuda")
-    with no_waiting(), pytest.raises(RuntimeError, match="synchronizing"):
-        wait(number)
-    assert wait(number) is not None
-
-
 @needs_gpu
 @shapes
 @kinds
@@ -149,96 +94,6 @@ def test_a_profile_has_one_wait_a_step(shape, kind):
 # Without a GPU
 
 
-class ReadOnHost(AssertionError):
-    """The host has read what is on the device."""
-
-
-class Watch(TorchDispatchMode):
-    """Follows which memory would be the device's, on a CPU, and refuses to read it.
-
-    What is made from the device's memory is the device's, and so is what `send` gives. What
-    has arrived is the host's.
-    """
-
-    def __init__(self, monkeypatch):
-        super().__init__()
-        self.memory = {}  # kept, so that no other tensor gets the same address
-        sends, wait = send, Arriving.wait
-        for module in list(sys.modules.values()):
-            if vars(module).get("send") is sends:
-                monkeypatch.setattr(module, "send", lambda *all: self.of_device(sends(*all)))
-        monkeypatch.setattr(Arriving, "wait", lambda arriving: self.of_host(wait(arriving)))
-
-    def of_device(self, *tensors):
-        for tensor in tensors:
-            self.memory[tensor.untyped_storage().data_ptr()] = tensor
-        return tensors[0] if tensors else None
-
-    def of_host(self, tensor):
-        self.memory.pop(tensor.untyped_storage().data_ptr(), None)
-        return tensor
-
-    def has(self, values) -> bool:
-        return any(
-            tensor.untyped_storage().data_ptr() in self.memory for tensor in tensors(values)
-        )
-
-    def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        of_device = self.has((arguments, named or {}))
-        if of_device and reads(function, arguments):
-            raise ReadOnHost(str(function))
-        result = function(*arguments, **named or {})
-        if of_device:
-            written = arguments[:1] if function._schema.is_mutable else ()
-            self.of_device(*tensors((result, written)))
-        return result
-
-
-class WatchPython(TorchFunctionMode):
-    """The part of Watch that is above PyTorch's operations."""
-
-    def __init__(self, watch: Watch):
-        super().__init__()
-        self.watch = watch
-
-    def __torch_function__(self, function, types, arguments=(), named=None):
-        if function in TO_PYTHON and self.watch.has(arguments):
-            raise ReadOnHost(function.__name__)
-        result = function(*arguments, **named or {})
-        if isinstance((named or {}).get("device"), torch.device):  # the host names none
-            self.watch.of_device(*tensors(result))
-        return result
-
-
-def reads(function, arguments: tuple) -> bool:
-    """Whether the host must know a tensor's numbers before it can go on."""
-    if function in INDEXING:  # by a mask: how many are chosen
-        return any(index.dtype == torch.bool for index in tensors(arguments[1]))
-    return function in UNTAGGED_READS or any(tag in function.tags for tag in READS)
-
-
-def tensors(values) -> list[Tensor]:
-    if isinstance(values, Tensor):
-        return [values]
-    if isinstance(values, dict):
-        values = values.values()
-    elif not isinstance(values, (list, tuple)):
-        return []
-    return [tensor for value in values for tensor in tensors(value)]
-
-
-@contextlib.contextmanager
-def watched(engine, monkeypatch):
-    watch, runner = Watch(monkeypatch), engine.runner
-    watch.of_device(*engine.runner.model.parameters(), engine.manager.kv_cache)
-    watch.of_device(engine.manager.block_table, runner.logits, *tensors(vars(runner.state)))
-    watch.of_device(*tensors([graph.result for graph in runner.graphs.values()]))
-    if engine.in_flight is not None:
-        watch.of_device(engine.in_flight[1].tensor)
-    with WatchPython(watch), watch:
-        yield
-
-
 @shapes
 @kinds
 def test_the_host_reads_only_what_has_arrived(shape, kind, monkeypatch):
@@ -248,27 +103,22 @@ def test_the_host_reads_only_what_has_arrived(shape, kind, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "read"),
+    "read",
     [
-        (FastRunner, "_choose", lambda found: found[0].amax(-1).isfinite().tolist()),
-        (FastRunner, "_run_mixed", lambda found: found[1].cpu()),
-        (FastRunner, "run", lambda found: found.tensor.tolist()),
-        (FastRunner, "attend_single", lambda found: bool(found.isfinite().all())),
-        (MixedStep, "attend", lambda found: found[found > 1]),
-        (MixedStep, "_tokens", lambda found: found.max().item()),
-        (MixedStep, "_send", lambda found: found.numpy()),
+        lambda x: x[0].amax(-1).isfinite().tolist(),
+        lambda x: x.cpu(),
+        lambda x: bool(x.isfinite().all()),
+        lambda x: x[x > 1],
+        lambda x: x.max().item(),
+        lambda x: x.numpy(),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_another_read_is_noticed(owner, name, read, monkeypatch):
-    engine = engine_of("small", "cpu")
-    function = getattr(owner, name)
-
-    def then_reads(*arguments, **named):
-        found = function(*arguments, **named)
-        read(found)
-        return found
-
-    monkeypatch.setattr(owner, name, then_reads)
-    with watched(engine, monkeypatch), pytest.raises(ReadOnHost):
-        steps(engine, "mixed")
+def test_another_read_is_noticed(read, monkeypatch):
+    engine = engine_of("small", "cpu", layers=False)
+    norm = engine.runner.model.model.norm
+    hook = norm.register_forward_hook(lambda module, given, x: (read(x), None)[1])
+    try:
+        with watched(engine, monkeypatch), pytest.raises(ReadOnHost):
+            steps(engine, "mixed")
+    finally:
+        hook.remove()

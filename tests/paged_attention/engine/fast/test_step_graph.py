@@ -15,7 +15,9 @@ from paged_attention.engine.fast.graph import (
     launch,
 )
 
-DEVICES = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
+# The second GPU is not the current one, and steps were recorded on the first one before.
+NUM_GPUS = torch.cuda.device_count()
+DEVICES = [torch.device("cpu")] + [torch.device("cuda", n) for n in range(min(2, NUM_GPUS))]
 devices = pytest.mark.parametrize("device", DEVICES, ids=str)
 
 
@@ -128,6 +130,18 @@ def test_a_step_that_reads_on_the_host_is_refused(device, read):
     assert graph.replay() == 5
 
 
+@devices
+def test_an_error_of_pytorch_says_in_its_first_line_why_a_step_is_not_recorded(device):
+    def step():
+        raise RuntimeError("\noperation not permitted\nCompile with TORCH_USE_CUDA_DSA")
+
+    with pytest.raises(GraphError) as raised:
+        capture(step, device)
+    assert str(raised.value) == "the step cannot be recorded: operation not permitted"
+    with pytest.raises(ZeroDivisionError):
+        capture(lambda: 1 // 0, device)  # another error is the step's own
+
+
 @pytest.mark.parametrize("read", [np.asarray, np.from_dlpack])
 def test_what_numpy_takes_is_read_on_the_host(read):
     x = torch.zeros(1)
@@ -168,12 +182,6 @@ def test_what_a_gpu_does_without_the_host_can_be_recorded(device, step):
 def test_to_another_device_than_the_host_is_no_reading(device):
     x = torch.zeros(2, device=device)
     assert capture(lambda: x.to("meta"), device).result.device.type == "meta"
-
-
-def test_one_hot_numbers_are_on_the_device_of_their_tensor():
-    numbers = torch.zeros(2, dtype=torch.int64, device="meta")
-    result = capture(lambda: torch.nn.functional.one_hot(numbers, 3), DEVICES[0]).result
-    assert (result.shape, result.device.type) == ((2, 3), "meta")
 
 
 @devices
@@ -231,12 +239,6 @@ def test_what_the_host_starts_is_counted():
     assert counter.count == 7 and out.tolist() == [3, 5, 7, 9, 11, 13]
     x.add_(1)
     assert counter.count == 7
-
-
-def test_counting_changes_nothing():
-    with StartCounter() as counter:
-        assert torch.ones(3).sum(0, dtype=torch.float64).dtype == torch.float64
-    assert counter.count == 2
 
 
 @devices

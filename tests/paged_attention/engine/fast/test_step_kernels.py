@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from paged_attention.engine.fast.layers import step_kernels
 from paged_attention.validate import KERNEL_DTYPES
@@ -114,52 +112,3 @@ def test_rotate(target, dtype, head_size, heads, norms):
     close(caches[0][written], rotated(k, turns[positions])[there], dtype, times=8)
     assert torch.equal(caches[1][written], v[there])
     assert caches[:, [0, 2, 4, 5, 7]].isnan().all()
-
-
-@targets
-@settings(max_examples=25, deadline=None)
-@given(
-    lengths=st.lists(st.integers(0, 11), min_size=1, max_size=6),
-    block_size=st.integers(1, 5),
-    data=st.data(),
-)
-def test_advance(target, lengths, block_size, data):
-    """Sequences in any order, with padding anywhere among them."""
-    device, num_rows = device_of(target), len(lengths)
-    order = data.draw(st.permutations(range(num_rows)))
-    rows = [row if data.draw(st.booleans()) else -1 for row in order]
-    width = -(-12 // block_size)
-    table = torch.randperm(num_rows * width).int().view(num_rows, width).to(device)
-    ints = dict(dtype=torch.int32, device=device)
-    state = torch.tensor(lengths, **ints)
-    last = torch.arange(num_rows, device=device) + 100
-    tokens, positions, slots = torch.full((3, num_rows), -9, device=device)
-    context_lens = torch.full((num_rows,), -9, **ints)
-    batch_table = torch.full((num_rows, width), -9, **ints)
-    step_kernels(target).advance(
-        last_tokens=last,
-        lengths=state,
-        block_table=table,
-        rows=torch.tensor(rows, **ints),
-        tokens=tokens,
-        positions=positions,
-        slots=slots,
-        context_lens=context_lens,
-        batch_table=batch_table,
-        num_seqs=num_rows,
-        max_blocks_per_seq=width,
-        block_size=block_size,
-    )
-    for place, row in enumerate(rows):
-        if row < 0:
-            seen = tokens[place], positions[place], slots[place], context_lens[place]
-            assert [int(number) for number in seen] == [0, 0, -1, 0]
-            continue
-        position = lengths[row]
-        blocks = table[row, : position // block_size + 1]
-        assert tokens[place] == 100 + row and positions[place] == position
-        assert slots[place] == blocks[-1] * block_size + position % block_size
-        assert context_lens[place] == position + 1
-        assert torch.equal(batch_table[place, : len(blocks)], blocks)
-    expected = [length + (row in rows) for row, length in enumerate(lengths)]
-    assert state.tolist() == expected

@@ -2,9 +2,7 @@
 
 import multiprocessing
 import os
-import pickle
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +20,7 @@ from paged_attention.engine.shards import (
     serve_sharded,
 )
 from paged_attention.tiny_qwen3.tasks import encode
+from pretended_card import pretend_gpus
 
 PROMPTS = [
     encode(text)
@@ -54,16 +53,37 @@ def load_on_some_ranks_only(device):
 
 
 class WithoutText(Exception):
+    """It can be sent, and not be received."""
+
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
 
 
-def load_with_an_error_that_cannot_travel(device):
+class NotSent(WithoutText):
+    def __init__(self, one, two):
+        super().__init__(one, two)
+        self.what = lambda: one + two
+
+
+def load_with_an_error_without_text(device):
     raise WithoutText(1, 2)
 
 
+def load_with_an_error_that_cannot_be_sent(device):
+    raise NotSent(1, 2)
+
+
+def load_another_model_on_rank_1(device):
+    model = load_model(device=device)
+    if torch.distributed.get_rank() == 1:
+        model.model.embed_tokens.weight.data = model.model.embed_tokens.weight.data.flip(0)
+    return model
+
+
 def load_one_kv_head(device):
-    return SimpleNamespace(config=SimpleNamespace(num_key_value_heads=1))
+    model = load_model(device="meta")
+    model.config.num_key_value_heads = 1
+    return model
 
 
 def test_two_ranks_give_the_tokens_of_one():
@@ -91,42 +111,43 @@ def test_two_ranks_give_the_tokens_of_one():
         (load_on_some_ranks_only, FileNotFoundError, "rank 1 has no weights"),
         (load_and_die, ShardError, "rank [01] ended without an answer"),
         pytest.param(
-            load_with_an_error_that_cannot_travel,
-            ShardError,
-            "WithoutText: 1 and 2",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
             load_one_kv_head,
             ValueError,
             "must divide the model's 1 KV heads",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            load_another_model_on_rank_1,
+            ShardError,
+            "the ranks gave different tokens",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_rank_that_fails_is_an_error_here(load, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         serve_sharded(PROMPTS, world_size=2, backend="gloo", load=load)
+    if error is FileNotFoundError:
+        assert raised.value.__notes__ == ["on rank 1 of 2"]
 
 
-def test_a_rank_that_died_is_named_before_those_that_miss_it():
-    context = multiprocessing.get_context("forkserver")
-    (first, sends), (second, dies) = (context.Pipe(duplex=False) for _ in range(2))
-    sends.send_bytes(pickle.dumps(RuntimeError("Connection closed by peer")))
-    dies.close()
-    with pytest.raises(ShardError, match="rank 1 ended without an answer"):
-        # Both pipes have something to say already, so nothing waits.
-        shards._collect([first, second], 0.0, 60)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "load", [load_with_an_error_without_text, load_with_an_error_that_cannot_be_sent]
+)
+def test_an_error_that_cannot_travel_comes_as_text(load):
+    with pytest.raises(ShardError, match="(WithoutText|NotSent): 1 and 2"):
+        serve_sharded(PROMPTS, world_size=1, backend="gloo", load=load)
+
+
+def test_a_request_that_is_refused_is_an_error():
+    with pytest.raises(EmptyPromptError, match="empty prompt"):
+        serve_sharded([[]], world_size=1, backend="gloo")
 
 
 def test_ranks_that_take_too_long_are_ended():
     with pytest.raises(ShardError, match="2 of 2 ranks have not answered after 1 s"):
         serve_sharded(PROMPTS, world_size=2, backend="gloo", load=load_slowly, time_limit=1)
-
-
-def test_a_request_that_is_refused_is_an_error():
-    with pytest.raises(EmptyPromptError, match="empty prompt"):
-        shards._served([EmptyPromptError("an empty prompt")])
 
 
 @pytest.mark.parametrize(
@@ -136,6 +157,7 @@ def test_a_request_that_is_refused_is_an_error():
         (-2, "gloo", "must be 1 or more"),
         (3, "gloo", "must divide the model's 2 KV heads, and 3 does not"),
         (2, "mpi", "'gloo', 'nccl' or None, not 'mpi'"),
+        (64, "nccl", "NCCL needs a GPU for each of the 64 ranks"),
     ],
 )
 def test_what_cannot_be_divided_is_refused_before_anything_starts(
@@ -145,18 +167,25 @@ def test_what_cannot_be_divided_is_refused_before_anything_starts(
         serve_sharded(PROMPTS, world_size=world_size, backend=backend)
 
 
-def test_nccl_takes_a_gpu_for_each_rank(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert (
-        choose_backend(2) == "nccl"
-        and choose_backend(4) == "gloo"
-        and choose_backend(2, "gloo") == "gloo"
-    )
-    with pytest.raises(ValueError, match="a GPU for each of the 4 ranks, and PyTorch sees 2"):
-        choose_backend(4, "nccl")
-    with pytest.raises(TypeError):
-        choose_backend(1.5)
+@pytest.mark.parametrize(
+    "num_gpus, world_size, backend, chosen",
+    [
+        (0, 1, None, "gloo"),
+        (0, 2, "gloo", "gloo"),
+        (1, 1, None, "nccl"),
+        (2, 2, None, "nccl"),
+        (2, 1, "nccl", "nccl"),
+        (2, 3, None, "gloo"),
+        (2, 2, "gloo", "gloo"),
+    ],
+)
+def test_nccl_is_taken_where_each_rank_has_a_gpu(
+    monkeypatch, num_gpus, world_size, backend, chosen
+):
+    pretend_gpus(monkeypatch, num_gpus)
+    assert choose_backend(world_size, backend) == chosen
+    with pytest.raises(ValueError, match=f"ranks, and PyTorch sees {num_gpus} here"):
+        choose_backend(num_gpus + 1, "nccl")
 
 
 def test_the_command_compares_one_rank_with_several(monkeypatch, capsys):

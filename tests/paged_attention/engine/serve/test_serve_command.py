@@ -101,14 +101,6 @@ def test_a_port_that_is_taken_is_a_sentence_before_a_model_is_looked_for(capsys)
     assert words + os.strerror(errno.EADDRINUSE) in capsys.readouterr().err
 
 
-def test_each_option_says_what_it_is(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    for name in ("model", "host", "allowed-origin", "requests", "num-blocks"):
-        assert re.search(rf"--{name} [A-Z].* \w+", shown), name
-
-
 def test_there_are_no_more_connections_than_open_files(capsys):
     now, ever = resource.getrlimit(resource.RLIMIT_NOFILE)
     if ever == resource.RLIM_INFINITY:

@@ -14,7 +14,6 @@ from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.engine.serve.engine_thread import (
     EngineThread,
     QueueFullError,
-    StoppedError,
     TooManyError,
 )
 from paged_attention.tiny_qwen3.tasks import decode, encode
@@ -93,49 +92,11 @@ def test_all_are_taken_or_none(thread, gate):
     assert [decode(each.until_the_end()[0]) for each in three] == ["a$"] * 3
 
 
-def test_answers_to_one_prompt_share_its_blocks(thread):
-    """101 tokens fill 6 blocks; from there on, each of 3 answers has 2 blocks of its own."""
-    used, params = [], SamplingParams(max_new_tokens=20, ignore_end=True)
-    pool = thread.engine.manager.block_manager
-    thread.engine.history = lambda *_: used.append(64 - pool.get_num_free_blocks())
-    prompt, heard = encode("K" + 100 * "."), [Heard(), Heard(), Heard()]
-    thread.submit([(prompt, params, each.news.put) for each in heard])
-    assert [len(each.until_the_end()[0]) for each in heard] == [20, 20, 20]
-    assert max(used) == 6 + 3 * 2
-
-
 def test_one_that_the_engine_refuses_hears_of_it_and_the_others_go_on(thread):
     _, (refused, taken) = submit(thread, ("", PARAMS), ("Ca>", PARAMS))
     tokens, reason, error = refused.until_the_end()
     assert (tokens, reason) == ([], None) and isinstance(error, EmptyPromptError)
     assert decode(taken.until_the_end()[0]) == "a$"
-
-
-def test_the_end_is_heard_by_all_and_nothing_is_taken_after_it(thread, gate):
-    _, heard = submit(thread, ("K..", LONG), ("K..", LONG))
-    ending = threading.Thread(target=thread.stop)
-    ending.start()
-
-    def takes_nothing():
-        try:
-            heard.extend(submit(thread, ("K..", LONG))[1])
-        except StoppedError:
-            return True
-        except QueueFullError:
-            return False
-
-    wait_until(takes_nothing)
-    gate.set()
-    ending.join(60)
-    for each in heard:
-        _, reason, error = each.until_the_end()
-        assert reason is None and str(error) == "the server is ending"
-    assert len(thread) == 0 and not thread.engine.requests
-
-
-def test_it_does_not_keep_the_process_alive(thread):
-    (own,) = [each for each in threading.enumerate() if each.name == "engine"]
-    assert own.daemon
 
 
 @pytest.mark.parametrize("make", [Engine, fast_engine])

@@ -1,11 +1,10 @@
-"""A rank's part of a model, in one process: the other ranks are stand-ins."""
+"""A rank's part of a model, in one process: the other ranks of its group do nothing."""
 
 import contextlib
 import copy
 import json
 import math
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,22 +12,19 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
-from paged_attention.engine.parallel import engine as parallel
-from paged_attention.engine.parallel import ranks as of_ranks
 from paged_attention.engine.parallel.cuts import Collective, collectives, kept_by_rank
-from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
+from paged_attention.engine.parallel.engine import parallel_engine
 from paged_attention.engine.parallel.model import (
     check_cuts,
     load_parallel_model,
     parallel_model,
 )
-from paged_attention.engine.parallel.ranks import Ranks
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
 from paged_attention.engine.served import UnsupportedModelError, head_size_of
 
@@ -45,16 +41,12 @@ SIZES = dict(
     bos_token_id=None,
     eos_token_id=None,
 )
-# The dimension in which each layer's weight is cut. A bias is as long as the rows.
-BY_ROWS, BY_COLUMNS = 0, 1
-CUT = dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head"), BY_ROWS)
-CUT |= dict.fromkeys(("o_proj", "down_proj"), BY_COLUMNS)
+CUT = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
 ALL = slice(None)
 
 
 @contextlib.contextmanager
 def group(rank, size):
-    """A group whose other ranks do nothing."""
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
     try:
         yield
@@ -101,26 +93,23 @@ def of_rank(rank, size, config, dtype=torch.float32):
     ],
 )
 def test_a_rank_of_three_keeps_a_third_or_all(layer, rank, rows, columns):
-    kept = kept_by_rank(layer, (12, 9), rank, 3)
-    assert repr(kept) == repr((slice(*rows), slice(*columns)))  # whole numbers too
+    assert kept_by_rank(layer, (12, 9), rank, 3) == (slice(*rows), slice(*columns))
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_rank_holds_its_part_of_each_weight(rank, dtype):
+@pytest.mark.parametrize("rank, dtype", [(0, torch.float32), (1, torch.float64)])
+def test_a_rank_holds_the_part_of_each_weight_that_pytorch_would_give_it(rank, dtype):
     model, numbers = of_rank(rank, 2, llama(), dtype), Numbered()
     cut = set()
     for name, parameter in model.named_parameters():
         expected = numbers.whole(name, parameter.shape)
-        layer, kind = name.split(".")[-2:]
-        if layer in CUT:
-            assert isinstance(parameter, DTensor)
-            is_whole = kind == "bias" and CUT[layer] == BY_COLUMNS
-            expected = expected if is_whole else expected.chunk(2, dim=CUT[layer])[rank]
-            cut.add(layer)
+        if isinstance(parameter, DTensor):
+            (placement,) = parameter.placements
+            if placement.is_shard():
+                expected = expected.chunk(2, dim=placement.dim)[rank]
+            cut.add(name.split(".")[-2])
         assert torch.equal(local_of(parameter), expected.to(dtype)), name
         assert local_of(parameter).dtype == dtype
-    assert cut == CUT.keys() and not model.training
+    assert cut == CUT and not model.training
 
 
 def test_one_rank_is_the_whole_model():
@@ -130,13 +119,6 @@ def test_one_rank_is_the_whole_model():
     whole.load_state_dict(model.state_dict())
     tokens = torch.tensor([[1, 2, 3]])
     assert torch.equal(model(tokens).logits, whole(tokens).logits)
-
-
-def test_all_ranks_get_the_logits_of_all_tokens():
-    with group(0, 2):
-        model = parallel_model(llama(), Numbered(), torch.float32, "cpu")
-        logits = model(torch.tensor([[1, 2, 3]])).logits
-    assert type(logits) is torch.Tensor and logits.shape == (1, 3, 14)
 
 
 def test_a_head_that_is_the_embedding_stays_tied_and_is_not_read():
@@ -151,25 +133,23 @@ def test_a_head_that_is_the_embedding_stays_tied_and_is_not_read():
 
 @pytest.mark.parametrize("head_dim", [None, 4])
 def test_its_config_counts_the_ranks_own_heads_and_the_given_one_does_not_change(head_dim):
-    config = llama(head_dim=head_dim)
+    config = llama(head_dim=head_dim, rope_theta=500.0)
     before = copy.deepcopy(config)
     model = of_rank(1, 2, config)
     own = model.config
-    numbers = own.num_attention_heads, own.num_key_value_heads, own.intermediate_size
-    assert repr(numbers) == "(3, 1, 5)"  # whole numbers too
-    assert head_size_of(own) == (head_dim or 2) and own.hidden_size == 12
+    assert (own.num_attention_heads, own.num_key_value_heads) == (3, 1)
+    assert own.intermediate_size == 5 and own.hidden_size == 12
+    assert head_size_of(own) == (head_dim or 2)
     assert (model.ranks.rank, model.ranks.size) == (1, 2)
-    own.rope_parameters["rope_theta"] = 7.0
-    assert config.to_dict() == before.to_dict()
-
-
-def test_what_is_computed_and_not_saved_is_that_of_the_whole_model():
-    config = llama(rope_theta=500.0)
-    whole = AutoModelForCausalLM.from_config(config)
-    ours = dict(of_rank(0, 2, config).named_buffers())
-    theirs = dict(whole.named_buffers())
+    # What is computed and not saved is that of the whole model.
+    ours, theirs = (
+        dict(each.named_buffers())
+        for each in (model, AutoModelForCausalLM.from_config(before))
+    )
     assert ours.keys() == theirs.keys() and theirs
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    own.rope_parameters["rope_theta"] = 7.0
+    assert config.to_dict() == before.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -182,9 +162,9 @@ def test_what_is_computed_and_not_saved_is_that_of_the_whole_model():
     ],
 )
 def test_what_does_not_divide_is_named(changes, words):
-    config = SimpleNamespace(model_type="llama", tie_word_embeddings=False, **SIZES)
-    check_cuts(config, 2)
-    vars(config).update(changes)
+    check_cuts(llama(), 2)
+    config = llama()
+    config.update(changes)
     with pytest.raises(ValueError, match=words):
         check_cuts(config, 2)
     check_cuts(config, 1)
@@ -195,12 +175,25 @@ def test_what_does_not_divide_is_named(changes, words):
 
 def test_a_model_that_is_not_cut_here_is_refused_before_it_is_built():
     with pytest.raises(UnsupportedModelError, match="type mistral; only qwen3 and llama"):
-        of_rank(0, 2, SimpleNamespace(model_type="mistral"))
+        of_rank(0, 2, MistralConfig())
     with pytest.raises(ValueError, match="2 KV heads, and 3 does not"):
         of_rank(0, 3, llama())
 
 
-# A checkpoint
+def test_a_fast_engine_on_several_ranks_needs_fused_layers():
+    """On one rank it takes PyTorch's own, and lesson 08's engine always does."""
+    without, fused = FastParts(layers=False, graphs=False), FastParts(graphs=False)
+    for parts, words in ((without, "needs the part `layers`"), (fused, "intermediate_size")):
+        with group(0, 2):
+            model = parallel_model(llama(), Numbered(), torch.float32, "cpu")
+            with pytest.raises(UnsupportedModelError, match=words):
+                parallel_engine(model, parts, num_blocks=3)
+            assert parallel_engine(model, num_blocks=3).manager.kv_cache.shape[2] == 3
+        engine = parallel_engine(of_rank(0, 1, llama()), parts, num_blocks=3)
+        assert engine.runner.fused is None
+
+
+# Where the weights come from
 
 
 @pytest.fixture
@@ -225,6 +218,9 @@ def test_a_checkpoint_that_cannot_be_served_is_refused_as_elsewhere(folder):
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UnsupportedModelError, match="Qwen3ForTokenClassification"):
         load_parallel_model(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="holds no config.json"):
+        load_parallel_model(folder)
     with pytest.raises(FileNotFoundError, match="there is no folder '.*nowhere'"):
         load_parallel_model(folder / "nowhere")
 
@@ -240,10 +236,16 @@ def test_a_head_and_end_tokens_of_its_own_are_the_models(folder):
     assert torch.equal(model.lm_head.weight, saved["lm_head.weight"].float())
 
 
-def test_a_weight_of_another_size_is_named(folder):
-    weights = SavedWeights(folder)
-    with pytest.raises(UnsupportedModelError, match=r"shape \(128,\) and not \(3, 2\)"):
-        weights.part("model.norm.weight", torch.Size([3, 2]), (ALL, ALL))
+def test_a_saved_weight_is_read_in_parts():
+    weights, whole = SavedWeights(SMALL_MODEL), load_model()
+    name = "model.layers.0.mlp.down_proj.weight"
+    expected = whole.get_parameter(name)
+    kept = slice(3, 9), slice(2, 7)
+    assert torch.equal(weights.part(name, expected.shape, kept), expected[kept])
+    with pytest.raises(UnsupportedModelError, match="'x' is missing"):
+        weights.part("x", expected.shape, kept)
+    with pytest.raises(UnsupportedModelError, match=r"has the shape .* and not \(3, 2\)"):
+        weights.part(name, torch.Size([3, 2]), (ALL, ALL))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -257,13 +259,14 @@ def test_random_weights_are_small_and_those_of_a_norm_are_1(dtype):
 
 
 def test_random_weights_depend_on_name_and_seed_alone():
-    def weights(name="a", *seed):
+    def weights(name="a", *seed, columns=slice(1, 3)):
         made = RandomWeights(torch.float32, torch.device("cpu"), *seed)
-        return made.part(name, torch.Size([6, 4]), (ALL, slice(1, 3)))
+        return made.part(name, torch.Size([6, 4]), (ALL, columns))
 
     torch.manual_seed(1)
     first = weights()
     assert torch.equal(first, weights()) and torch.equal(first, weights("a", 0))
+    assert torch.equal(first, weights(columns=ALL)[:, 1:3])  # the same on one rank
     assert not torch.equal(first, weights("b")) and not torch.equal(first, weights("a", 1))
     assert first.untyped_storage().nbytes() == 6 * 2 * 4  # the rest is not kept
 
@@ -271,96 +274,13 @@ def test_random_weights_depend_on_name_and_seed_alone():
 # What the ranks do together
 
 
-def test_the_ranks_know_their_place_and_add_up(monkeypatch):
-    with group(2, 3):
-        ranks = Ranks()
-    assert (ranks.rank, ranks.size) == (2, 3)
-    monkeypatch.setattr(of_ranks, "dist", SimpleNamespace(all_reduce=lambda x: x.mul_(3)))
-    x = torch.ones(2)
-    ranks.sum(x)
-    assert x.tolist() == [3.0, 3.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_the_columns_of_all_ranks_are_next_to_each_other(monkeypatch, dtype):
-    def all_gather(parts, part):
-        """As in a real group, all have one dtype, and none lies apart in memory."""
-        assert all(each.dtype == dtype and each.is_contiguous() for each in (part, *parts))
-        for rank, each in enumerate(parts):
-            each.copy_(part + 10 * rank)
-
-    monkeypatch.setattr(of_ranks, "dist", SimpleNamespace(all_gather=all_gather))
-    ranks, out = Ranks.__new__(Ranks), torch.zeros(3, 4, dtype=dtype)
-    ranks.size = 2
-    part = torch.tensor([[1, 3, 5], [2, 4, 6]], dtype=dtype).T
-    with torch.device("meta"):  # what is made without a device cannot be read
-        ranks.join(part, out)
-    assert out.tolist() == [[1, 2, 11, 12], [3, 4, 13, 14], [5, 6, 15, 16]]
-
-
 def test_a_step_has_two_sums_a_layer_and_a_head_that_is_cut_is_collected():
-    config = AutoConfig.for_model("llama", **SIZES, tie_word_embeddings=True)
+    config = llama(tie_word_embeddings=True)
     sums = [
         Collective(f"model.layers.{layer}.{name}", "all_reduce", 12)
         for layer in (0, 1)
         for name in ("self_attn.o_proj", "mlp.down_proj")
     ]
     assert collectives(config, 2) == collectives(config, 3) == sums
-    config.tie_word_embeddings = False
-    assert collectives(config, 2) == [*sums, Collective("lm_head", "all_gather", 14)]
+    assert collectives(llama(), 2) == [*sums, Collective("lm_head", "all_gather", 14)]
     assert collectives(config, 1) == []
-
-
-# An engine
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """What engines are made of; a fast one cannot fuse its layers while `fused` is None."""
-    asked = SimpleNamespace(fused=None)
-
-    def engine(*arguments, **options):
-        runner = SimpleNamespace(fused=asked.fused, reasons={"layers": "too narrow"})
-        return SimpleNamespace(made=(arguments, options), runner=runner)
-
-    monkeypatch.setattr(parallel, "Engine", engine)
-    monkeypatch.setattr(parallel, "fast_engine", engine)
-    return asked
-
-
-def model_of(size):
-    return SimpleNamespace(ranks=SimpleNamespace(size=size))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_lesson_08s_engine_takes_any_model(made, size):
-    model = model_of(size)
-    assert parallel_engine(model, num_blocks=3).made == ((model,), {"num_blocks": 3})
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("layers", [True, False])
-@pytest.mark.parametrize("fused", [None, "fused"])
-def test_only_alone_may_a_fast_engine_have_pytorchs_layers(made, size, layers, fused):
-    made.fused = fused
-    model, parts = model_of(size), FastParts(layers=layers)
-    if size == 1 or (layers and fused):
-        engine = parallel_engine(model, parts, num_blocks=3)
-        assert engine.made == ((model, parts), {"num_blocks": 3})
-    else:
-        words = "too narrow" if layers else "needs the part `layers`"
-        with pytest.raises(UnsupportedModelError, match=words):
-            parallel_engine(model, parts, num_blocks=3)
-
-
-def test_a_run_has_parallel_engines_on_two_ranks_unless_told_otherwise(monkeypatch):
-    monkeypatch.setattr(parallel, "run_sharded", lambda *given, **named: (given, named))
-    own = {"make_engine": parallel_engine, "parts": None}
-    assert serve_parallel("prompts", "params") == (
-        ("prompts", "params", 2, None, load_parallel_model),
-        own,
-    )
-    parts = FastParts()
-    given, named = serve_parallel("prompts", "params", 4, "gloo", len, parts, turns=3)
-    assert given == ("prompts", "params", 4, "gloo", len)
-    assert named == own | {"parts": parts, "turns": 3}
