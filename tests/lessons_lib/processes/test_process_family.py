@@ -1,5 +1,6 @@
 """Whatever a run has started ends with it, and a signal to all of them is for the run."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -169,7 +170,7 @@ def leader():
     yield process
     process.communicate()
     for pid in process.family:
-        if psutil.pid_exists(pid):
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
