@@ -65,7 +65,7 @@ def explain(name: str, running: str, lesson: str | None, known: Container[str]) 
     known: the names that the kernel has.
     """
     lesson = lesson or _lesson_in(running)
-    cells = _cells(lesson) if lesson else ()
+    cells = cells_of(lesson) if lesson else ()
     place = _place(running, cells)
     wanted = {name, *_names_in(running)[2]}
     if not (missing := _needed(wanted, cells[:place], known)) or not any(
@@ -80,7 +80,7 @@ def missing_in(answer: Any, lesson: str) -> Card | None:
 
     answer: a function or class. Anything else uses no names.
     """
-    cells = _cells(lesson)
+    cells = cells_of(lesson)
     for function in _functions(answer):
         here = {*function.__globals__, *vars(builtins)}
         for name in _global_names(function.__code__):
@@ -102,7 +102,9 @@ def _first_that_makes(name: str, cells: tuple[CodeCell, ...]) -> int | None:
 
 def is_a_lessons(running: str, lesson: str | None) -> bool:
     """Whether a cell's text is that of the lesson, unchanged."""
-    return bool(lesson) and running.strip() in {cell.source.strip() for cell in _cells(lesson)}
+    return bool(lesson) and running.strip() in {
+        cell.source.strip() for cell in cells_of(lesson)
+    }
 
 
 def lesson_of_this_kernel() -> str | None:
@@ -139,7 +141,7 @@ def to_run(missing: Sequence[CodeCell]) -> list[str]:
 
 def cells_above(running: str, lesson: str) -> tuple[CodeCell, ...]:
     """The cells of a lesson above the one that runs; all, if it is none of the lesson's."""
-    cells = _cells(lesson)
+    cells = cells_of(lesson)
     return cells[: _place(running, cells)]
 
 
@@ -185,7 +187,7 @@ def _lesson_in(source: str) -> str | None:
 
 
 @functools.cache
-def _cells(lesson: str) -> tuple[CodeCell, ...]:
+def cells_of(lesson: str) -> tuple[CodeCell, ...]:
     """The code cells of a lesson's notebook; none if it cannot be read."""
     try:
         path = next(iter(sorted(NOTEBOOKS.glob(f"{lesson}*.ipynb"))))

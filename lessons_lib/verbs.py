@@ -43,7 +43,7 @@ def open_lesson(lesson: str) -> ModuleType:
         for name in ("torch", "transformers", "lessons_exercises"):
             if importlib.util.find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}")
-        with waiting("Loading what the lesson needs", at_once=True):
+        with waiting("Loading what the lesson needs", patience=0.0):
             pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
     except ModuleNotFoundError as error:
         start = "make lab" if IS_CHECKOUT else f"{whole.NAME} lab"

@@ -16,12 +16,12 @@ PATIENCE = 2.0  # seconds without a word; most builds and checks are quicker
 
 @contextmanager
 def waiting(
-    what: str, show: Callable[[str], object] | None = None, at_once: bool = False
+    what: str, show: Callable[[str], object] | None = None, patience: float = PATIENCE
 ) -> Iterator[None]:
     """Shows `what` and the seconds so far while the block runs.
 
     show: called with the line, and at the end with ""; None shows it below the cell.
-    at_once: show it from the start, because the block is known to take long.
+    patience: seconds without a word; 0 for a block that is known to take long.
     """
     if show is None:
         if not _is_watched():
@@ -29,12 +29,12 @@ def waiting(
             return
         show = _below_the_cell()
     over, begun = threading.Event(), time.monotonic()
-    if at_once:
+    if not patience:
         show(f"{what} …")
 
     def tell():
-        told = at_once
-        while not over.wait(1.0 if told else PATIENCE):
+        told = not patience
+        while not over.wait(1.0 if told else patience):
             show(f"{what} … {time.monotonic() - begun:.0f} s")
             told = True
         if told:

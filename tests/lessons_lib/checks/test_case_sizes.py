@@ -68,7 +68,8 @@ def test_the_smallest_case_that_shows_a_mistake_is_shown_in_whatever_order_they_
     random.Random(0).shuffle(cases)
     unnamed = replace(exercise, mistakes=(), cases=lambda: cases)
     expected = {
-        id(case): checks._attempt(exercise, exercise.reference, case) for case in cases
+        id(case): attempt(exercise, exercise.reference, numbers[id(case)], case)
+        for case in cases
     }
     for slug, form in forms_of(exercise):
         # the cases that it passes, and those that show it, as they come

@@ -1,7 +1,8 @@
-"""What is remembered of a learner: nothing is lost when two notebooks are open, and nothing of
-ours gets in.
+"""What is remembered of a learner: nothing is lost when two notebooks are open, or when the
+file is spoilt, and nothing of ours gets in.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,17 +17,108 @@ from lessons_lib import progress
 from lessons_lib.paths import NOTEBOOKS, ROOT, SOLUTIONS
 
 RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
+pytestmark = pytest.mark.usefixtures("learner")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A learner who has not begun."""
-    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path / "progress"))
-    monkeypatch.setattr(progress, "_in_solutions", {})
-    return tmp_path / "progress"
+@pytest.mark.parametrize(
+    "checks, passed, mistakes",
+    [
+        ([(False, None)], False, []),
+        ([(True, None)], True, []),
+        ([(True, None), (False, "a")], True, ["a"]),
+        ([(False, "a"), (False, "b"), (False, "a"), (True, None)], True, ["a", "b"]),
+        ([(False, ""), (False, None)], False, []),
+    ],
+)
+def test_an_exercise_stays_passed_and_each_mistake_is_noted_once(checks, passed, mistakes):
+    for check in checks:
+        progress.remember("0.1", *check)
+    assert progress.load() == {"0.1": {"passed": passed, "mistakes": mistakes}}
 
 
-def test_two_kernels_that_record_at_once_lose_nothing(folder):
+def test_the_record_is_a_file_that_a_person_can_read(learner):
+    progress.remember("1.2", False, "a")
+    progress.remember("0.1", True, None)
+    assert (learner / "progress.json").read_text() == (
+        '{\n "0.1": {\n  "mistakes": [],\n  "passed": true\n },\n'
+        ' "1.2": {\n  "mistakes": [\n   "a"\n  ],\n  "passed": false\n }\n}'
+    )
+
+
+RUBBISH = ["[]", "null", "{", '{"0.1": 3}', '"text"', b"\xff\xfe{", b"[" * 100_000]
+
+
+def test_a_file_that_is_no_record_is_kept_and_a_new_record_begins(learner):
+    for number, rubbish in enumerate(RUBBISH, 1):
+        rubbish = rubbish if isinstance(rubbish, bytes) else rubbish.encode()
+        (learner / "progress.json").write_bytes(rubbish)
+        assert progress.load() == {}
+        progress.remember("0.1", True, None)
+        assert progress.load()["0.1"]["passed"]
+        assert (learner / f"unreadable-{number}.json").read_bytes() == rubbish
+    (learner / "progress.json").write_bytes(b"")
+    progress.remember("0.1", True, None)
+    assert not (learner / f"unreadable-{len(RUBBISH) + 1}.json").exists()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        3,
+        "passed",
+        [],
+        {"passed": True},
+        {"mistakes": []},
+        {"passed": 1, "mistakes": []},
+        {"passed": True, "mistakes": "a"},
+    ],
+    ids=str,
+)
+def test_an_entry_of_another_form_hides_no_other_and_is_not_lost(learner, entry):
+    right = {"passed": True, "mistakes": []}
+    text = json.dumps({"0.1": right, "0.2": entry})
+    (learner / "progress.json").write_text(text)
+    assert progress.load() == {"0.1": right}
+    progress.remember("0.3", True, None)
+    assert json.loads((learner / "progress.json").read_text())["0.2"] == entry
+    assert progress.load() == {"0.1": right, "0.3": right}
+    assert not (learner / "unreadable-1.json").exists()
+    progress.remember("0.2", True, None)
+    assert progress.load() == {"0.1": right, "0.2": right, "0.3": right}
+    assert json.loads((learner / "unreadable-1.json").read_text())["0.2"] == entry
+
+
+def test_a_record_that_cannot_be_read_now_is_not_written(learner):
+    (learner / "progress.json").mkdir()
+    progress.remember("0.1", True, None)
+    assert {path.name for path in learner.iterdir()} - {"lock"} == {"progress.json"}
+
+
+@pytest.mark.usefixtures("plain_locale")
+def test_records_are_utf8_whatever_the_locale(learner):
+    progress.replace_file(learner / "progress.json", '{"é": {"passed": true, "mistakes": []}}')
+    assert "é".encode() in (learner / "progress.json").read_bytes()
+    assert progress.load()["é"]["passed"]
+
+
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(learner):
+    (learner / "a folder").mkdir()
+    with pytest.raises(OSError):
+        progress.replace_file(learner / "a folder", "after")
+    assert [path.name for path in learner.iterdir()] == ["a folder"]
+
+
+@pytest.mark.parametrize("in_its_place", ["a folder", "a link to itself"])
+def test_what_is_in_the_place_of_the_lock_is_no_obstacle(learner, in_its_place):
+    lock = learner / "lock"
+    lock.mkdir() if in_its_place == "a folder" else lock.symlink_to(lock)
+    progress.remember("0.1", True, None)
+    assert progress.load()["0.1"]["passed"]
+
+
+def test_kernels_that_record_at_once_lose_nothing(learner):
+    """And a reader sees a whole file each time."""
     program = (
         "import sys; from lessons_lib import progress\n"
         "sys.stdin.read(1)\n"
@@ -41,28 +133,43 @@ def test_two_kernels_that_record_at_once_lose_nothing(folder):
     ]
     for kernel in kernels:
         kernel.stdin.close()
+    before = 0
+    while any(kernel.poll() is None for kernel in kernels):
+        now = len(progress.load())
+        assert now >= before
+        before = now
     assert [kernel.wait() for kernel in kernels] == [0, 0, 0]
     assert progress.load() == {
         f"{kernel}.{number}": {"passed": True, "mistakes": [f"m{number}"]}
         for kernel in (1, 2, 3)
         for number in range(100)
     }
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "progress.json"]
+    assert sorted(path.name for path in learner.iterdir()) == ["lock", "progress.json"]
+
+
+def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(learner, monkeypatch):
+    monkeypatch.chdir(SOLUTIONS)
+    progress.remember("0.1", True, None)
+    progress.remember("0.1", False, "floor-division")
+    assert progress.load()["0.1"] == {"passed": True, "mistakes": ["floor-division"]}
+    assert not [*learner.iterdir()]
+    monkeypatch.chdir(learner)
+    assert progress.load() == {}
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("lesson", ["00", "02"])
 def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
-    tmp_path, folder, lesson
+    tmp_path, learner, lesson
 ):
     """A copy of it, as a learner may make for comparison."""
     (source,) = SOLUTIONS.glob(f"{lesson}_*.ipynb")
     execute(shutil.copy(source, tmp_path))
-    assert progress.load() == {} and not (folder / "parts").exists()
+    assert progress.load() == {} and not (learner / "parts").exists()
 
 
 @pytest.mark.heavy
-def test_a_learners_notebook_writes_what_it_passed(tmp_path, folder):
+def test_a_learners_notebook_writes_what_it_passed(tmp_path, learner):
     (source,) = NOTEBOOKS.glob("00_*.ipynb")
     notebook = nbformat.read(source, as_version=4)
     for cell in notebook.cells:
@@ -72,7 +179,7 @@ def test_a_learners_notebook_writes_what_it_passed(tmp_path, folder):
     del notebook.cells[check + 1 :]  # what comes later may have stubs
     nbformat.write(notebook, tmp_path / "mine.ipynb")
     execute(tmp_path / "mine.ipynb")
-    assert progress.load()["0.1"]["passed"] and (folder / "parts/0.1").exists()
+    assert progress.load()["0.1"]["passed"] and (learner / "parts/0.1").exists()
 
 
 def execute(path):
@@ -101,15 +208,3 @@ def test_a_script_of_our_solution_writes_nothing_either(tmp_path, marks, passed)
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert ("0.1" in progress.load()) == passed
-
-
-def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(folder, monkeypatch):
-    monkeypatch.chdir(SOLUTIONS)
-    progress.remember("0.1", True, None)
-    progress.remember("0.1", False, "floor-division")
-    assert (
-        progress.load() == {"0.1": {"passed": True, "mistakes": ["floor-division"]}}
-        and not folder.exists()
-    )
-    monkeypatch.chdir(folder.parent)
-    assert progress.load() == {}

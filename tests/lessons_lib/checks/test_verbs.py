@@ -1,325 +1,204 @@
-"""What the verbs of a lesson do with a verdict, and what a lesson needs to open. Exercises,
-verdicts and the guide are stand-ins.
-"""
+"""What a learner sees of the verbs of a lesson, and what is kept of it."""
 
-import importlib
-import importlib.util
-from contextlib import contextmanager
-from types import SimpleNamespace
+import sys
 
 import pytest
 
-from lessons_lib import checks, progress, saved_answers, solution_cells, verbs, whole
-from lessons_lib.display import Card
-from lessons_lib.whole import CourseDamaged
+from answers import every_exercise
+from lessons_guide import given
+from lessons_lib import checks, progress, saved_answers, verbs
 
-PASSED = checks.CheckResult("3.4", True, None, "")
-WRONG = checks.CheckResult("3.4", False, "off-by-one", "It is one too many.")
-STUB = checks.CheckResult("3.4", False, checks.NOT_ATTEMPTED, "Write it.")
-ABSENT = Card("Run the cell that has `helper`.")
+pytestmark = pytest.mark.usefixtures("learner")
 
 
-def answer():
-    """A learner's answer."""
+def right(num_tokens, block_size):
+    return -(-num_tokens // block_size)
 
 
-@pytest.fixture
-def course(monkeypatch):
-    """Exercise 3.4, whose next verdict is `verdict`. It notes what is shown and kept."""
-    made = SimpleNamespace(
-        verdict=PASSED,
-        checked=[],
-        shown=[],
-        remembered=[],
-        saved=[],
-        waited=[],
-        mended=[],
-        at_home=False,
-        ours=False,
-        learners=True,
-        absent=None,
-        whole=True,
-        to_hand_in="",
-    )
-    exercise = SimpleNamespace(
-        id="3.4", title="a title", answer_name="answer", hints=("one", "two", "three")
-    )
-
-    def find(exercise_id):
-        if exercise_id not in ("3.4", 3.4):
-            raise checks.NoSuchExercise(exercise_id)
-        return exercise
-
-    def run(exercise_id, given):
-        assert exercise_id == "3.4"
-        made.checked.append(given)
-        return made.verdict
-
-    def require():
-        if not made.whole:
-            raise CourseDamaged("The course is not whole.")
-
-    @contextmanager
-    def waiting(words, at_once=False):
-        made.waited.append(words)
-        yield
-
-    def missing_in(given, lesson):
-        assert given is answer and lesson == "03"
-        return made.absent
-
-    guides = dict(
-        advice=SimpleNamespace(
-            is_the_learners=lambda given, of: made.learners and of is exercise,
-            after_passing=lambda: made.to_hand_in,
-            after_failing=lambda result, given: f"{result.message} Try again.",
-            standing=lambda result: "not attempted yet",
-            before_trying=lambda result: f"{result.message} Run its cell.",
-        ),
-        restart=SimpleNamespace(missing_in=missing_in),
-        given=SimpleNamespace(
-            solution=lambda of: made.shown.append(of.id), say_whose_notebook_it_is=lambda: None
-        ),
-        misspelt=SimpleNamespace(watch=lambda lesson: made.shown.append(f"watch {lesson}")),
-        progress_page=SimpleNamespace(
-            bar=lambda lesson, titles: f"bar {lesson} {titles}", page=lambda: "page"
-        ),
-    )
-    for owner, name, value in (
-        (checks, "find", find),
-        (checks, "run", run),
-        (whole, "require", require),
-        (verbs, "waiting", waiting),
-        (verbs, "show", made.shown.append),
-        (verbs, "_guide", guides.__getitem__),
-        (progress, "remember", lambda *words: made.remembered.append(words)),
-        (saved_answers, "save", lambda *words: made.saved.append(words)),
-        (solution_cells, "are_at_home", lambda: made.at_home),
-        (solution_cells, "define", lambda name: made.ours and name == "answer"),
-    ):
-        monkeypatch.setattr(owner, name, value)
-    return made
+def rounds_down(num_tokens, block_size):
+    return num_tokens // block_size
 
 
-TITLE = "Exercise 3.4, a title"
-IS_PASSED = Card(f"{TITLE}: passed", tone="passed")
-IS_WRONG = Card(f"{TITLE}: not yet (off-by-one)", "It is one too many. Try again.", "failed")
+def blocks_needed(num_tokens, block_size):
+    return num_tokens // block_size
 
 
-def test_an_answer_that_passes_is_shown_remembered_and_saved(course):
-    assert verbs.check("3.4", answer) is None
-    assert course.checked == [answer] and course.shown == [IS_PASSED]
-    assert course.remembered == [("3.4", True, None)]
-    assert course.saved == [("3.4", answer)]
-    assert course.waited == ["Checking exercise 3.4"]
+TITLE = "Exercise 0.1, blocks needed"
 
 
-def test_an_answer_that_is_wrong_is_shown_remembered_and_raised(course):
-    course.verdict = WRONG
+def is_saved(exercise: str) -> bool:
+    try:
+        return bool(saved_answers.load(exercise))
+    except saved_answers.NoSavedAnswer:
+        return False
+
+
+@pytest.mark.parametrize("answer", [right, lambda n, size: -(-n // size)])
+def test_an_answer_that_passes_is_shown_remembered_and_saved(capsys, answer):
+    """Under any name."""
+    assert verbs.check("0.1", answer) is None
+    assert capsys.readouterr().out == f"✓ {TITLE}: passed\n"
+    assert progress.load() == {"0.1": {"passed": True, "mistakes": []}} and is_saved("0.1")
+
+
+@pytest.mark.parametrize("answer, is_learners", [(blocks_needed, True), (rounds_down, False)])
+def test_an_answer_that_is_wrong_is_shown_and_raised(capsys, answer, is_learners):
+    """It is remembered if it has the answer's name: a lesson shows wrong ones too."""
     with pytest.raises(verbs.CheckFailed) as caught:
-        verbs.check("3.4", answer)
-    assert caught.value.result is WRONG and type(caught.value) is verbs.CheckFailed
-    assert course.shown == [IS_WRONG] and course.saved == []
-    assert course.remembered == [("3.4", False, "off-by-one")]
-    assert caught.value._render_traceback_() == ["CheckFailed: exercise 3.4: off-by-one"]
+        verbs.check("0.1", answer)
+    assert type(caught.value) is verbs.CheckFailed
+    assert caught.value.result.mistake == "floor-division"
+    assert caught.value._render_traceback_() == ["CheckFailed: exercise 0.1: floor-division"]
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"✗ {TITLE}: not yet (floor-division)\n")
+    assert shown.endswith('One hint at a time: hint("0.1")\n')
+    entry = {"0.1": {"passed": False, "mistakes": ["floor-division"]}}
+    assert progress.load() == (entry if is_learners else {}) and not is_saved("0.1")
 
 
-def test_a_stub_is_not_attempted_and_leaves_no_trace(course):
-    course.verdict = STUB
-    with pytest.raises(verbs.NotAttempted) as caught:
-        verbs.check("3.4", answer)
-    assert caught.value.result is STUB
-    assert course.shown == [Card(f"{TITLE}: not attempted yet", "Write it. Run its cell.")]
-    assert course.saved == course.remembered == []
+def test_a_pass_is_kept_with_the_mistakes_before_and_after_it():
+    for answer in blocks_needed, right, blocks_needed:
+        try:
+            verbs.check("0.1", answer)
+        except verbs.CheckFailed:
+            assert answer is blocks_needed
+    assert progress.load() == {"0.1": {"passed": True, "mistakes": ["floor-division"]}}
+    assert saved_answers.load("0.1").answer(17, 16) == 2
 
 
-def test_what_this_machine_cannot_judge_leaves_no_trace(course):
-    course.verdict = checks.CheckResult("3.4", False, checks.NOT_JUDGED, "The disk is full.")
+@pytest.mark.parametrize("answer", [None, ..., "a stub"])
+def test_a_stub_is_not_attempted_and_leaves_no_trace(capsys, answer):
+    def blocks_needed(num_tokens, block_size):
+        raise NotImplementedError("Exercise 0.1")
+
+    with pytest.raises(verbs.NotAttempted):
+        verbs.check("0.1", blocks_needed if answer == "a stub" else answer)
+    out = capsys.readouterr().out
+    assert out.startswith(f"› {TITLE}: not attempted yet\n") and "press Shift+Enter" in out
+    assert progress.load() == {} and not is_saved("0.1")
+
+
+def test_what_this_machine_cannot_judge_leaves_no_trace(capsys, monkeypatch, tmp_path):
+    """No process can start in a folder that is gone."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
     with pytest.raises(verbs.NotJudged):
-        verbs.check("3.4", answer)
-    assert course.shown == [Card(f"{TITLE}: not judged", "The disk is full.")]
-    assert course.saved == course.remembered == []
+        verbs.check("0.1", blocks_needed)
+    assert capsys.readouterr().out.startswith(f"› {TITLE}: not judged\n")
+    monkeypatch.chdir(tmp_path)
+    assert progress.load() == {} and not is_saved("0.1")
 
 
-def test_what_has_to_be_handed_in_too_is_said_when_an_answer_passes(course):
-    course.to_hand_in = "Hand in helpers.py."
-    verbs.check("3.4", answer)
-    assert course.shown == [Card(f"{TITLE}: passed", "Hand in helpers.py.", tone="passed")]
+def test_an_answer_of_ours_that_another_notebook_runs_is_not_kept(monkeypatch):
+    cell = "def blocks_needed(n, size):\n    # BEGIN SOLUTION\n    return -(-n // size)"
+    monkeypatch.setattr(sys.modules["__main__"], "In", [cell], raising=False)
+    verbs.check("0.1", right)
+    assert progress.load() == {} and not is_saved("0.1")
 
 
-def test_a_check_may_have_no_answer_and_a_number_for_its_name(course):
-    verbs.check(3.4)
-    assert course.checked == [checks.NO_ANSWER]
+@pytest.mark.parametrize("verb", [verbs.check, verbs.hint, verbs.solution])
+def test_an_exercise_that_is_not_there_is_named(verb):
+    with pytest.raises(checks.NoSuchExercise, match="There is no exercise '9.99'"):
+        verb("9.99")
 
 
-@pytest.mark.parametrize("verdict", [PASSED, WRONG])
-@pytest.mark.parametrize(
-    "at_home, ours, learners, remembered, saved",
-    [
-        (False, False, True, True, True),
-        (False, True, True, False, False),  # our own solution, run from elsewhere
-        (True, True, True, True, True),  # it has a record of its own
-        (True, False, True, True, True),
-        (False, False, False, False, True),  # a wrong answer that a lesson shows
-        (True, True, False, False, True),
-    ],
-)
-def test_only_the_learners_own_answers_are_kept(
-    course, verdict, at_home, ours, learners, remembered, saved
-):
-    course.verdict, course.learners = verdict, learners
-    course.at_home, course.ours = at_home, ours
-    if verdict is WRONG:
-        with pytest.raises(verbs.CheckFailed):
-            verbs.check("3.4", answer)
-        assert bool(course.remembered) == remembered and not course.saved
+# Hints and solutions
+
+
+def test_hints_come_one_at_a_time_and_each_exercise_has_its_own_count(capsys):
+    count = len(checks.find("2.6").hints)
+    for number in range(1, count + 1):
+        verbs.hint("2.6")
+        assert f"Hint {number} of {count} for exercise 2.6" in capsys.readouterr().out
+    verbs.hint("2.7")
+    assert "Hint 1 of " in capsys.readouterr().out
+    for _ in range(2):
+        verbs.hint("2.6")
+        assert capsys.readouterr().out == (
+            f"› Exercise 2.6 has hints 1 to {count}, and no other.\n"
+            '  Our own answer: solution("2.6")\n'
+        )
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1, 2, 3, 4])
+def test_a_hint_may_be_asked_for_by_its_number(capsys, number):
+    hints = checks.find("2.1").hints
+    verbs.hint("2.1", number)
+    out = capsys.readouterr().out
+    if 1 <= number <= len(hints):
+        head = f"› Hint {number} of {len(hints)} for exercise 2.1\n  {hints[number - 1][:20]}"
+        assert out.startswith(head)
     else:
-        verbs.check("3.4", answer)
-        # what passes is the learner's under any name
-        assert bool(course.remembered) == bool(course.saved) == saved
+        assert out.startswith(f"› Exercise 2.1 has hints 1 to {len(hints)}, and no other.\n")
 
 
-def test_an_answer_that_needs_a_cell_that_did_not_run_says_so_and_is_not_remembered(course):
-    course.verdict, course.absent = WRONG, ABSENT
-    with pytest.raises(verbs.CheckFailed):
-        verbs.check("3.4", answer)
-    assert course.shown == [IS_WRONG, ABSENT] and course.remembered == []
+@pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
+def test_solution_shows_our_answer_without_markers(exercise, capsys):
+    verbs.solution(exercise.id)
+    shown = capsys.readouterr().out
+    assert exercise.answer_name in shown and "BEGIN SOLUTION" not in shown
 
 
-def test_what_passes_lacks_nothing(course):
-    course.absent = ABSENT
-    verbs.check("3.4", answer)
-    assert course.shown == [IS_PASSED] and course.remembered
-
-
-def test_a_course_that_is_not_whole_judges_nothing_and_opens_nothing(course):
-    course.whole = False
-    with pytest.raises(CourseDamaged):
-        verbs.check("3.4", answer)
-    with pytest.raises(CourseDamaged):
-        verbs.open_lesson("summary")
-    assert course.checked == course.shown == []
-
-
-def test_an_exercise_that_is_not_there_is_named_before_the_course_is_looked_at(course):
-    course.whole = False
-    for verb in verbs.check, verbs.hint, verbs.solution:
-        with pytest.raises(checks.NoSuchExercise):
-            verb("9.9")
-
-
-# Hints, solutions and progress
-
-
-@pytest.fixture
-def no_hint_shown(monkeypatch):
-    monkeypatch.setattr(verbs, "_hints_shown", {})
-
-
-NO_MORE = Card(
-    "Exercise 3.4 has hints 1 to 3, and no other.", 'Our own answer: solution("3.4")'
-)
-HINTS = [
-    Card(f"Hint {number} of 3 for exercise 3.4", text)
-    for number, text in ((1, "one"), (2, "two"), (3, "three"))
-]
-
-
-def test_hints_come_one_after_the_other(course, no_hint_shown):
-    for _ in range(4):
-        verbs.hint("3.4")
-    assert course.shown == [*HINTS, NO_MORE]
-
-
-@pytest.mark.parametrize(
-    "number, shown",
-    [(-1, NO_MORE), (0, NO_MORE), *enumerate(HINTS, 1), (4, NO_MORE), (5, NO_MORE)],
-)
-def test_a_hint_may_be_asked_for_by_its_number(course, no_hint_shown, number, shown):
-    verbs.hint("3.4", number)
-    assert course.shown == [shown]
-    verbs.hint("3.4")  # the one before did not count
-    assert course.shown == [shown, HINTS[0]]
-
-
-def test_a_solution_is_shown_by_the_guide(course):
-    verbs.solution("3.4")
-    assert course.shown == ["3.4"]
-
-
-def test_progress_is_shown_of_a_lesson_and_of_all(course):
-    verbs.progress_bar("03")
-    verbs.progress_bar("03", False)
-    verbs.show_progress()
-    assert course.shown == ["bar 03 True", "bar 03 False", "page"]
-
-
-def test_the_guide_is_a_package_of_its_own():
-    assert verbs._guide("advice").__name__ == "lessons_guide.advice"
+def test_a_copy_without_solutions_shows_the_answer_alone(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(given, "SOLUTIONS", tmp_path)
+    verbs.solution("1.2")
+    shown = capsys.readouterr().out
+    assert shown.startswith("› One answer to exercise 1.2\n    ") and "throw" in shown
+    assert "SOLUTION" not in shown
 
 
 # Opening
 
 
-@pytest.fixture
-def lesson(course, monkeypatch):
-    """A lesson that can be opened. `absent_modules` are not installed."""
-    course.pictures, course.absent_modules, course.read = object(), set(), []
-
-    def import_module(name):
-        if name != "lessons_draw.lesson_03":
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return course.pictures
-
-    monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name in course.absent_modules else 1
-    )
-    monkeypatch.setattr(checks, "exercises_of", lambda lesson: course.exercises)
-    monkeypatch.setattr(checks, "read_mistakes", course.read.append)
-    course.exercises = ("3.4",)
-    return course
+def test_a_lesson_opens_with_its_pictures_and_a_line_of_progress(capsys):
+    progress.remember("5.2", True, None)
+    pictures = verbs.open_lesson("05")
+    head, line = capsys.readouterr().out.splitlines()
+    assert head == f"› Lesson 05: 1 of {len(checks.exercises_of('05'))} exercises passed"
+    assert line.startswith("  □ 5.1 · ■ 5.2 · □ 5.3")
+    assert pictures.__name__ == "lessons_draw.lesson_05" and callable(pictures.opening)
 
 
-def test_a_lesson_opens_with_its_pictures_and_its_progress(lesson):
-    assert verbs.open_lesson("03") is lesson.pictures
-    assert lesson.shown == ["watch 03", "bar 03 False"] and lesson.read == [["03"]]
-    assert lesson.waited == ["Loading what the lesson needs"]
+def test_in_a_notebook_it_says_what_it_waits_for(displayed, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "05_metadata.ipynb")
+    verbs.open_lesson("05")
+    first, end, progress_bar = (each["data"]["text/plain"] for each in displayed)
+    assert first == "Loading what the lesson needs …" and end == ""
+    assert "Lesson 05" in progress_bar
 
 
-def test_a_lesson_without_exercises_has_no_progress(lesson):
-    lesson.exercises = ()
-    assert verbs.open_lesson("03") is lesson.pictures
-    assert lesson.shown == ["watch 03"] and lesson.read == []
+def test_the_summary_opens_without_progress(capsys):
+    assert callable(verbs.open_lesson("summary").opening)
+    assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    "is_checkout, start", [(True, "make lab"), (False, "paged-attention-course lab")]
-)
-@pytest.mark.parametrize(
-    "name", ["torch", "transformers", "lessons_exercises", "lessons_draw.lesson_77"]
-)
-def test_a_lesson_says_what_is_missing_and_what_to_do(
-    lesson, monkeypatch, name, is_checkout, start
-):
-    monkeypatch.setattr(verbs, "IS_CHECKOUT", is_checkout)
-    lesson.absent_modules = {name}
+@pytest.mark.parametrize("name", ["torch", "transformers", "lessons_exercises"])
+def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     with pytest.raises(ModuleNotFoundError) as caught:
-        verbs.open_lesson("77" if "77" in name else "03")
+        verbs.open_lesson("05")
     assert str(caught.value) == (
-        f"No module named '{name}'. Close this, and open the course with: {start}"
+        f"No module named '{name}'. Close this, and open the course with: make lab"
     )
-    assert caught.value.__suppress_context__ and lesson.shown == []
+    assert caught.value.__suppress_context__
 
 
-def test_mistakes_that_cannot_be_read_are_an_error_without_its_cause(lesson, monkeypatch):
-    def fails(lessons):
-        try:
-            raise KeyError("something within")
-        except KeyError as error:
-            raise checks.MistakesError("0.1.mistakes:4: an error") from error
+def test_a_lesson_that_does_not_exist_is_named():
+    with pytest.raises(ModuleNotFoundError, match="lessons_draw.lesson_77"):
+        verbs.open_lesson("77")
 
-    monkeypatch.setattr(checks, "read_mistakes", fails)
-    with pytest.raises(checks.MistakesError, match="0.1.mistakes:4: an error") as caught:
-        verbs.open_lesson("03")
-    assert caught.value.__cause__ is None and lesson.shown == ["watch 03"]
+
+def test_a_lesson_counts_a_teachers_mistakes_or_says_where_they_cannot_be_read(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
+    (tmp_path / "9.1.mistakes").write_text("## mine\nMine.\n\n    nothing => something\n")
+    with pytest.raises(checks.MistakesError, match="9.1.mistakes:4: `nothing` is not") as seen:
+        verbs.open_lesson("09")
+    assert seen.value.__cause__ is None
+    (tmp_path / "9.1.mistakes").unlink()
+    capsys.readouterr()
+    verbs.open_lesson("04")
+    head = f"Further mistakes from {tmp_path}: none for this lesson\n"
+    assert capsys.readouterr().out.startswith(head)

@@ -6,16 +6,12 @@ import pytest
 
 from lessons_guide import progress_page
 from lessons_guide.progress_page import ExerciseState, LessonState, ProgressPage
-from lessons_lib import checks, progress, show_progress
-from lessons_lib.display import as_html
+from lessons_lib import checks, progress, progress_bar, show_progress
 
 TOTAL = sum(len(checks.exercises_of(lesson)) for lesson in checks.lessons())
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A learner who has not begun."""
-    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("learner")
 
 
 def test_all_lessons_are_there_by_their_names_before_anything_is_done():
@@ -81,41 +77,15 @@ def test_a_notebook_that_cannot_be_read_is_named_by_its_file(tmp_path, monkeypat
     assert (lesson.title, lesson.notebook) == expected
 
 
-@pytest.mark.parametrize(
-    "message, first",
-    [
-        ("One. Two. Three.", "One."),
-        ("Is it?\nNo! Yes.", "Is it?"),
-        ("Version 1.2 of it", "Version 1.2 of it"),
-        ("", ""),
-    ],
-)
-def test_a_mistake_is_told_by_its_first_sentence(message, first):
-    assert progress_page._first_sentence(message) == first
-
-
-def test_the_page_is_a_table_with_a_row_for_each_lesson():
-    exercises = (
-        ExerciseState("1.1", "one & all", True, (("late", "It is late."), ("wrong", ""))),
-        ExerciseState("1.2", "two", False, (("odd", ""),)),
-    )
-    lessons = (LessonState("01 · A", "01_a.ipynb", exercises), LessonState("02", "", ()))
-    mark = '<span title="{}" style="white-space:nowrap">{}</span>'
-    cell = '<td style="text-align:left;vertical-align:top">{}</td>'
-    met = as_html("1.1 `late`: It is late.\n1.1 `wrong`\n1.2 `odd`")
-    first = (
-        '<a href="01_a.ipynb">01 · A</a>',
-        f"{mark.format('one &amp; all', '■ 1.1')} {mark.format('two', '□ 1.2')}",
-        f"<details><summary>3</summary>{met}</details>",
-    )
-    rows = (f"<tr>{''.join(map(cell.format, row))}</tr>" for row in (first, ("02", "", "–")))
-    heads = "".join(
-        f'<th style="text-align:left">{name}</th>'
-        for name in ("lesson", "exercises (■ passed)", "mistakes met")
-    )
-    assert ProgressPage(lessons)._repr_html_() == (
-        '<div role="status" style="margin:.2em 0">'
-        '<div style="font-weight:600">1 of 2 exercises passed</div>'
-        "<div>Next: exercise 1.2, two</div>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+def test_a_bar_has_its_exercises_in_lines_or_in_one(capsys):
+    one, two, *others = checks.exercises_of("01")
+    progress.remember(one.id, True, None)
+    progress.remember(two.id, False, None)
+    head = f"› Lesson 01: 1 of {2 + len(others)} exercises passed"
+    progress_bar("01")
+    lines = [f"  ■ {one.id} {one.title}"]
+    lines += [f"  □ {other.id} {other.title}" for other in (two, *others)]
+    assert capsys.readouterr().out.splitlines() == [head, *lines]
+    progress_bar("01", titles=False)
+    marks = " · ".join([f"■ {one.id}", *(f"□ {other.id}" for other in (two, *others))])
+    assert capsys.readouterr().out.splitlines() == [head, f"  {marks}"]

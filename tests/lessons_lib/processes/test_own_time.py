@@ -9,27 +9,35 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from busy_processor import busy_processor
 from lessons_lib.paths import ROOT
 from lessons_processes.own_time import Stopwatch, observe_session, observe_thread
 
 EVERY = 0.1
+TICK = 1 / os.sysconf("SC_CLK_TCK")
 linux = pytest.mark.skipif(
     not os.path.exists("/proc/self/stat"), reason="elsewhere the clock counts"
 )
 
 
 class Machine:
-    """A clock and a run of which a test says what it did since the last look."""
+    """A clock and a run of which a test says what it did since the last look.
 
-    def __init__(self):
-        self.now, self.worked, self.is_awake = 100.0, 7.0, True
+    is_seen: whether it can be observed.
+    """
+
+    def __init__(self, every: float = EVERY, is_seen: bool = True):
+        self.now, self.worked, self.is_awake, self.is_seen = 100.0, 7.0, True, is_seen
         self.stopwatch = Stopwatch(
-            lambda: (self.worked, self.is_awake), EVERY, lambda: self.now
+            lambda: (self.worked, self.is_awake) if self.is_seen else None,
+            every,
+            lambda: self.now,
         )
 
     def look_after(self, seconds: float, worked: float = 0.0, is_awake: bool = True) -> float:
@@ -39,36 +47,33 @@ class Machine:
         return self.stopwatch.look()
 
 
-def test_work_counts():
+@pytest.mark.parametrize(
+    "since, own",
+    [
+        (dict(worked=0.1), 0.1),
+        (dict(is_awake=False), 0.1),
+        (dict(worked=0.01), 0.01),  # it waits for a processor
+        (dict(worked=0.03, is_awake=False), 0.1),
+    ],
+    ids=["work", "sleep", "waiting", "both"],
+)
+def test_work_and_sleep_count_and_waiting_for_a_processor_does_not(since, own):
     machine = Machine()
-    assert [machine.look_after(0.1, worked=0.1) for _ in range(3)] == pytest.approx(
-        [0.1, 0.2, 0.3]
-    )
+    seen = [machine.look_after(0.1, **since) for _ in range(3)]
+    assert seen == pytest.approx([own, 2 * own, 3 * own])
+    assert machine.look_after(60.0) == pytest.approx(3 * own)
 
 
-def test_sleep_counts():
-    machine = Machine()
-    assert [machine.look_after(0.1, is_awake=False) for _ in range(3)] == pytest.approx(
-        [0.1, 0.2, 0.3]
-    )
-
-
-def test_waiting_for_a_processor_counts_for_nothing():
-    machine = Machine()
-    assert [machine.look_after(0.1, worked=0.01) for _ in range(3)] == pytest.approx(
-        [0.01, 0.02, 0.03]
-    )
-    assert machine.look_after(60.0) == pytest.approx(0.03)
-
-
-def test_what_a_sleeper_did_while_the_looker_had_no_processor_is_not_known():
-    assert Machine().look_after(60.0, is_awake=False) == pytest.approx(2 * EVERY)
+@pytest.mark.parametrize("every", [0.1, 0.5, 2.0])
+def test_what_a_sleeper_did_while_the_looker_had_no_processor_is_not_known(every):
+    assert Machine(every).look_after(60.0, is_awake=False) == pytest.approx(2 * every)
 
 
 def test_two_threads_that_work_at_once_count_as_one():
+    """Of a second with ten seconds of work, two ticks of the rest may count in the next."""
     machine = Machine()
-    assert machine.look_after(0.1, worked=0.2) == pytest.approx(0.1)
-    assert machine.look_after(1.0) < 0.15  # and are not counted later
+    assert machine.look_after(1.0, worked=10.0) == pytest.approx(1.0)
+    assert machine.look_after(1.0) == pytest.approx(1 + 2 * TICK)
 
 
 def test_a_tick_that_is_counted_late_is_not_lost():
@@ -88,20 +93,28 @@ def test_looks_that_follow_at_once_do_not_count_more():
     assert machine.stopwatch.seconds <= 0.1 + 1e-9
 
 
-def test_what_is_left_out_does_not_count():
+def test_a_look_is_due_after_half_of_the_time_between_two():
     machine = Machine()
+    assert machine.look_after(0.046, is_awake=False) == 0
+    assert machine.look_after(0.005, is_awake=False) == pytest.approx(0.051)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_is_left_out_does_not_count(is_seen):
+    machine = Machine(is_seen=is_seen)
     machine.now += 60.0
-    machine.stopwatch.leave_out(60.0)
+    machine.stopwatch.leave_out(50.0)
+    machine.stopwatch.leave_out(10.0)
     assert machine.look_after(0.1, is_awake=False) == pytest.approx(0.1)
 
 
 def test_where_nothing_can_be_seen_the_clock_counts():
-    clock = iter([0.0, 1.0, 2.5])
-    stopwatch = Stopwatch(lambda: None, EVERY, lambda: next(clock))
-    assert (stopwatch.look(), stopwatch.look()) == (1.0, 2.5)
+    machine = Machine(is_seen=False)
+    assert [machine.look_after(seconds) for seconds in (1.0, 1.5, 0.5)] == [1.0, 2.5, 3.0]
+    machine.is_seen, machine.worked = True, 0.25
+    assert machine.look_after(1.0) == 3.25
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 8), st.booleans())))
 def test_own_time_never_runs_back_nor_ahead_of_the_clock(looks):
     machine, before = Machine(), 0.0
@@ -173,14 +186,8 @@ print(time.monotonic() - clock, own_clock() - own)
     not os.path.exists("/proc/self/schedstat"), reason="elsewhere the clock counts"
 )
 def test_a_process_sees_its_own_time_pass():
-    """Half a second of work and half a second of sleep, on a processor that it shares with
-    five endless loops.
-    """
-    processor = min(os.sched_getaffinity(0))
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
-    try:
-        for loop in loops:
-            os.sched_setaffinity(loop.pid, {processor})
+    """Half a second of work and half a second of sleep, on a processor that it shares."""
+    with busy_processor() as processor:
         run = subprocess.run(
             [sys.executable, "-c", OWN_CLOCK % processor],
             cwd=ROOT,
@@ -188,21 +195,29 @@ def test_a_process_sees_its_own_time_pass():
             capture_output=True,
             text=True,
         )
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
     clock, own = map(float, run.stdout.split())
     assert own > 0.99 and clock - own > 1
 
 
 @linux
-def test_a_thread_is_seen():
-    door = threading.Lock()
+@pytest.mark.usefixtures("plain_locale")
+@pytest.mark.parametrize("name", [b"python", b"(a ) R 1)", "é".encode(), b"\xff"])
+def test_a_thread_is_seen_whatever_its_name_is(name):
+    door, works = threading.Lock(), threading.Event()
+
+    def work():
+        while not works.is_set():
+            pass
+        door.acquire()
+
     door.acquire()
-    thread = threading.Thread(target=door.acquire)
+    thread = threading.Thread(target=work)
     thread.start()
+    Path(f"/proc/self/task/{thread.native_id}/comm").write_bytes(name)
     observe = functools.partial(observe_thread, thread.native_id)
+    while observe()[0] < 2 * TICK:
+        time.sleep(0.001)
+    works.set()
     while observe()[1]:
         time.sleep(0.001)
     assert not observe()[1]

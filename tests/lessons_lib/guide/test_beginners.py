@@ -6,19 +6,17 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from lessons_command import kernel
-from lessons_guide import advice, given, misspelt, restart
-from lessons_lib import CompileError, checks, progress, verbs
+from lessons_guide import given, restart
+from lessons_lib import CompileError, checks, progress
 
 RUN_IT = "run its cell: click on it and press Shift+Enter."
 WRONG = "def blocks_needed(num_tokens, block_size): return 1"
 
 
 @pytest.fixture
-def notebook(tmp_path, monkeypatch, capsys):
+def notebook(learner, monkeypatch, capsys):
     """Runs a cell of a lesson and gives what is shown."""
-    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
-    monkeypatch.setattr(restart, "lesson_of_this_kernel", lambda: "01")
-    monkeypatch.setattr(advice, "_failed", {})
+    monkeypatch.setenv("JPY_SESSION_NAME", "01_block_manager.ipynb")
     shell = InteractiveShell()
     kernel.load_ipython_extension(shell)
     shell.run_cell("from lessons_lib import check, hint")
@@ -29,10 +27,6 @@ def notebook(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
-
-
-def of(name):
-    return checks.find(name).reference
 
 
 FREE_LIST = 'free_list = r"""\n#include <vector>\nclass FreeList {\n  int top;\n};\n"""'
@@ -86,7 +80,7 @@ def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(notebook):
     """The learner's own assertions, and those with words, need no more words."""
     cell = next(
         each.source
-        for each in restart._cells("01")
+        for each in restart.cells_of("01")
         if 'print("free blocks:"' in each.source and "assert" in each.source
     )
     before = (
@@ -102,7 +96,7 @@ def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(notebook):
 
 def test_a_stress_test_that_could_not_be_built_is_no_verdict_on_the_manager():
     """It said "breaks" of a right answer, where a cell above had not run."""
-    (cell,) = (each.source for each in restart._cells("01") if "def holds(" in each.source)
+    (cell,) = (each.source for each in restart.cells_of("01") if "def holds(" in each.source)
     scope = {"block_manager": "", "slow_free_list": "", "stress": ""}
     with pytest.raises(NameError, match="errors"):
         exec(cell, scope)
@@ -142,9 +136,10 @@ def test_a_method_that_only_the_notebooks_class_has_is_no_riddle(notebook):
     notebook("def append_token(self, seq_id): return self.last(seq_id)")
     out = notebook('check("2.5", append_token)')
     assert "The notebook's `PagedAttentionManager` has `last`. But a check tries" in out
-    notebook("del PagedAttentionManager.last")
-    out = notebook('check("2.5", append_token)')
-    assert "has no attribute 'last'" in out and "But a check tries" not in out
+    for other in "del PagedAttentionManager.last", "PagedAttentionManager = 3":
+        notebook(other)
+        out = notebook('check("2.5", append_token)')
+        assert "has no attribute 'last'" in out and "But a check tries" not in out
 
 
 def test_an_answer_that_is_called_in_its_check(notebook):
@@ -166,13 +161,6 @@ def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):
     )
     out = notebook('check("3.2", SoftmaxState)')
     assert "A part of `SoftmaxState` is still the stub, in line 4: `raise NotImpl" in out
-
-
-def test_after_a_restart_only_cells_that_are_needed_are_listed():
-    """A cell with `torch.testing.assert_close(…)` is none: it does not change torch."""
-    card = restart.explain("check", 'check("3.2", SoftmaxState)', "03", ())
-    listed = [line for line in card.body.split("\n") if line.startswith("`")]
-    assert [line.split("`")[1].split()[0] for line in listed] == ["from", "import", "class"]
 
 
 def test_the_same_answer_once_more_says_that_its_cell_has_to_run(notebook):
@@ -217,6 +205,16 @@ def test_a_wrong_answer_that_a_lesson_shows_is_not_the_learners_mistake(notebook
     assert len(progress.load()["0.1"]["mistakes"]) == 1
 
 
+def test_an_answer_that_uses_a_file_beside_the_notebook_says_what_to_hand_in(
+    notebook, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rounding.py").write_text("def up(n, size): return -(-n // size)")
+    notebook("import rounding\ndef blocks_needed(n, size): return -(-n // size)")
+    out = notebook('check("0.1", blocks_needed)')
+    assert "hand rounding.py in with it" in out
+
+
 def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):
     given.stub("1.1")
     shown = capsys.readouterr().out
@@ -226,18 +224,3 @@ def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):
         assert f"    {line}\n" in shown
     with pytest.raises(checks.NoSuchExercise):
         given.stub("1.99")
-
-
-def test_opening_a_lesson_says_what_it_waits_for(monkeypatch):
-    told = []
-    monkeypatch.setattr(verbs, "waiting", lambda what, **_: told.append(what) or _Nothing())
-    verbs.open_lesson("00")
-    assert told == ["Loading what the lesson needs"] and misspelt
-
-
-class _Nothing:
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *error):
-        pass

@@ -1,0 +1,229 @@
+"""What a learner is told after an error: a name, a method or an answer is missing, or a cell
+is no Python.
+"""
+
+import pytest
+
+from lessons_guide import methods, misspelt, restart, unfinished
+from lessons_guide.advice import RUN_IT
+from lessons_lib.display import Card
+
+# A method that is missing
+
+
+def lacks(thing, name) -> AttributeError:
+    return AttributeError("none", name=name, obj=thing)
+
+
+class Grown:
+    pass
+
+
+def test_the_cells_that_add_to_a_class_are_named(make_lesson):
+    make_lesson(
+        "class Grown: pass",
+        "Grown.grow = grow",
+        "Other.shrink = 1\nname = 2\nGrown[0].x = 3",
+        "x = Grown.__doc__ = 1",
+        "Grown.other = other",
+        "not Python",
+        "n\0",
+    )
+    for thing in (Grown(), Grown):
+        card = methods.explain(lacks(thing, "grow"), "", "01", {"Grown": Grown})
+        assert card.title == (
+            "`grow` comes from a cell that has not run, or not since the cell of "
+            "`class Grown` has run again"
+        )
+        assert card.body.split("\n") == [
+            "Run these 2 cells, in this order, and then the one that failed (a click, then "
+            "Shift+Enter):",
+            "`Grown.grow = grow` at the top of the notebook",
+            "`Grown.other = other` at the top of the notebook",
+            "A line at the end adds it to the class: `Grown.grow = grow`. Is it still in "
+            "your cell?",
+            restart.IN_THE_MENU,
+        ]
+
+
+def test_an_object_of_an_older_class_is_made_anew(make_lesson):
+    make_lesson("Grown.grow = grow")
+    card = methods.explain(lacks(Grown(), "grow"), "", "01", {"Grown": Shop})
+    assert card.title.startswith("This object is older than `class Grown`")
+    assert card.body.endswith(restart.IN_THE_MENU)
+    assert "has not run" in methods.explain(lacks(Grown(), "grow"), "", "01", {}).title
+
+
+class Shop:
+    length = grow = growth = _hidden = lengthy = 1
+
+
+@pytest.mark.parametrize(
+    "name, like",
+    [
+        ("lenght", "length"),
+        ("growht", "growth"),
+        ("hidden", None),
+        ("glow", "grow"),
+        ("lengthening", None),  # not like enough
+        ("crew", None),  # half of it is like `grow`
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_misspelt_method_is_named_if_it_is_much_like_one(make_lesson, name, like):
+    make_lesson("Other.x = 1")
+    for lesson in ("01", None):
+        card = methods.explain(lacks(Shop(), name), "", lesson, {})
+        assert card == (like and Card(f"There is no `{name}`. Do you mean `{like}`?"))
+
+
+# A name that is missing
+
+
+class Shell:
+    """Of IPython, what a kernel knows."""
+
+    def __init__(self, *names: str):
+        self.user_ns = {"In": ["a cell"], **dict.fromkeys(names)}
+
+
+MINE = "› You have written `{}`, and the check looks for `blocks_needed`.\n"
+LIKE = "› There is no `{}`. Do you mean `{}`?\n"
+NAMES = [
+    # the name, what the kernel knows; what is said
+    ("blocks_needed", ["block_needed"], MINE.format("block_needed")),
+    ("couns", ["cout", "counts"], LIKE.format("couns", "counts")),
+    ("blocks_neded", [], LIKE.format("blocks_neded", "blocks_needed")),
+    ("prnit", [], LIKE.format("prnit", "print")),
+    ("abc", ["abd"], ""),
+    ("abce", ["abcd"], LIKE.format("abce", "abcd")),
+    ("quite_another", [], ""),
+    (None, [], ""),
+]
+
+
+@pytest.mark.parametrize("name, known, shown", NAMES)
+def test_a_name_that_is_missing_is_explained(capsys, name, known, shown):
+    misspelt.explain(Shell(*known), NameError("no", name=name), "00")
+    assert capsys.readouterr().out == shown
+
+
+def test_a_name_that_a_cell_makes_says_so_first(capsys):
+    """Unless an answer is misspelt."""
+    misspelt.explain(Shell("limi"), NameError("no", name="limit"), "00")
+    assert capsys.readouterr().out.startswith("› limit comes from a cell that has not run")
+
+
+def test_without_a_lesson_or_a_cell_no_answer_is_looked_for(capsys):
+    shell = Shell()
+    del shell.user_ns["In"]
+    for error in (NameError("no", name="blocks_neded"), ValueError()):
+        misspelt.explain(shell, error, None)
+    assert capsys.readouterr().out == ""
+
+
+def test_outside_of_notebooks_nothing_is_watched():
+    misspelt.watch("01")
+
+
+# A cell that cannot run
+
+QUOTES = 'A text in this cell has only one of its two """'
+CPP = "This looks like C++, and the cell is Python"
+PLAIN = "Python cannot read this cell, so nothing of it has run"
+GIVEN = (
+    "\nUntil the cell runs, a check sees your answer from before. The cell as you were given "
+    'it:\n  from lessons_guide.given import stub; stub("{}")'
+)
+MARK = (
+    "The fault is at the mark ^, or a little before it. Often a bracket, a quote or a colon "
+    "is missing, or a line is not as far to the right as its neighbours."
+)
+HALF = 'It begins with """ and ends with """. One of the two is missing.'
+INTO = 'C++ goes into a Python text: r""" … """.'
+OF_1_1 = (
+    "The text of exercise 1.1 is between two lines of Python: it begins after "
+    '`free_list = r"""` and ends before a line with """ alone.'
+) + GIVEN.format("1.1")
+OF_1_5 = GIVEN.format("1.5")
+SYNTAX = {
+    "one quote": ('x = """', QUOTES, HALF),
+    "one quote of three": ('"""a""" """', QUOTES, HALF),
+    "one quote in Python": ('def fork(): """', QUOTES, HALF + OF_1_5),
+    "one quote in C++": ('free_list = r"""\nint x;', QUOTES, OF_1_1),
+    "its end, by its class": ('class FreeList {\n};\n"""', QUOTES, OF_1_1),
+    "C++ alone": ("int x = 1;", CPP, INTO),
+    "C++ of an exercise": ("class FreeList {\n int x;\n};", CPP, OF_1_1),
+    "C++ of another class": ("class Counter {\n};", CPP, INTO),
+    "C++ in quotes": ('x = r"""\nint x;\n""" +', PLAIN, MARK),
+    "Python": ("x = (1", PLAIN, MARK),
+    "a function": ("def fork(x)", PLAIN, MARK + OF_1_5),
+    "a variable": ("\nfork = (", PLAIN, MARK + OF_1_5),
+    "a class": ("class fork(", PLAIN, MARK + OF_1_5),
+    "another name": ("forked = (", PLAIN, MARK),
+    "a call": ("x = fork(", PLAIN, MARK),
+}
+
+
+@pytest.mark.parametrize("running, title, body", SYNTAX.values(), ids=SYNTAX)
+def test_a_cell_that_is_no_python_is_explained(running, title, body):
+    assert unfinished.explain(SyntaxError(), running, "01") == Card(title, body)
+
+
+def test_without_a_lesson_a_cell_is_of_no_exercise():
+    assert unfinished.explain(SyntaxError(), "def fork(x)", None) == Card(PLAIN, MARK)
+
+
+@pytest.mark.parametrize(
+    "words, running, is_told",
+    [
+        ("", "assert x", True),
+        ("", "assert y", False),
+        ("own words", "assert x", False),
+        ("Tensor-likes are not close!", "assert x", True),
+    ],
+)
+def test_a_lessons_assertion_without_own_words_is_explained(
+    make_lesson, words, running, is_told
+):
+    make_lesson("assert x")
+    card = unfinished.explain(AssertionError(words), running, "01")
+    assert bool(card) is is_told
+    assert not card or card.title == "What this cell expects of your answers is not so"
+
+
+@pytest.mark.parametrize(
+    "running, call",
+    [
+        ("check('1.1', count(3))", "'1.1', count"),
+        ('x = 1\ncheck("1.1", count())', '"1.1", count'),
+        ("check('1.1', count)", None),
+        ("count(3)", None),
+    ],
+)
+def test_an_answer_that_is_called_in_its_check_is_told(running, call):
+    card = unfinished.explain(TypeError("no"), running, "01")
+    words = f"Write `check({call})`, with nothing after the name."
+    assert card == (call and Card("A check calls your answer itself", words))
+
+
+@pytest.mark.parametrize(
+    "words, number",
+    [
+        ("Exercise 1.5", "1.5"),
+        ("Exercise 10.12 is not written yet", "10.12"),
+        ("Exercise 1.5 is hard", None),
+        ("no", None),
+    ],
+)
+def test_a_cell_that_needs_an_answer_says_of_which_exercise(words, number):
+    card = unfinished.explain(NotImplementedError(words), "f()", "01")
+    assert card == (
+        number
+        and Card(
+            f"Exercise {number} is not written yet, and this cell needs it",
+            f"Write the answer into the cell of exercise {number} and {RUN_IT}. "
+            "Then run this one again.",
+        )
+    )
