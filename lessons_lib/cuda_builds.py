@@ -100,7 +100,8 @@ def build_for_cpu(
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
 
     def refuse_text(text: str, module: str):
-        unwatched.refuse_text(_preprocessed(text, module, recipe), sources)
+        if preprocessed := _preprocessed(text, module, recipe):
+            unwatched.refuse_text(preprocessed, sources)
 
     def refuse_symbols(library: Path):
         unwatched.refuse_symbols(library, runtime, sources)

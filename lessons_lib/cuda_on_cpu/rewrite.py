@@ -12,7 +12,9 @@ from lessons_lib.cuda_on_cpu.code_text import CodeText, line_ends, one_line, spl
 from lessons_lib.cuda_on_cpu.shared_declarations import shared_declarations
 from lessons_lib.cuda_on_cpu.unwatched import refuse_own_names
 
-_KERNEL_NAME = re.compile(r"(?:::\s*)?\b[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*\s*\Z")
+_KERNEL_NAME = re.compile(
+    r"(?:::\s*)?\b(?!(?:return|else|do)\b)[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*\s*\Z"
+)
 _CAST = re.compile(
     r"\A\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
     r"|(?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>)\s*&?\s*"
@@ -139,7 +141,7 @@ def _kernel_start(code: CodeText, opening: int) -> int:
     elif last == ">":
         end = _opening_angle(code, end)
     name = _KERNEL_NAME.search(code.bare, max(0, end - 500), end)
-    if not name or name[0].strip() in ("return", "else", "do"):
+    if not name:
         raise code.error(opening, "before <<< comes the name of the kernel to launch")
     return name.start()
 

@@ -1,24 +1,120 @@
-"""Which values a CUDA function takes: numbers that fit, and tensors that are apart in memory
-or the same memory.
+"""Which values a CUDA function takes: by position or by name, numbers that fit, and tensors
+that are apart in memory or the same memory.
 """
 
+import ctypes
 import math
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.cuda_arguments import bind, check, same_memory, span_bytes
+from cuda_machine import on_gpu
+from lessons_lib.cuda_arguments import bind, check, has_gaps, same_memory, span_bytes, to_c
 from lessons_lib.cuda_signatures import SCALARS, functions
 
-F = functions(
-    {"": 'extern "C" int f(const float* a, const float* b, float* c, float* d) { return 0; }'}
-)["f"]
+TEXT = """
+struct Params {
+  const float *q, *out, *lse;
+  int num_seqs;
+  long long stride;
+  bool causal;
+};
+extern "C" int f(Params p, const int* table, int n, cudaStream_t s) {}
+extern "C" int g(const float* a, void* out, float scale, bool fast) {}
+extern "C" int four(const float* a, const float* b, float* c, float* d) {}
+"""
+F, G, FOUR = (functions({"": TEXT})[name] for name in ("f", "g", "four"))
 
 
-def same(a=None, b=None, c=None, d=None) -> dict[str, str]:
-    return same_memory(F, {"a": a, "b": b, "c": c, "d": d})
+def fields(**changed) -> dict:
+    x, table = torch.zeros(3), torch.zeros(2, dtype=torch.int32)
+    tensors = {"q": x, "out": x, "lse": None, "table": table}
+    return tensors | {"num_seqs": 1, "stride": 2**40, "causal": True, "n": 3} | changed
+
+
+def test_arguments_come_by_position_or_by_name():
+    given = bind(G, (1, 2), {"fast": 4, "scale": 3})
+    assert given == {"a": 1, "out": 2, "scale": 3, "fast": 4}
+    struct = {name: value for name, value in fields().items() if name not in ("table", "n")}
+    assert list(bind(F, (7, 8), struct))[:2] == ["table", "n"]
+    assert bind(F, (), fields())["n"] == 3
+
+
+TAKES = r"It takes: g\(const float\* a, void\* out, float scale, bool fast\)"
+
+
+@pytest.mark.parametrize(
+    "function, values, named, words",
+    [
+        (G, (1, 2, 3), {}, f"g: missing argument fast. {TAKES}"),
+        (G, (), {"a": 1, "fast": 2}, "g: missing arguments out, scale"),
+        (G, (1, 2, 3, 4), {"speed": 3}, "g: unknown argument speed"),
+        (G, (1, 2, 3, 4), {"a": 3}, "g: a is given twice"),
+        (G, (1, 2, 3, 4, 5), {}, "g takes 4 arguments by position, not 5"),
+        (F, (1, 2, 3), {}, "a struct's fields are given by keyword"),
+    ],
+)
+def test_arguments_that_do_not_fit_together(function, values, named, words):
+    with pytest.raises(TypeError, match=words):
+        bind(function, values, named)
+
+
+@pytest.mark.parametrize(
+    "changed, error, words",
+    [
+        ({"q": [1.0]}, TypeError, "f: q takes a tensor .const float. q., not list"),
+        (
+            {"q": torch.zeros(3, dtype=torch.float64)},
+            TypeError,
+            "f: q takes a tensor of torch.float32 .const float. q., not torch.float64",
+        ),
+        ({"table": torch.zeros(3)}, TypeError, "f: table takes a tensor of torch.int32"),
+        (
+            {"q": torch.zeros(3, device="meta")},
+            ValueError,
+            "f: q is on meta, but this library was built for the CPU: pass q.cpu",
+        ),
+        (
+            {"q": torch.zeros(3).to_sparse()},
+            ValueError,
+            "f: q is a tensor of the layout torch.sparse_coo",
+        ),
+        ({"n": 3.0}, TypeError, "f: n takes a whole number .int n., not float"),
+        (
+            {"n": torch.tensor(3)},
+            TypeError,
+            "f: n takes a number .*, not a tensor; pass n.item",
+        ),
+        ({"n": 2**31}, ValueError, "f: n is 2147483648, which does not fit into int"),
+        ({"n": None}, TypeError, "f: n takes a whole number"),
+        ({"causal": 2}, ValueError, "f: causal takes True or False"),
+    ],
+)
+def test_values_are_checked_by_name(changed, error, words):
+    with pytest.raises(error, match=words):
+        check(F, fields(**changed), "cpu")
+
+
+def test_void_takes_any_dtype_and_numbers_take_what_counts_as_one():
+    values = {"a": None, "out": torch.zeros(2, dtype=torch.complex64), "scale": 2, "fast": 0}
+    assert check(G, values, "cpu") == torch.device("cpu")
+    assert values["scale"] == 2.0 and values["fast"] is False
+    values = fields(n=numpy.int64(3), stride=True)
+    check(F, values, "cpu")
+    assert values["n"] == 3 and values["stride"] == 1
+    nothing = {"a": None, "out": None, "scale": numpy.float32(2), "fast": False}
+    assert check(G, nothing, "cpu") is None
+
+
+def test_a_struct_is_filled_and_none_is_a_null_pointer():
+    params, table, n, stream = to_c(F, fields(q=16, out=32, table=48), 64)
+    assert isinstance(params, F.parameters[0].ctype)
+    assert (params.q, params.out, params.lse) == (16, 32, None)
+    assert (params.stride, params.causal) == (2**40, True)
+    assert (table, n, stream.value) == (48, 3, 64)
 
 
 def number(type: str, value):
@@ -30,33 +126,24 @@ def number(type: str, value):
 
 
 @pytest.mark.parametrize("type", ["float", "double"])
-@pytest.mark.parametrize("value", [0.0, -0.5, math.inf, -math.inf, 1e-50, 3, True])
-def test_a_real_number_is_taken_infinite_ones_too(type, value):
-    assert number(type, value) == value
-
-
-@pytest.mark.parametrize("type", ["float", "double"])
-def test_nan_is_a_number_too(type):
+def test_a_real_number_is_taken_unless_it_would_become_infinite(type):
+    for value in (0.0, -0.5, 0.1, math.inf, -math.inf, 1e-50, 3, True):
+        assert number(type, value) == value
     assert math.isnan(number(type, math.nan))
-
-
-@pytest.mark.parametrize(
-    "type, value",
-    [("float", 1e39), ("float", -1e39), ("double", 10**400), ("double", -(10**400))],
-)
-def test_a_number_that_would_become_infinite_is_refused(type, value):
-    with pytest.raises(ValueError, match="does not fit into"):
-        number(type, value)
+    for value in (1e39, -1e39) if type == "float" else (10**400, -(10**400)):
+        with pytest.raises(ValueError, match="does not fit into"):
+            number(type, value)
+    with pytest.raises(TypeError, match=rf"n takes a number \({type} n\), not str"):
+        number(type, "1")
 
 
 @pytest.mark.parametrize(
     "type", [type for type in SCALARS if type not in ("float", "double", "bool")]
 )
 def test_a_whole_number_is_taken_from_the_least_to_the_largest_of_its_type(type):
-    bits = 8 * __import__("ctypes").sizeof(SCALARS[type])
-    least, most = (
-        (0, 2**bits - 1) if "unsigned" in type else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    )
+    bits = 8 * ctypes.sizeof(SCALARS[type])
+    least = 0 if "unsigned" in type else -(2 ** (bits - 1))
+    most = least + 2**bits - 1
     assert (number(type, least), number(type, most)) == (least, most)
     for value in (least - 1, most + 1):
         with pytest.raises(ValueError, match="does not fit"):
@@ -72,86 +159,56 @@ def test_a_bool_is_no_other_number():
             number("bool", value)
 
 
-def test_neighbours_are_apart():
-    whole = torch.zeros(100)
-    assert same(a=whole[:50], c=whole[50:]) == {} and same(a=whole[50:], c=whole[:50]) == {}
-    assert same(c=whole[:50], d=whole[50:]) == {}
+WHOLE = torch.arange(100.0)
+GRID = WHOLE[:24].view(4, 6)
+PAIR = {"a": "c"}
+PART = "shares a part of its memory with c, which is written; pass a.clone"
 
 
-def test_one_element_that_both_have_is_too_much():
-    whole = torch.zeros(100)
-    for part, other in (
-        (slice(0, 51), slice(50, 100)),
-        (slice(50, 100), slice(0, 51)),
-        (slice(0, 100), slice(3, 4)),
-    ):
-        with pytest.raises(
-            ValueError,
-            match=(
-                r"f: a shares a part of its memory with c, which is written; pass a.clone\(\)"
-            ),
-        ):
-            same(a=whole[part], c=whole[other])
+def same(a=None, b=None, c=None, d=None) -> dict[str, str]:
+    """Which tensors are the memory of another one. The function writes c and d."""
+    return same_memory(FOUR, {"a": a, "b": b, "c": c, "d": d})
 
 
-def test_what_is_only_read_may_overlap():
-    whole = torch.zeros(100)
-    assert same(a=whole[:60], b=whole[40:]) == {}
+@pytest.mark.parametrize(
+    "tensors, found",
+    [
+        # each has gaps, in which the other lies
+        (dict(a=GRID[:, 0], c=GRID[:, 1]), {}),
+        (dict(a=GRID[:, 1], c=GRID[:, 1]), PAIR),
+        (dict(a=GRID[0, 1:], c=GRID[:, 0]), {}),
+        (dict(a=GRID[:, 0], c=GRID[0, 1:]), {}),
+        # they meet, but spans do not show it: each is a copy
+        (dict(a=GRID[:, :2], c=GRID[:, 1]), {}),
+        (dict(a=WHOLE[:8:2], c=WHOLE[:5]), {}),
+        (dict(a=WHOLE[:5], c=WHOLE[:8:2]), {}),
+        # from the same byte to the same byte
+        (dict(a=WHOLE[0:5:4], c=WHOLE[0:5:2]), {}),
+        (dict(a=WHOLE[0:5:4], c=WHOLE[0:5:4]), PAIR),
+        (dict(a=GRID[:2, :2], c=GRID[:2, :2]), PAIR),
+        (dict(a=GRID[:2, :2], c=GRID[:2, :2].T), {}),
+        # what is only read may overlap; empty tensors and None share nothing
+        (dict(a=WHOLE[:60], b=WHOLE[40:]), {}),
+        (dict(c=WHOLE), {}),
+        (dict(a=WHOLE[:0], c=WHOLE), {}),
+        (dict(a=WHOLE[4:4], c=WHOLE), {}),
+        # the same memory is named once, and each is compared with all that come after it
+        (dict(c=WHOLE, d=WHOLE), {"d": "c"}),
+        (dict(a=GRID, b=GRID.view(24), c=GRID, d=torch.zeros(3)), {"a": "c", "b": "c"}),
+        (dict(a=WHOLE[50:], b=WHOLE[:9], c=WHOLE[:9], d=WHOLE[50:]), {"b": "c", "a": "d"}),
+        (dict(b=WHOLE[:4], c=WHOLE[4:], d=WHOLE[:4]), {"b": "d"}),
+    ],
+)
+def test_tensors_that_are_the_same_memory_or_apart(tensors, found):
+    assert same(**tensors) == found
 
 
-def test_the_same_memory_is_named_once():
-    whole = torch.zeros(4, 6)
-    assert same(a=whole, c=whole) == {"a": "c"}
-    assert same(c=whole, d=whole) == {"d": "c"}
-    assert same(a=whole, b=whole.view(24), c=whole, d=torch.zeros(3)) == {"a": "c", "b": "c"}
-
-
-def test_none_and_empty_tensors_share_nothing():
-    whole = torch.zeros(8)
-    assert (
-        same(c=whole) == {}
-        and same(a=whole[:0], c=whole) == {}
-        and same(a=whole[4:4], c=whole) == {}
-    )
-
-
-def test_columns_of_one_tensor_may_interlace():
-    """Each has gaps, in which the other lies."""
-    whole = torch.zeros(6, 4)
-    assert same(a=whole[:, 0], c=whole[:, 1]) == {}
-    assert same(a=whole[:, 1], c=whole[:, 1]) == {"a": "c"}
-    # they meet, but spans do not show it: each is a copy
-    assert same(a=whole[:, :2], c=whole[:, 1]) == {}
-
-
-def test_what_lies_in_a_gap_is_apart():
-    whole = torch.zeros(3, 4)
-    assert (
-        same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
-    )
-
-
-def test_tensors_with_gaps_are_the_same_memory_where_their_strides_are_the_same():
-    whole = torch.zeros(16)
-    # from the same byte to the same byte
-    every_fourth, every_other = whole[0:5:4], whole[0:5:2]
-    assert same(a=every_fourth, c=every_other) == {}
-    assert same(a=whole[0:5:4], c=every_fourth) == {"a": "c"}
-
-
-def test_elements_that_share_memory_may_be_read_and_not_written():
-    expanded = torch.zeros(1, 5).expand(3, 5)
-    # of one row it does not matter how far away the next would be
-    one = torch.zeros(5).as_strided((1, 5), (0, 1))
-    values = {"a": expanded, "b": one, "c": one, "d": None}
-    assert check(F, values, "cpu") == torch.device("cpu")
-    with pytest.raises(
-        ValueError,
-        match=(
-            r"f: d may be written, but some of its elements share memory \(strides \(0, 1\)\)"
-        ),
-    ):
-        check(F, values | {"d": expanded}, "cpu")
+def test_a_part_of_the_memory_is_refused_whatever_the_dtype():
+    with pytest.raises(ValueError, match="b shares a part of its memory with d"):
+        same(a=torch.zeros(3), b=WHOLE[:5], c=torch.zeros(3), d=WHOLE[4:])
+    function = functions({"": 'extern "C" int f(const void* a, void* c) { return 0; }'})["f"]
+    with pytest.raises(ValueError, match=PART):
+        same_memory(function, {"a": WHOLE.view(torch.uint8), "c": WHOLE})
 
 
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
@@ -162,77 +219,49 @@ slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 def test_slices_are_refused_where_they_have_elements_in_common_and_are_not_equal(
     first, second
 ):
-    whole = torch.zeros(30)
-    a, c = whole[slice(*first)], whole[slice(*second)]
-    common = set(range(*first)) & set(range(*second))
-    if not common:
+    a, c = WHOLE[slice(*first)], WHOLE[slice(*second)]
+    if not set(range(*first)) & set(range(*second)):
         assert same(a=a, c=c) == {}
     elif first == second:
-        assert same(a=a, c=c) == {"a": "c"}
+        assert same(a=a, c=c) == PAIR
     else:
-        with pytest.raises(ValueError, match="shares a part"):
+        with pytest.raises(ValueError, match=PART):
             same(a=a, c=c)
 
 
-def test_another_element_type_is_another_layout():
-    whole = torch.zeros(8)
-    function = functions({"": 'extern "C" int f(const void* a, void* c) { return 0; }'})["f"]
-    with pytest.raises(ValueError, match="shares a part"):
-        same_memory(function, {"a": whole.view(torch.uint8), "c": whole})
-    assert span_bytes(whole.view(torch.uint8)) == span_bytes(whole)
-
-
-class OnGpu(torch.Tensor):
-    """A tensor that says that it is on a GPU."""
-
-    number = 0
-
-    @property
-    def device(self):
-        return torch.device("cuda", self.number)
+def test_elements_that_share_memory_may_be_read_and_not_written():
+    expanded = torch.zeros(1, 5).expand(2, 5)
+    # of one row it does not matter how far away the next would be
+    one = torch.zeros(5).as_strided((1, 5), (0, 1))
+    values = {"a": expanded, "b": one, "c": one, "d": None}
+    assert check(FOUR, values, "cpu") == torch.device("cpu")
+    words = r"four: d may be written, but some of its elements share memory \(strides \(0, 1\)"
+    with pytest.raises(ValueError, match=words):
+        check(FOUR, values | {"d": expanded}, "cpu")
 
 
 def test_all_tensors_are_on_one_device():
-    first, second, third = (torch.zeros(3).as_subclass(OnGpu) for _ in range(3))
+    first, second, third = (on_gpu(torch.zeros(3)) for _ in range(3))
     values = {"a": None, "b": first, "c": second, "d": third}
-    assert check(F, values, "cuda") == torch.device("cuda", 0)
+    assert check(FOUR, values, "cuda") == torch.device("cuda", 0)
     third.number = 1
-    with pytest.raises(
-        ValueError, match="f: d is on cuda:1, and b on cuda:0; all tensors must"
-    ):
-        check(F, values, "cuda")
+    with pytest.raises(ValueError, match="d is on cuda:1, and b on cuda:0; all tensors must"):
+        check(FOUR, values, "cuda")
+    with pytest.raises(ValueError, match="q is on cpu, but .* built for the GPU: pass q.cuda"):
+        check(F, fields(), "cuda")
 
 
-@pytest.mark.parametrize("rows", [2, 3])
-def test_from_two_rows_on_an_expanded_tensor_is_refused(rows):
-    values = {"a": None, "b": None, "c": torch.zeros(1, 5).expand(rows, 5), "d": None}
-    with pytest.raises(ValueError, match="c may be written, but some of its elements share"):
-        check(F, values, "cpu")
-
-
-def test_each_tensor_is_compared_with_all_that_come_after_a_stranger():
-    """What is read, or apart, or known already, does not end the search."""
-    one, other = torch.zeros(8), torch.zeros(8)
-    assert same(a=other, b=one, c=one, d=other) == {"b": "c", "a": "d"}
-    assert same(a=None, b=one[:4], c=one[4:], d=one[:4]) == {"b": "d"}
-    with pytest.raises(ValueError, match="b shares a part of its memory with d"):
-        same(a=other, b=one[:5], c=other, d=one[4:])
-
-
-def test_a_tensor_with_gaps_is_not_refused_for_one_without():
-    whole = torch.zeros(16)
-    assert same(a=whole[:8:2], c=whole[:5]) == {} and same(a=whole[:5], c=whole[:8:2]) == {}
-
-
-def test_tensors_of_one_shape_with_gaps_are_the_same_memory_only_as_a_whole():
-    whole = torch.zeros(4, 4)
-    assert same(a=whole[:2, :2], c=whole[:2, :2]) == {"a": "c"}
-    assert same(a=whole[:2, :2], c=whole[:2, :2].T) == {}
-
-
-def test_a_number_is_taken_as_python_has_it():
-    for type_, value, kind in (("float", 3, float), ("int", True, int), ("bool", 1, bool)):
-        assert type(number(type_, value)) is kind
-    assert number("float", 0.1) == 0.1
-    with pytest.raises(TypeError, match=r"n takes a number \(float n\), not str"):
-        number("float", "1")
+@pytest.mark.parametrize(
+    "tensor, span, gaps",
+    [
+        (GRID, 96, False),
+        (GRID.view(torch.uint8), 96, False),
+        (GRID[1:3, 2:4], 32, True),
+        (GRID.T, 96, False),
+        (GRID[:0], 0, False),
+        (GRID[0, 0], 4, False),
+        (GRID[:1].expand(3, 6), 24, True),
+    ],
+)
+def test_the_memory_of_a_tensor(tensor, span, gaps):
+    assert (span_bytes(tensor), has_gaps(tensor)) == (span, gaps)

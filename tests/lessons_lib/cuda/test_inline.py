@@ -11,15 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lessons_lib import (
-    CompileError,
-    build_cpp,
-    build_library,
-    compiler_errors,
-    inline,
-    run_isolated,
-)
+from compiler_script import PASS_ON, CompilerScript
+from lessons_lib import CompileError, build_cpp, build_library, run_isolated
 from lessons_lib.compiler_errors import CannotBuild, explain
+from lessons_lib.inline import preprocess, read_kernel
 from lessons_lib.paths import KERNELS, ROOT
 from lessons_processes.own_time import observe_session
 
@@ -29,7 +24,6 @@ ANSWER = 'extern "C" int answer() { return 42; }'
 @pytest.fixture
 def empty_build_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path))
-    monkeypatch.setattr(inline, "_loaded", {})
     return tmp_path
 
 
@@ -38,21 +32,23 @@ def finished_builds(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def calls(empty_build_folder, monkeypatch):
-    """Lists what the compiler has been called with. A build is two calls: compile and link."""
-    log, script = empty_build_folder / "calls", empty_build_folder / "compiler"
-    script.write_text(f'#!/bin/sh\necho "$@" >> "{log}"\nexec c++ "$@"\n')
-    script.chmod(0o700)
-    monkeypatch.setenv("CXX", str(script))
-    return lambda: log.read_text().splitlines() if log.exists() else []
+def compiler(empty_build_folder, monkeypatch):
+    return CompilerScript(monkeypatch, empty_build_folder)
 
 
-def test_a_library_is_built_once(calls):
+def answer_in_a_new_process() -> str:
+    program = "import sys; from lessons_lib import build_library as build; "
+    command = [sys.executable, "-c", f"{program}print(build(sys.argv[1]).answer())", ANSWER]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def test_a_library_is_built_once(compiler):
     assert build_library(ANSWER).answer() == 42
-    compiled, linked = calls()
-    assert "-c" in compiled.split() and "-shared" in linked.split()
-    inline._loaded.clear()  # as in a new process
-    assert build_library(ANSWER).answer() == 42 and calls() == [compiled, linked]
+    compiled, linked = compiler.calls()
+    assert "-c" in compiled and "-shared" in linked
+    assert build_library(ANSWER).answer() == 42
+    assert answer_in_a_new_process() == "42\n"
+    assert compiler.calls() == [compiled, linked]
 
 
 def test_every_change_of_text_or_flags_is_another_build(empty_build_folder):
@@ -137,20 +133,18 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH)
-def test_what_is_in_the_place_of_a_build_is_no_obstacle(empty_build_folder, calls, rubbish):
+def test_what_is_in_the_place_of_a_build_is_no_obstacle(empty_build_folder, compiler, rubbish):
     assert build_library(ANSWER).answer() == 42
     (build,) = finished_builds(empty_build_folder)
     RUBBISH[rubbish](build, build / f"{build.name}.so")
-    inline._loaded.clear()
     assert build_library(ANSWER).answer() == 42
-    assert finished_builds(empty_build_folder) == [build] and len(calls()) == 4
+    assert finished_builds(empty_build_folder) == [build] and len(compiler.calls()) == 4
 
 
 def test_what_killed_builds_have_left_is_deleted_after_an_hour(empty_build_folder):
-    build_library(ANSWER)
+    assert build_library(ANSWER).answer() == 42
     (build,) = finished_builds(empty_build_folder)
     (build / "finished").unlink()
-    inline._loaded.clear()
     old, new = (build.with_name(f"{build.name}-{name}") for name in ("old", "new"))
     for left in (old, new):
         left.mkdir()
@@ -166,13 +160,10 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(
     """The second one asks while the first one is in the middle of its build, and waits for
     it.
     """
-    calls, go_on, script = (empty_build_folder / name for name in ("calls", "go_on", "script"))
+    go_on = empty_build_folder / "go_on"
     os.mkfifo(go_on)
-    script.write_text(
-        f'#!/bin/sh\necho >> "{calls}"\ntest -p "{go_on}" && cat "{go_on}"\nexec c++ "$@"\n'
-    )
-    script.chmod(0o700)
-    monkeypatch.setenv("CXX", str(script))
+    waits = f'test -p "{go_on}" && cat "{go_on}"\n{PASS_ON}'
+    compiler = CompilerScript(monkeypatch, empty_build_folder, waits)
     program = (
         "import sys, torch; from lessons_lib import build_library; print(flush=True); "
         "print(build_library(sys.argv[1]).answer())"
@@ -191,12 +182,12 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(
         looks = 0
         while looks < 30:  # until it sleeps: in the compiler, or at the lock
             _, is_awake = observe_session(builder.pid) or (0.0, False)
-            looks = 0 if is_awake or not calls.exists() else looks + 1
+            looks = 0 if is_awake or not compiler.calls() else looks + 1
             time.sleep(0.01)
     with open(go_on, "w"):
         go_on.unlink()
     assert [builder.communicate()[0] for builder in builders] == ["42\n"] * 2
-    assert len(calls.read_text()) == 2
+    assert len(compiler.calls()) == 2
 
 
 def test_an_error_names_the_source_and_shows_the_line():
@@ -274,10 +265,8 @@ def test_compilers_speak_english_while_they_build(empty_build_folder, monkeypatc
     monkeypatch.delenv("LC_ALL", raising=False)
     if before:
         monkeypatch.setenv("LC_ALL", before)
-    script = empty_build_folder / "compiler"
-    script.write_text('#!/bin/sh\necho "your code:1:1: error: no, in $LC_ALL"\nexit 1\n')
-    script.chmod(0o700)
-    monkeypatch.setenv("CXX", str(script))
+    says = 'echo "your code:1:1: error: no, in $LC_ALL"; exit 1'
+    CompilerScript(monkeypatch, empty_build_folder, says)
     with pytest.raises(CompileError, match="your code, line 1: no, in C\n"):
         build_library(ANSWER)
     assert os.environ.get("LC_ALL") == before
@@ -295,7 +284,7 @@ def test_a_module_without_a_binding_says_what_is_missing():
         build_cpp("int x;")
 
 
-@pytest.mark.parametrize("build", [build_library, inline.preprocess])
+@pytest.mark.parametrize("build", [build_library, preprocess])
 @pytest.mark.parametrize("words", ["no-such-compiler", "/bin/false"])
 def test_where_no_compiler_works_it_says_what_to_do(
     empty_build_folder, monkeypatch, build, words
@@ -306,19 +295,17 @@ def test_where_no_compiler_works_it_says_what_to_do(
 
 
 def test_the_preprocessor_collects_any_text_and_names_its_errors():
-    collected = inline.preprocess("#define TWO 2\nint a = TWO;  // …\n", "-DONE=1")
+    collected = preprocess("#define TWO 2\nint a = TWO;  // …\n", "-DONE=1")
     assert "int a = 2;" in collected
     with pytest.raises(CompileError, match="line 2: no-such"):
-        inline.preprocess("// …\n#include <no-such>\n")
+        preprocess("// …\n#include <no-such>\n")
 
 
 @pytest.mark.slow
 def test_a_class_can_be_built_again_after_a_change():
-    binding = (KERNELS / "free_list_binding.cpp").read_text()
-    first = build_cpp(inline.read_kernel("free_list.h"), binding).FreeList
-    second = build_cpp(
-        inline.read_kernel("free_list.h").replace("pop() {", "pop() { ;"), binding
-    ).FreeList
+    text, binding = read_kernel("free_list.h"), (KERNELS / "free_list_binding.cpp").read_text()
+    first = build_cpp(text, binding).FreeList
+    second = build_cpp(text.replace("pop() {", "pop() { ;"), binding).FreeList
     assert first is not second and (first(3).pop(), second(3).pop()) == (0, 0)
 
 
@@ -328,8 +315,3 @@ def test_cpp_may_print_numbers():
     )
     outcome = run_isolated(lambda: build_library(source).say(), time_limit=60)
     assert (outcome.ending, outcome.value) == ("returned", 7) and "5\n" in outcome.printed
-
-
-@pytest.mark.parametrize("number, line", [(0, None), (1, "first"), (2, " second"), (3, None)])
-def test_a_line_is_quoted_if_it_is_there(number, line):
-    assert compiler_errors._line("first\n\tsecond", number) == line

@@ -108,58 +108,33 @@ def test_macos_on_arm64_compiles(tmp_path, mode):
     assert {path.read_bytes()[:4] for path in objects} == {b"\xcf\xfa\xed\xfe"}
 
 
+def run_tests(tests: list[str], compiler: str, folder, chosen: str = ""):
+    builds = {"CXX": compiler, "LESSONS_BUILD_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    options = ["-q", "-n", "auto", "-m", "not slow and not alone", "-k", chosen]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    run(*command, env=os.environ | builds, cwd=ROOT)
+
+
+ON_CPU = "tests/lessons_lib/cuda_on_cpu"
+# whole-row-in-a-lane writes past a lane's own array. The compiler decides what happens.
+ANSWERS = (
+    "(our_answer or known_mistake_is) and ([6. or [7.2 or [7.3 or [7.4 or [7.5) "
+    "and not whole-row-in-a-lane"
+)
+
+
 @pytest.mark.parametrize(
     "tests, chosen",
-    [
-        ("tests/lessons_lib/cuda_on_cpu/test_cuda_bank.py", ""),
-        # whole-row-in-a-lane writes past a lane's own array. The compiler decides what
-        # happens.
-        (
-            "tests/lessons_content/test_banks.py",
-            (
-                "(our_answer or known_mistake_is) and ([6. "
-                "or [7.2 or [7.3 or [7.4 or [7.5) and not whole-row-in-a-lane"
-            ),
-        ),
-    ],
+    [(f"{ON_CPU}/test_cuda_bank.py", ""), ("tests/lessons_content/test_banks.py", ANSWERS)],
     ids=["kernels", "answers"],
 )
 def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
     if not shutil.which("clang++"):
         pytest.skip("needs clang")
-    settings = {
-        **os.environ,
-        "CXX": "clang++",
-        "LESSONS_BUILD_DIR": str(tmp_path),
-        "OMP_NUM_THREADS": "1",
-    }
-    run(
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "auto",
-        "-m",
-        "not slow and not alone",
-        "-k",
-        chosen,
-        tests,
-        env=settings,
-        cwd=ROOT,
-    )
+    run_tests([tests], "clang++", tmp_path, chosen)
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        "tests/lessons_lib/cuda/test_cuda_tensors.py "
-        "tests/lessons_lib/cuda_on_cpu/test_cuda_blocks.py "
-        "tests/lessons_lib/cuda_on_cpu/test_cuda_grid.py",
-        "tests/lessons_lib/cuda_on_cpu/test_cuda_bank.py",
-    ],
-)
-def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
+def test_ubuntus_gcc_finds_what_debians_finds(tmp_path):
     """What Ubuntu's GCC does unless it is told otherwise."""
     compiler = tmp_path / "c++"
     compiler.write_text(
@@ -168,22 +143,6 @@ def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
         '-fcf-protection "$@"\n'
     )
     compiler.chmod(0o755)
-    settings = {
-        **os.environ,
-        "CXX": str(compiler),
-        "LESSONS_BUILD_DIR": str(tmp_path / "builds"),
-        "OMP_NUM_THREADS": "1",
-    }
-    run(
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "auto",
-        "-m",
-        "not slow and not alone",
-        *tests.split(),
-        env=settings,
-        cwd=ROOT,
-    )
+    tests = [f"{ON_CPU}/test_cuda_{name}.py" for name in ("blocks", "grid", "bank")]
+    tests.append("tests/lessons_lib/cuda/test_cuda_tensors.py")
+    run_tests(tests, str(compiler), tmp_path / "builds")

@@ -1,7 +1,5 @@
 """Where checked mode keeps the tensors: what is out of reach after a call, little space."""
 
-import functools
-import os
 import signal
 import subprocess
 import sys
@@ -23,29 +21,23 @@ extern "C" int look(const unsigned char* x, cudaStream_t stream) { return *kept;
 """
 
 
-@functools.cache
-def library():
-    return build_cuda(TEXT, target="checked", name="address_space")
+BUILD = f'library = build_cuda({TEXT!r}, target="checked", name="address_space")'
+START = ("import torch", "from lessons_lib import build_cuda", BUILD)
 
 
 def in_a_process(*lines: str) -> subprocess.CompletedProcess:
-    library()  # is built
-    code = ("import torch", "from test_cuda_address_space import library", *lines)
-    return subprocess.run(
-        [sys.executable, "-c", "\n".join(code)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        text=True,
-        capture_output=True,
-    )
+    build_cuda(TEXT, target="checked", name="address_space")  # is ready
+    command = [sys.executable, "-c", "\n".join(START + lines)]
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
 
 
 def test_what_a_call_had_is_out_of_reach_after_it():
     """To its last byte, on a page of its own; and to code that nobody watches."""
     ran = in_a_process(
         "x = torch.full((4096 + 100,), 7, dtype=torch.uint8)",
-        "library().keep(torch.zeros(1, dtype=torch.uint8), x, len(x))",
+        "library.keep(torch.zeros(1, dtype=torch.uint8), x, len(x))",
         "print('looks', flush=True)",
-        "library().look(x[:1])",
+        "library.look(x[:1])",
     )
     assert (ran.stdout, ran.returncode) == ("looks\n", -signal.SIGSEGV)
 
@@ -61,7 +53,7 @@ def test_where_there_is_little_space_tensors_lie_closer_or_it_is_said(gibibytes,
         "lines = dict(line.split(':', 1) for line in open('/proc/self/status'))",
         f"limit = (int(lines['VmSize'].split()[0]) << 10) + ({gibibytes} << 30)",
         "x, out = torch.full((2, 9), 7, dtype=torch.uint8)",
-        "keep = library().keep",
+        "keep = library.keep",
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
         "try:",
         "    keep(out[:1].zero_(), x, 9)",

@@ -173,8 +173,7 @@ def checked():
 
 
 def call(body):
-    x, updated = torch.zeros(2)
-    getattr(checked(), f"call_{BODIES.index(body)}")(x, updated)
+    getattr(checked(), f"call_{BODIES.index(body)}")(*torch.zeros(2))
 
 
 @pytest.mark.parametrize("kind, message, body", MISTAKES, ids=[body for *_, body in MISTAKES])

@@ -6,6 +6,7 @@ import functools
 import re
 import shutil
 import subprocess
+from collections import Counter
 
 import pytest
 import torch
@@ -13,34 +14,19 @@ import torch
 from cuda_bank import Right, fault_lines, files, source
 from cuda_bank.faulty import FAULTY
 from cuda_bank.right import RIGHT
+from cuda_text import each_target
 from lessons_lib.cuda import build_cuda
+from lessons_lib.cuda_arguments import span_bytes
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.paths import KERNELS
 
-KINDS = [
-    "race",
-    "missing-syncwarp",
-    "non-atomic-update",
-    "race-between-blocks",
-    "divergent-barrier",
-    "absent-lane",
-    "shared-out-of-bounds",
-    "shared-uninitialised",
-    "dynamic-shared-too-small",
-    "block-table",
-    "out-of-bounds",
-    "write-to-input",
-    "output-unwritten",
-    "output-read",
-    "no-address",
-    "misaligned",
-    "host-access",
-    "division-by-zero",
-    "stack-overflow",
-    "no-end",
-    "assertion",
-    "bad-launch",
-]
+KINDS = {
+    *("race", "missing-syncwarp", "non-atomic-update", "race-between-blocks"),
+    *("divergent-barrier", "absent-lane", "block-table", "out-of-bounds", "misaligned"),
+    *("shared-out-of-bounds", "shared-uninitialised", "dynamic-shared-too-small"),
+    *("write-to-input", "output-unwritten", "output-read", "no-address", "host-access"),
+    *("division-by-zero", "stack-overflow", "no-end", "assertion", "bad-launch"),
+}
 SCHEDULES = range(4)
 BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sync\(\));")
 
@@ -49,23 +35,21 @@ BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sy
 def bank(target: str):
     """All kernels of the bank in one library. Faulty ones only if they can do no harm."""
     chosen = [file for file in files() if target == "checked" or file.startswith("right_")]
-    return build_cuda(
-        *map(source, chosen),
-        names=tuple(f"{file}.cu" for file in chosen),
-        target=target,
-        name="cuda_bank",
-    )
+    return built({f"{file}.cu": source(file) for file in chosen}, target, "cuda_bank")
 
 
-def numbered(cases):
+def built(texts: dict[str, str], target: str, name: str):
+    return build_cuda(*texts.values(), names=tuple(texts), target=target, name=name)
+
+
+def numbered(cases) -> list:
     """The cases, each with a readable name."""
-    names = [case.file for case in cases]
-    return [
-        pytest.param(
-            case, id=f"{case.file}-{number}" if names.count(case.file) > 1 else case.file
-        )
-        for number, case in enumerate(cases)
-    ]
+    seen, named = Counter(), []
+    for case in cases:
+        seen[case.file] += 1
+        number = f"-{seen[case.file]}" if seen[case.file] > 1 else ""
+        named.append(pytest.param(case, id=f"{case.file}{number}"))
+    return named
 
 
 def call(library, function: str, arguments: dict, seed: int):
@@ -89,10 +73,9 @@ def on_the_gpu(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides: kernels are told of them, and `.cuda()` would close the
     gaps.
     """
-    span = 1 + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    return tensor.as_strided((span,), (1,)).cuda().as_strided(tensor.shape, tensor.stride())
+    whole = torch.empty(span_bytes(tensor) // tensor.element_size(), dtype=tensor.dtype)
+    copy = whole.cuda().as_strided(tensor.shape, tensor.stride())
+    return copy.copy_(tensor)
 
 
 def assert_same(tensor, expected, name):
@@ -101,6 +84,9 @@ def assert_same(tensor, expected, name):
     torch.testing.assert_close(
         tensor, expected, equal_nan=True, msg=lambda text: f"{name}: {text}", **close
     )
+
+
+TREE_SUM = next(right for right in RIGHT if right.file == "right_tree_sum")
 
 
 @pytest.mark.parametrize("case", numbered(FAULTY))
@@ -118,42 +104,30 @@ def test_a_faulty_kernel_is_named(case):
             assert torch.equal(arguments[name].view(torch.uint8), tensor.view(torch.uint8)), (
                 f"{name} has changed"
             )
-        assert_right(
-            next(right for right in RIGHT if right.file == "right_tree_sum"), "checked", seed
-        )
+        assert_right(TREE_SUM, "checked", seed)
 
 
 def assert_names(error: KernelError, case):
-    text = str(error)
+    text, lines = str(error), fault_lines(case.file)
     assert error.kind in case.kinds.split(), text
-    lines = fault_lines(case.file)
-    assert (
-        (error.line in lines and error.source == f"{case.file}.cu")
-        if lines
-        else error.line is None
-    ), text
     if lines:
-        assert (
-            f"{case.file}.cu, line {error.line}: "
-            f"{source(case.file).splitlines()[error.line - 1].strip()}" in text
-        )
-    has_place = error.kind not in ("output-unwritten", "bad-launch", "host-access")
+        assert error.line in lines and error.source == f"{case.file}.cu", text
+        quoted = source(case.file).splitlines()[error.line - 1].strip()
+        assert f"{case.file}.cu, line {error.line}: {quoted}" in text
+    else:
+        assert error.line is None, text
     for attribute in ("block", "thread", "name"):
         expected, found = getattr(case, attribute), getattr(error, attribute)
         assert found == expected or expected is None, (text, attribute, found)
-    assert (None not in (error.block, error.thread)) == has_place, text
-    assert not has_place or ("block " in text and "thread " in text)
     assert case.name is None or case.name in text
-    assert error.kernel == f"{case.file}_kernel" or not has_place
+    has_place = error.kind not in ("output-unwritten", "bad-launch", "host-access")
+    assert (None not in (error.block, error.thread)) == has_place, text
+    if has_place:
+        assert "block " in text and "thread " in text
+        assert error.kernel == f"{case.file}_kernel"
 
 
-on_gpu = pytest.param(
-    "gpu",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-)
-
-
-@pytest.mark.parametrize("target", ["checked", "fast", on_gpu])
+@each_target
 @pytest.mark.parametrize("case", numbered(RIGHT))
 def test_a_right_kernel_passes_in_silence(case, target):
     for seed in [0] if target == "gpu" else SCHEDULES:
@@ -181,7 +155,7 @@ def test_the_bank_is_large_and_has_every_kind():
     assert (
         len({case.file for case in FAULTY}) >= 40 and len({case.file for case in RIGHT}) >= 20
     )
-    assert {kind for case in FAULTY for kind in case.kinds.split()} == set(KINDS)
+    assert {kind for case in FAULTY for kind in case.kinds.split()} == KINDS
     assert sorted({case.file for case in (*FAULTY, *RIGHT)}) == files()
 
 
@@ -194,54 +168,40 @@ def test_a_file_of_the_bank_is_in_order(file):
     assert bool(fault_lines(file)) != (unwritten or file.startswith("right_"))
 
 
-def _without(text: str, barrier: re.Match) -> str:
-    return text[: barrier.start()] + text[barrier.end() :]
-
-
-def _deletions():
-    """Each barrier of a right kernel: the file, which one it is in it, and what is found when
-    it is deleted.
+def without_barrier(file: str, number: int) -> tuple[str, str]:
+    """A right kernel without one of its barriers, under names of its own, such as
+    right_scan_1; and what is then found.
     """
-    return [
-        pytest.param(
-            file,
-            number,
-            "race" if barrier["block"] else "missing-syncwarp",
-            id=f"{file}-{number}",
-        )
-        for file in files()
-        if file.startswith("right_")
-        for number, barrier in enumerate(BARRIER.finditer(source(file)))
-    ]
+    text = source(file)
+    barrier = list(BARRIER.finditer(text))[number]
+    text = text[: barrier.start()] + text[barrier.end() :]
+    own_names = rf"\b({file}|{''.join(map(str.capitalize, file.split('_')))})(?=_|\b)"
+    expected = "race" if barrier["block"] else "missing-syncwarp"
+    return re.sub(own_names, rf"\1_{number}", text), expected
+
+
+DELETIONS = {
+    (file, number): without_barrier(file, number)
+    for file in files()
+    if file.startswith("right_")
+    for number in range(len(BARRIER.findall(source(file))))
+}
 
 
 @functools.cache
-def _bank_without_barriers():
-    """A library of right kernels with each barrier deleted in turn: right_scan_1 is right_scan
-    without its second one.
-    """
-    texts = {}
-    for file, number, _ in (deletion.values for deletion in _deletions()):
-        barrier = list(BARRIER.finditer(source(file)))[number]
-        own_names = rf"\b({file}|{''.join(map(str.capitalize, file.split('_')))})(?=_|\b)"
-        texts[f"{file}_{number}.cu"] = re.sub(
-            own_names, rf"\1_{number}", _without(source(file), barrier)
-        )
-    return build_cuda(
-        *texts.values(),
-        names=tuple(texts),
-        target="checked",
-        name="cuda_bank_without_barriers",
-    )
+def bank_without_barriers():
+    texts = {f"{file}_{number}.cu": text for (file, number), (text, _) in DELETIONS.items()}
+    return built(texts, "checked", "cuda_bank_without_barriers")
 
 
-@pytest.mark.parametrize("file, number, expected", _deletions())
-def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number, expected):
+@pytest.mark.parametrize("file, number", DELETIONS)
+def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number):
+    _, expected = DELETIONS[file, number]
     for seed in SCHEDULES:
         kinds = set()
         for case in (case for case in RIGHT if case.file == file):
             try:
-                call(_bank_without_barriers(), f"{file}_{number}", case.arguments(), seed)
+                call(bank_without_barriers(), f"{file}_{number}", case.arguments(), seed)
             except KernelError as error:
                 kinds.add(error.kind)
         assert expected in kinds and kinds <= {"race", "missing-syncwarp"}, (seed, kinds)
@@ -249,36 +209,20 @@ def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number, expected):
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 # As PyTorch calls nvcc: half types convert only where the text says so.
-_AS_PYTORCH = [
+AS_PYTORCH = [
     f"-D__CUDA_NO_{what}__"
     for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS")
 ]
 
 
-def _nvcc(path):
-    """Compiles for sm_80, sm_90 and the newest that this nvcc knows."""
-    listed = subprocess.run(
-        ["nvcc", "--list-gpu-code"], capture_output=True, text=True, check=True
-    ).stdout.split()
-    architectures = sorted(
-        {"80", "90", max((code.removeprefix("sm_") for code in listed), key=int)}, key=int
-    )
-    codes = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures]
-    built = subprocess.run(
-        [
-            "nvcc",
-            "-c",
-            "-std=c++17",
-            "--threads=2",
-            *codes,
-            *_AS_PYTORCH,
-            "-o",
-            "/dev/null",
-            str(path),
-        ],
-        capture_output=True,
-        text=True,
-    )
+def assert_compiles(path):
+    """For sm_80, sm_90 and the newest that this nvcc knows."""
+    list_codes = ["nvcc", "--list-gpu-code"]
+    listed = subprocess.run(list_codes, capture_output=True, text=True, check=True).stdout
+    newest = max((code.removeprefix("sm_") for code in listed.split()), key=int)
+    codes = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in sorted({"80", "90", newest})]
+    command = ["nvcc", "-c", "-std=c++17", "--threads=2", *codes, *AS_PYTORCH]
+    built = subprocess.run([*command, "-o", "/dev/null", path], capture_output=True, text=True)
     assert built.returncode == 0 and "error" not in built.stderr, built.stderr
 
 
@@ -288,7 +232,7 @@ def test_nvcc_compiles_the_bank(tmp_path):
     """All files as one, which takes far less time than one after the other."""
     together = tmp_path / "bank.cu"
     together.write_text("".join(f'#line 1 "{file}.cu"\n{source(file)}\n' for file in files()))
-    _nvcc(together)
+    assert_compiles(together)
 
 
 @needs_nvcc
@@ -296,4 +240,4 @@ def test_nvcc_compiles_the_bank(tmp_path):
     "file", sorted(path.name for path in KERNELS.glob("*.cu") if path.name != "tensor_form.cu")
 )
 def test_nvcc_compiles_our_own_kernels(file):
-    _nvcc(KERNELS / file)
+    assert_compiles(KERNELS / file)

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuda_text import ON_CPU, integers, launcher, line_of, on_cpu
 from lessons_lib import KernelError, build_cuda
 
-TARGETS = ("fast", "checked")
-TEXT = """#include <cooperative_groups.h>
+KERNELS = """#include <cooperative_groups.h>
 
 __global__ void count_kernel(const int* predicates, int rounds, int* out) {
   for (int round = 0; round < rounds; ++round) {
@@ -22,12 +22,11 @@ __global__ void count_kernel(const int* predicates, int rounds, int* out) {
     out[3 * at + 2] = __syncthreads_and(predicates[at]);
   }
 }
-extern "C" int count_threads(const int* predicates, int blocks, int threads, int rounds,
-                             int* out, cudaStream_t stream) {
+extern "C" int count_threads(const int* predicates, int rounds, int* out, int blocks,
+                             int threads, cudaStream_t stream) {
   count_kernel<<<blocks, threads, 0, stream>>>(predicates, rounds, out);
   return cudaGetLastError();
 }
-
 __global__ void order_kernel(int which, const int* x, int* out) {
   __shared__ int numbers[64];
   numbers[threadIdx.x] = x[threadIdx.x];
@@ -37,11 +36,6 @@ __global__ void order_kernel(int which, const int* x, int* out) {
   if (which == 3) cooperative_groups::this_thread_block().sync();
   out[threadIdx.x] = numbers[63 - threadIdx.x];
 }
-extern "C" int order(int which, const int* x, int* out, cudaStream_t stream) {
-  order_kernel<<<1, 64, 0, stream>>>(which, x, out);
-  return cudaGetLastError();
-}
-
 __global__ void apart_kernel(int which, int* out) {
   if (threadIdx.x < 10) {
     if (which == 0) __syncthreads_count(1);
@@ -51,11 +45,6 @@ __global__ void apart_kernel(int which, int* out) {
   } else if (which < 9) __syncthreads();
   out[threadIdx.x] = 1;
 }
-extern "C" int apart(int which, int* out, cudaStream_t stream) {
-  apart_kernel<<<1, 64, 0, stream>>>(which, out);
-  return cudaGetLastError();
-}
-
 // The first block writes, the next ones read: what do they find?
 __global__ void left_over_kernel(float* found, int dynamic) {
   __shared__ float fixed[32];
@@ -69,7 +58,6 @@ extern "C" int left_over(float* found, int dynamic, int blocks, cudaStream_t str
   left_over_kernel<<<blocks, 32, 32 * sizeof(float), stream>>>(found, dynamic);
   return cudaGetLastError();
 }
-
 // Who comes when, in each round.
 // With `together`, no block goes on before both have begun, each on a thread of its own.
 __global__ void turns_kernel(int* next, int* out, int rounds, int* together) {
@@ -82,12 +70,11 @@ __global__ void turns_kernel(int* next, int* out, int rounds, int* together) {
     __syncthreads();
   }
 }
-extern "C" int turns(int* next, int* out, int blocks, int threads, int rounds,
-                     int* together, cudaStream_t stream) {
+extern "C" int turns(int* next, int* out, int rounds, int* together, int blocks, int threads,
+                     cudaStream_t stream) {
   turns_kernel<<<blocks, threads, 0, stream>>>(next, out, rounds, together);
   return cudaGetLastError();
 }
-
 __global__ void store_kernel(int* out, int value) {
   out[threadIdx.x + blockDim.x * blockIdx.x] = value;
 }
@@ -98,8 +85,8 @@ __global__ void table_kernel(const float* cache, const int* table, const int* le
   for (int i = 0; i < 4; ++i) length += lengths[i / 2];
   out[0] = cache[block * 4] + length;  // through the table
 }
-extern "C" int through(const float* cache, const int* table, const int* lengths, int seq,
-                       float* out, cudaStream_t stream) {
+extern "C" int table(const float* cache, const int* table, const int* lengths, int seq,
+                     float* out, cudaStream_t stream) {
   table_kernel<<<1, 1, 0, stream>>>(cache, table, lengths, seq, out);
   return cudaGetLastError();
 }
@@ -120,13 +107,8 @@ __global__ void threes_kernel(const unsigned char* x, unsigned char* out) {
   uchar3 other = mine[31 - t];
   out[3 * t] = other.x, out[3 * t + 1] = other.y, out[3 * t + 2] = other.z;
 }
-extern "C" int threes(const unsigned char* x, unsigned char* out, cudaStream_t stream) {
-  threes_kernel<<<1, 32, 0, stream>>>(x, out);
-  return cudaGetLastError();
-}
-
 template <typename T>
-__global__ void touch_kernel(T* x, int64_t at, int write) {
+__global__ void touch(T* x, int64_t at, int write) {
   if (write) x[at] = T(1);  // writes
   else if (x[at] == T(77)) x[0] = T(2);  // reads it
 }
@@ -153,29 +135,20 @@ extern "C" int swap(float* sum, const float* x, float* out_seen, int look, int t
   swap_kernel<<<1, threads, 0, stream>>>(sum, x, out_seen, look);
   return cudaGetLastError();
 }
-
-extern "C" int choose(int* out, int a, int b, cudaStream_t stream) {
-  if (a < 0)
-    store_kernel<<<2, 16, 0, stream>>>(out, -1);
-  else store_kernel<<<a < b ? 1 : 2, a<b ? 32 : 16, 0, stream>>>(out, a);
-  return cudaGetLastError();
-}
 """
-DTYPES = {
-    "uint8": (torch.uint8, "uint8_t"),
-    "bool": (torch.bool, "bool"),
-    "int16": (torch.int16, "int16_t"),
-    "int32": (torch.int32, "int"),
-    "int64": (torch.int64, "int64_t"),
-}
-TEXT += "".join(
-    f"""
-extern "C" int touch_{name}({kind}* x, int64_t at, int write, cudaStream_t stream) {{
-  touch_kernel<{kind}><<<1, 1, 0, stream>>>(x, at, write);
-  return cudaGetLastError();
-}}
-"""
-    for name, (_, kind) in DTYPES.items()
+DTYPES = {"uint8": "uint8_t", "bool": "bool", "int16": "int16_t", "int32": "int"}
+TEXT = KERNELS + "".join(
+    [
+        launcher("order(int which, const int* x, int* out)", threads="64"),
+        launcher("apart(int which, int* out)", threads="64"),
+        launcher("threes(const unsigned char* x, unsigned char* out)", threads="32"),
+        *(
+            launcher(
+                f"touch_{name}({kind}* x, int64_t at, int write)", kernel=f"touch<{kind}>"
+            )
+            for name, kind in DTYPES.items()
+        ),
+    ]
 )
 
 
@@ -185,11 +158,10 @@ def library(target: str):
 
 
 def line(words: str) -> int:
-    (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if words in text]
-    return found
+    return line_of(TEXT, words)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 @given(
     st.integers(1, 2),
     st.sampled_from([1, 31, 32, 33, 70]),
@@ -198,7 +170,7 @@ def line(words: str) -> int:
     st.integers(0, 3),
     st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_barrier_counts_the_threads_of_its_block(
     target, blocks, threads, rounds, chance, seed, share
 ):
@@ -210,20 +182,20 @@ def test_a_barrier_counts_the_threads_of_its_block(
     predicates = torch.where(torch.rand(shape, generator=generator) < share, values, 0).int()
     out = torch.full((*shape, 3), -5, dtype=torch.int32)
     library(target).options(seed=seed)
-    library(target).count_threads(predicates, blocks, threads, rounds, out)
+    library(target).count_threads(predicates, rounds, out, blocks, threads)
     library(target).options()
     yes = predicates != 0
     expected = torch.stack([yes.sum(2), yes.any(2).int(), yes.all(2).int()], 2).int()
     assert torch.equal(out, expected[:, :, None].expand_as(out))
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target):
     def turns(seed, together=None, **options):
         library(target).options(seed=seed, **options)
         out = torch.full((2, 20, 40), -1, dtype=torch.int32)
         next_ = torch.zeros(2, 20, dtype=torch.int32)
-        library(target).turns(next_, out, 2, 40, 20, together)
+        library(target).turns(next_, out, 20, together, 2, 40)
         library(target).options()
         return out
 
@@ -243,12 +215,12 @@ def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
     out = torch.full((200, num_threads), -1, dtype=torch.int32)
     library("fast").options(seed=1)
     next_ = torch.zeros(200, dtype=torch.int32)
-    library("fast").turns(next_, out, 200, num_threads, 1, None)
+    library("fast").turns(next_, out, 1, None, 200, num_threads)
     library("fast").options()
     assert len(out.unique(dim=0)) == num_orders
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 def test_three_bytes_beside_others_are_not_the_others(target):
     x = torch.randint(0, 256, (32, 3), dtype=torch.uint8)
     out = torch.zeros_like(x)
@@ -262,15 +234,13 @@ def test_a_block_of_the_table_is_remembered_however_often_a_number_is_read():
     cache, out = torch.zeros(3, 4), torch.zeros(1)
     lengths = torch.tensor([2, 3], dtype=torch.int32)
     table = lengths[:, None].clone()  # (num_seqs, max_blocks_per_seq)
-    library("checked").through(cache, table, lengths, 0, out)
+    library("checked").table(cache, table, lengths, 0, out)
     assert out == 10
     with pytest.raises(KernelError) as caught:
-        library("checked").through(cache, table, lengths, 1, out)
-    assert (caught.value.kind, caught.value.line) == (
-        "block-table",
-        line("// through the table"),
-    )
-    assert "table[1, 0]" in str(caught.value)
+        library("checked").table(cache, table, lengths, 1, out)
+    found = caught.value
+    assert (found.kind, found.line) == ("block-table", line("// through the table"))
+    assert "table[1, 0]" in str(found)
 
 
 @pytest.mark.parametrize("at, found", [(0, 1), (1, 2 << 24), (4, 2)])
@@ -283,12 +253,12 @@ def test_what_a_launcher_reads_of_its_own_may_begin_anywhere(at, found):
 BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]
 
 
-@pytest.mark.parametrize("which, name", list(enumerate(BARRIERS)))
-def test_each_of_them_is_a_barrier(which, name):
+@pytest.mark.parametrize("which", range(4))
+def test_each_of_them_is_a_barrier(which):
     x, checked = torch.arange(64, dtype=torch.int32), library("checked")
     for seed in range(4):
         checked.options(seed=seed)
-        out = torch.zeros(64, dtype=torch.int32)
+        out = integers("checked", 64)
         checked.order(which, x, out)
         assert torch.equal(out, x.flip(0))
         with pytest.raises(KernelError, match="no __syncthreads"):
@@ -296,16 +266,14 @@ def test_each_of_them_is_a_barrier(which, name):
     checked.options()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 @pytest.mark.parametrize("which, name", list(enumerate(BARRIERS)))
 def test_who_waits_at_another_barrier_is_told_which(target, which, name):
-    with pytest.raises(KernelError) as caught:
-        library(target).apart(which, torch.zeros(64, dtype=torch.int32))
+    with pytest.raises(KernelError, match=rf"come to the same {name}\(\)\.") as caught:
+        library(target).apart(which, integers(target, 64))
     assert caught.value.kind == "divergent-barrier"
-    assert str(caught.value).startswith(
-        f"Thread 0 waits at one {name}() and thread 10 at __syncthreads()."
-    )
-    assert f"come to the same {name}()." in str(caught.value)
+    words = f"Thread 0 waits at one {name}() and thread 10 at __syncthreads()."
+    assert str(caught.value).startswith(words)
 
 
 @pytest.mark.parametrize("dynamic", [0, 1])
@@ -330,84 +298,47 @@ def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
 
 
 @pytest.mark.parametrize("name", DTYPES)
-@given(
-    st.integers(1, 70),
-    st.integers(0, 70),
-    st.sampled_from(["first", "last", "past", "far past", "before"]),
-    st.booleans(),
-)
-@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 70), st.integers(0, 70), st.integers(-1, 80), st.booleans())
+@settings(max_examples=40)
 def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(
-    name, length, offset, where, write
+    name, length, offset, past, write
 ):
     """Wherever it lies in memory."""
-    whole = torch.zeros(200, dtype=DTYPES[name][0])
-    x = whole[offset : offset + length]
-    at = {
-        "first": 0,
-        "last": length - 1,
-        "past": length,
-        "far past": 8 * length + 9,
-        "before": -1,
-    }[where]
-    touch = getattr(library("checked"), f"touch_{name}")
-    if 0 <= at < length:
+    whole = torch.zeros(200, dtype=getattr(torch, name))
+    x, touch = whole[offset : offset + length], getattr(library("checked"), f"touch_{name}")
+    for at in (0, length - 1):
         touch(x, at, write)
         assert whole.nonzero().tolist() == ([[offset + at]] if write else [])
-        return
+        whole.zero_()
+    at = past if past < 0 else length + past
     with pytest.raises(KernelError) as caught:
         touch(x, at, write)
-    assert caught.value.kind == "out-of-bounds" and caught.value.line == line(
-        "// writes" if write else "// reads it"
-    )
-    assert str(caught.value).startswith(
-        f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: "
-        f"x has the shape ({length},)."
-    )
+    assert caught.value.kind == "out-of-bounds"
+    assert caught.value.line == line("// writes" if write else "// reads it")
+    words = f"{'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the shape"
+    assert str(caught.value).startswith(f"Thread 0 {words} ({length},).")
     assert not whole.any()
 
 
-def swap(look: int, threads: int = 64, seed: int = 0, target: str = "checked"):
-    x = torch.arange(threads, dtype=torch.float32)
-    total = torch.zeros(1)
-    seen = torch.full((1,), -5.0)
-    library(target).options(seed=seed)
-    try:
-        library(target).swap(total, x, seen, look, threads)
-    finally:
-        library(target).options()
-    return total.item(), seen.item()
-
-
 @pytest.mark.parametrize("seed", range(4))
-def test_a_loop_over_compare_and_swap_may_look_before_it_swaps(seed):
+def test_a_loop_over_compare_and_swap_may_look_before_it_swaps_and_no_other_thread(seed):
     """The look is no atomic operation, but a wrong one only costs another round."""
-    for target in TARGETS:
-        assert swap(2, seed=seed, target=target) == (63 * 32, 63 * 32)
 
+    def swap(target, look, threads):
+        total, seen = torch.zeros(1), torch.full((1,), -5.0)
+        library(target).options(seed=seed)
+        try:
+            x = torch.arange(threads, dtype=torch.float32)
+            library(target).swap(total, x, seen, look, threads)
+        finally:
+            library(target).options()
+        return total.item(), seen.item()
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_read_beside_such_a_loop_is_a_race(seed):
+    for target in ON_CPU:
+        assert swap(target, 2, 64) == (63 * 32, 63 * 32)
     for threads in (2, 32, 33, 64):  # the reader is the last thread, alone in its warp or not
         with pytest.raises(KernelError) as caught:
-            swap(1, threads, seed)
-        same_warp = threads <= 32
-        assert caught.value.kind in (
-            ["missing-syncwarp"] if same_warp else ["race", "missing-syncwarp"]
-        ), caught.value
-        assert caught.value.name == "sum" and caught.value.line in (
-            line("// reads only"),
-            line("// swaps"),
-        )
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("a, b", [(-1, 5), (3, 5), (5, 3)])
-def test_a_launch_may_follow_else_and_compare(target, a, b):
-    out = torch.full((32,), -9, dtype=torch.int32)
-    with library(target).launches() as launches:
-        library(target).choose(out, a, b)
-    assert out.tolist() == [a] * 32
-    assert [(launch.kernel, launch.grid[0], launch.block[0]) for launch in launches] == [
-        ("store_kernel", 1 if 0 <= a < b else 2, 32 if 0 <= a < b else 16)
-    ]
+            swap("checked", 1, threads)
+        kinds = ["missing-syncwarp"] if threads <= 32 else ["race", "missing-syncwarp"]
+        assert caught.value.kind in kinds and caught.value.name == "sum", caught.value
+        assert caught.value.line in (line("// reads only"), line("// swaps"))

@@ -1,8 +1,11 @@
 """What checked mode counts, against small kernels that were counted by hand."""
 
+import re
+
 import pytest
 import torch
 
+from cuda_text import launcher
 from lessons_lib.cuda import Counts, KernelError, build_cuda
 
 READS = """
@@ -43,23 +46,11 @@ __global__ void large_kernel(const float* a, float* out) {
   for (float number : large.numbers) sum += number;
   out[threadIdx.x] = sum;
 }
-""" + "\n".join(
-    f"""extern "C" int {name}(const float* a, float* out, int threads, cudaStream_t stream) {{
-  {name}_kernel<<<1, threads, 0, stream>>>(a, out);
-  return cudaGetLastError();
-}}"""
-    for name in (
-        "neighbours",
-        "strided",
-        "wide",
-        "broadcast",
-        "shifted",
-        "some",
-        "loop",
-        "shared",
-        "bytes",
-        "large",
-    )
+"""
+NAMES = re.findall(r"(\w+)_kernel", READS)
+READS += "".join(
+    launcher(f"{name}(const float* a, float* out, int threads)", "1", "threads", "a, out")
+    for name in NAMES
 )
 
 
@@ -110,11 +101,7 @@ __global__ void meet_kernel(const int* a, int* out) {
   __syncthreads();
   out[blockIdx.x * 96 + threadIdx.x] = sum;
 }
-extern "C" int meet(const int* a, int* out, int blocks, cudaStream_t stream) {
-  meet_kernel<<<blocks, 96, 0, stream>>>(a, out);
-  return cudaGetLastError();
-}
-"""
+""" + launcher("meet(const int* a, int* out, int blocks)", "blocks", "96", "a, out")
 
 
 def test_meetings_and_barriers_are_counted():
@@ -162,18 +149,3 @@ def test_a_trace_and_a_count_at_the_same_time():
     with library.count("a") as counts, library.trace("a") as accesses:
         library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
     assert counts.bytes_read == 4 * len(accesses) == 4 * 96
-
-
-def test_what_cannot_be_counted_is_said():
-    library = build_cuda(MEETINGS, target="checked")
-    for names, words in (
-        (("c",), "count takes names of tensors, a, out; not c"),
-        ((), "not none"),
-    ):
-        with pytest.raises(ValueError, match=words), library.count(*names):
-            pass
-    with (
-        pytest.raises(RuntimeError, match='target="checked" only'),
-        build_cuda(MEETINGS, target="fast").count("a"),
-    ):
-        pass

@@ -3,13 +3,13 @@ half type and without one.
 """
 
 import ctypes
+import hashlib
 
 import pytest
 import torch
 
-from lessons_lib.compiler import Recipe
+from lessons_lib import build_library
 from lessons_lib.cuda_builds import CUDA_ON_CPU
-from lessons_lib.inline import _compile
 
 CONVERSIONS = """
 #include <cuda_fp16.h>
@@ -30,18 +30,19 @@ extern "C" void float_to_bfloat16(const float* from, __nv_bfloat16* to, int n) {
 """
 
 
-@pytest.fixture(
-    scope="module",
-    params=[(), ("-DCUDA_ON_CPU_PORTABLE_HALF",)],
-    ids=["own half type", "no half type"],
-)
+@pytest.fixture(scope="module", params=["", "#define CUDA_ON_CPU_PORTABLE_HALF\n"])
 def conversions(request):
+    """With the compiler's half type, and without one."""
     # a change of theirs is a new build
     headers = "".join(path.read_text() for path in sorted(CUDA_ON_CPU.glob("*.h")))
-    recipe = Recipe(
-        ("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",), also=headers
-    )
-    return ctypes.CDLL(_compile({"conversions": CONVERSIONS}, "conversions", recipe))
+    changed = f"// {hashlib.sha256(headers.encode()).hexdigest()}\n"
+    flags = ("-std=c++17", "-O2", f"-I{CUDA_ON_CPU / 'include'}")
+    return build_library(request.param + changed + CONVERSIONS, flags=flags)
+
+
+both_types = pytest.mark.parametrize(
+    "name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)]
+)
 
 
 def converted(function, numbers, dtype):
@@ -59,9 +60,7 @@ def assert_equal(actual, expected):
     )
 
 
-@pytest.mark.parametrize(
-    "name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)]
-)
+@both_types
 def test_every_number_of_16_bits_becomes_the_float_that_it_is(conversions, name, dtype):
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     assert_equal(
@@ -70,9 +69,7 @@ def test_every_number_of_16_bits_becomes_the_float_that_it_is(conversions, name,
     )
 
 
-@pytest.mark.parametrize(
-    "name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)]
-)
+@both_types
 def test_floats_round_to_the_nearest_and_ties_to_even(conversions, name, dtype):
     """All 16-bit numbers, the middles between two, the floats next to those, random floats."""
     every = (

@@ -55,19 +55,14 @@ WIDTH, HEIGHT = 35, 2
 THREADS = WIDTH * HEIGHT
 BUSY = (0, 1, 2, 30, 31, 32, 33, 63, 64, 69)
 WARPS = (range(0, 32), range(32, 64), range(64, THREADS))
+# What an error calls it now, what it calls it afterwards, and the end of its line.
 DOES = {
-    READ: ("reads", "read"),
-    WRITE: ("writes", "wrote"),
-    ADD: ("updates", "updated atomically"),
-}
-DOES |= {READ_BYTE: DOES[READ], WRITE_BYTE: DOES[WRITE], COPY: DOES[WRITE]}
-LINE = {
-    READ: "// reads",
-    WRITE: "// writes",
-    ADD: "// adds",
-    READ_BYTE: "// reads a byte",
-    WRITE_BYTE: "// writes a byte",
-    COPY: "// copies four bytes",
+    READ: ("reads", "read", "// reads"),
+    WRITE: ("writes", "wrote", "// writes"),
+    ADD: ("updates", "updated atomically", "// adds"),
+    READ_BYTE: ("reads", "read", "// reads a byte"),
+    WRITE_BYTE: ("writes", "wrote", "// writes a byte"),
+    COPY: ("writes", "wrote", "// copies four bytes"),
 }
 
 
@@ -77,9 +72,8 @@ def checked():
 
 
 def line_of(what: int) -> int:
-    (found,) = [
-        number for number, text in enumerate(TEXT.split("\n"), 1) if text.endswith(LINE[what])
-    ]
+    lines = TEXT.split("\n")
+    (found,) = [at for at, line in enumerate(lines, 1) if line.endswith(DOES[what][2])]
     return found
 
 
@@ -111,31 +105,20 @@ def accesses_of(block: int, sections: list) -> list[Access]:
     found, interval = [], 0
     for accesses, masks in sections:
         for thread, steps in accesses.items():
-            for what, where, byte in steps:
-                found.append(
-                    Access(
-                        block,
-                        thread,
-                        what,
-                        where,
-                        byte,
-                        interval,
-                        len(found),
-                        frozenset(known[thread]),
-                    )
-                )
+            for step in steps:
+                before = frozenset(known[thread])
+                found.append(Access(block, thread, *step, interval, len(found), before))
                 known[thread].add(len(found) - 1)
         if masks is None:
             interval += 1
-        groups = [range(THREADS)] if masks is None else _groups(masks)
-        for group in groups:
+        for group in [range(THREADS)] if masks is None else groups(masks):
             together = set().union(*(known[thread] for thread in group))
             for thread in group:
                 known[thread] = set(together)
     return found
 
 
-def _groups(masks: dict[int, int]) -> list[list[int]]:
+def groups(masks: dict[int, int]) -> list[list[int]]:
     return [
         [warp[lane] for lane in range(len(warp)) if mask >> lane & 1]
         for warp in WARPS
@@ -182,7 +165,7 @@ def unwritten(accesses: list[Access]) -> list[Access]:
 def follow(launches: list[list[list]], filled: bool = True, seed: int = 0):
     """Runs the sections of each block of each launch, and returns the error or None."""
     columns = [
-        [_steps(sections, thread) for sections in blocks for thread in range(THREADS)]
+        [steps_of(sections, thread) for sections in blocks for thread in range(THREADS)]
         for blocks in launches
     ]
     count = max(len(steps) for blocks in columns for steps in blocks)
@@ -193,23 +176,15 @@ def follow(launches: list[list[list]], filled: bool = True, seed: int = 0):
                 table[number, row, : len(steps)] = torch.tensor(steps)
     checked().options(seed=seed)
     try:
-        checked().follow(
-            table,
-            count,
-            filled,
-            torch.zeros(4, dtype=torch.int32),
-            len(launches[0]),
-            WIDTH,
-            HEIGHT,
-            len(launches),
-        )
+        x, blocks = torch.zeros(4, dtype=torch.int32), len(launches[0])
+        checked().follow(table, count, filled, x, blocks, WIDTH, HEIGHT, len(launches))
     except KernelError as error:
         return error
     finally:
         checked().options()
 
 
-def _steps(sections, thread: int) -> list[tuple[int, int, int]]:
+def steps_of(sections, thread: int) -> list[tuple[int, int, int]]:
     steps = []
     for accesses, masks in sections:
         steps += accesses.get(thread, ())
@@ -289,102 +264,71 @@ def judge(error: KernelError | None, accesses: list[Access], filled: bool):
     other = number_of((*map(int, re.findall(r"\d+", words[5])), 0)[:2])
     assert (thread // 32 == other // 32) == (error.kind == "missing-syncwarp")
     assert any(
-        {thread, other} == {a.thread, b.thread}
-        and any(
-            mine.thread == thread
-            and (words[2], words[6]) == (DOES[mine.what][0], DOES[others.what][1])
-            and line_of(mine.what) == error.line
-            and error.name == ("shared", "x")[mine.where]
-            and f"line {line_of(others.what)}:" in str(error)
-            and _element(words[3]) in {*mine.bytes()} & {*others.bytes()}
-            for mine, others in ((a, b), (b, a))
-        )
-        for a, b in pairs
+        (mine.thread, others.thread) == (thread, other)
+        and (words[2], words[6]) == (DOES[mine.what][0], DOES[others.what][1])
+        and line_of(mine.what) == error.line
+        and error.name == ("shared", "x")[mine.where]
+        and f"line {line_of(others.what)}:" in str(error)
+        and element(words[3]) in {*mine.bytes()} & {*others.bytes()}
+        for pair in pairs
+        for mine, others in (pair, pair[::-1])
     ), (error, pairs)
 
 
-def _element(words: str) -> int:
+def element(words: str) -> int:
     """The byte of `x[1]`, or of `byte 5 of x (in x[1])`."""
     found = re.search(r"byte (\d+) of", words)
     return int(found[1]) if found else 4 * int(re.search(r"\[(\d+)\]", words)[1])
 
 
+def doing(what: int, *threads: int, where: int = SHARED, byte: int = 0) -> dict:
+    return {thread: [(what, where, byte)] for thread in threads}
+
+
+def masks_of(*groups: tuple[int, ...]) -> dict[int, int]:
+    """The lanes of each group meet."""
+    return {
+        thread: sum(1 << other % 32 for other in group) for group in groups for thread in group
+    }
+
+
+# thread 63 read too, but before it met thread 32
+READ_THEN_MET = [
+    (doing(READ, 33, 63, where=TENSOR, byte=4), masks_of((32, 63))),
+    (doing(WRITE, 32, where=TENSOR, byte=4), None),
+]
+# everything is ordered, though 34 read at a later time of its own than 33
+ORDERED_BY_MEETINGS = [
+    ({}, masks_of((32, 34))),
+    (doing(READ, 33, 34), masks_of((33, 63))),
+    ({}, masks_of((34, 63))),
+    (doing(WRITE, 63), None),
+]
+
+
 @given(section_lists(), st.booleans(), st.integers(0, 3))
-@example([({0: [(WRITE, SHARED, 0)], 33: [(READ, SHARED, 0)]}, None)], True, 0)
-@example([({0: [(WRITE, SHARED, 0)]}, None), ({33: [(READ, SHARED, 0)]}, None)], True, 0)
-@example(
-    [({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 33: [(WRITE, SHARED, 0)]}, None)],
-    True,
-    0,
-)
-@example(
-    [({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 1: [(WRITE, SHARED, 0)]}, None)],
-    True,
-    0,
-)
-@example(
-    [
-        (
-            {
-                0: [(READ, SHARED, 0)],
-                **{lane: [(READ, SHARED, 0)] for lane in (32, 33)},
-                63: [(WRITE, SHARED, 0)],
-            },
-            None,
-        )
-    ],
-    True,
-    0,
-)
-@example(
-    [
-        (
-            {0: [(READ, SHARED, 0)], 1: [(READ, SHARED, 0)], 2: [(READ, SHARED, 0)]},
-            {0: 3, 1: 3},
-        ),
-        ({1: [(WRITE, SHARED, 0)]}, None),
-    ],
-    True,
-    0,
-)
-@example(  # thread 63 read too, but before it met thread 32
-    [
-        (
-            {33: [(READ, TENSOR, 4)], 63: [(READ, TENSOR, 4)]},
-            {32: 1 << 31 | 1, 63: 1 << 31 | 1},
-        ),
-        ({32: [(WRITE, TENSOR, 4)]}, None),
-    ],
-    False,
-    0,
-)
-@example(  # everything is ordered, though 34 read at a later time of its own than 33
-    [
-        ({}, {32: 5, 34: 5}),
-        (
-            {33: [(READ, SHARED, 0)], 34: [(READ, SHARED, 0)]},
-            {33: 1 << 31 | 2, 63: 1 << 31 | 2},
-        ),
-        ({}, {34: 1 << 31 | 4, 63: 1 << 31 | 4}),
-        ({63: [(WRITE, SHARED, 0)]}, None),
-    ],
-    True,
-    0,
-)
-@settings(max_examples=150, deadline=None)
+@example([(doing(WRITE, 0) | doing(READ, 33), None)], True, 0)
+@example([(doing(WRITE, 0), None), (doing(READ, 33), None)], True, 0)
+@example([(doing(READ, 0, 32) | doing(WRITE, 33), None)], True, 0)
+@example([(doing(READ, 0, 32) | doing(WRITE, 1), None)], True, 0)
+@example([(doing(READ, 0, 32, 33) | doing(WRITE, 63), None)], True, 0)
+@example([(doing(READ, 0, 1, 2), masks_of((0, 1))), (doing(WRITE, 1), None)], True, 0)
+@example(READ_THEN_MET, False, 0)
+@example(ORDERED_BY_MEETINGS, True, 0)
+@settings(max_examples=150)
 def test_a_race_is_named_exactly_where_nothing_orders_two_accesses(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
 
 
 @given(section_lists(parts), st.booleans(), st.integers(0, 3))
 @example([({0: [(COPY, TENSOR, 2)], 33: [(WRITE_BYTE, TENSOR, 0)]}, None)], True, 0)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bytes_are_told_apart(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
 
 
 @given(st.lists(section_lists(parts), min_size=2, max_size=3), st.integers(0, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_end_of_a_launch_orders_all(launches, seed):
     """So the first launch with a race is the one that is told of, and what came before it is
     never a part of it.
@@ -400,6 +344,7 @@ def test_the_end_of_a_launch_orders_all(launches, seed):
 FLAG = 12  # the byte that only atomic operations touch
 data = st.tuples(st.sampled_from([READ, WRITE]), st.just(TENSOR), st.sampled_from([0, 4]))
 hand_over = [(FENCE, 0, 0), (ADD, TENSOR, FLAG)]
+read, write = (READ, TENSOR, 0), (WRITE, TENSOR, 0)
 turns = st.lists(
     st.tuples(
         st.sampled_from(BUSY),
@@ -413,9 +358,10 @@ turns = st.lists(
 
 
 def handed_over(steps: list, place: int) -> bool:
-    """Whether the block's other threads, or this one, make an atomic operation after a fence
-    that comes after `place`, or
-    before it: when the fence was is not watched (README.md)."""
+    """Whether a thread of the block makes an atomic operation after `place` and after a fence.
+
+    When the fence was is not watched (README.md).
+    """
     fences = [number for number, (_, what) in enumerate(steps) if what == FENCE]
     return any(
         what == ADD and number > place and fences and fences[0] < number
@@ -424,102 +370,66 @@ def handed_over(steps: list, place: int) -> bool:
 
 
 @given(turns, turns, st.integers(0, 3))
-@example(
-    [(0, [(WRITE, TENSOR, 0), *hand_over])], [(5, hand_over[1:]), (64, [(READ, TENSOR, 0)])], 0
-)
-@example([(0, [(WRITE, TENSOR, 0), *hand_over])], [(64, [(READ, TENSOR, 0)])], 0)
-@example(
-    [(0, [(WRITE, TENSOR, 0)]), (2, hand_over)],
-    [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])],
-    0,
-)
-@example(
-    [(0, [(WRITE, TENSOR, 0)]), (2, hand_over[1:])],
-    [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])],
-    0,
-)
-@settings(max_examples=150, deadline=None)
+@example([(0, [write, *hand_over])], [(5, hand_over[1:]), (64, [read])], 0)
+@example([(0, [write, *hand_over])], [(64, [read])], 0)
+@example([(0, [write]), (2, hand_over)], [(5, hand_over[1:]), (64, [write])], 0)
+@example([(0, [write]), (2, hand_over[1:])], [(5, hand_over[1:]), (64, [write])], 0)
+@settings(max_examples=150)
 def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed):
     """By the one's __threadfence, then its atomic operation, then an atomic operation of the
     other. One thread at a time.
     """
-    error = follow(
-        [[[({thread: steps}, None) for thread, steps in turns] for turns in (first, second)]],
-        True,
-        seed,
-    )
+    sections = [
+        [({thread: steps}, None) for thread, steps in turns] for turns in (first, second)
+    ]
+    error = follow([sections], True, seed)
     before = [(thread, step) for thread, steps in first for step in steps]
     plain = [(thread, step[0]) for thread, step in before]
     acquired = False
-    for thread, steps in second:
-        for step in steps:
-            acquired |= step[0] == ADD
-            others = [
-                other[0]
-                for place, (_, other) in enumerate(before)
-                if other[2] == step[2]
-                and WRITE in (other[0], step[0])
-                and other[0] in (READ, WRITE)
-                and step[0] in (READ, WRITE)
-                and not (acquired and handed_over(plain, place))
-            ]
-            if others:
-                assert error is not None and error.kind == "race-between-blocks", error
-                assert (error.block, number_of(error.thread), error.line) == (
-                    (1, 0, 0),
-                    thread,
-                    line_of(step[0]),
-                ), error
-                now = f"of block 1 {DOES[step[0]][0]} x[{step[2] // 4}]"
-                (what,) = {
-                    words
-                    for words in map(lambda other: DOES[other][1], others)
-                    if f"{now}, which block 0 {words} in the same" in str(error)
-                }
-                assert any(
-                    f"line {line_of(other)}:" in str(error)
-                    for other in others
-                    if DOES[other][1] == what
-                )
-                return
+    for thread, step in ((thread, step) for thread, steps in second for step in steps):
+        what, _, byte = step
+        acquired |= what == ADD
+        others = {
+            other
+            for place, (_, (other, _, at)) in enumerate(before)
+            if at == byte
+            and WRITE in (other, what)
+            and {other, what} <= {READ, WRITE}
+            and not (acquired and handed_over(plain, place))
+        }
+        if not others:
+            continue
+        assert error is not None and error.kind == "race-between-blocks", error
+        assert error.block == (1, 0, 0) and number_of(error.thread) == thread, error
+        now = f"of block 1 {DOES[what][0]} x[{byte // 4}]"
+        said = {
+            other
+            for other in others
+            if f"{now}, which block 0 {DOES[other][1]} in the same" in str(error)
+            and f"line {line_of(other)}:" in str(error)
+        }
+        assert error.line == line_of(what) and len(said) == 1, error
+        return
     assert error is None, error
 
 
 def test_warps_of_a_block_hand_over_for_themselves():
     """What another warp did since the last barrier, no barrier orders before the hand-over."""
 
-    def block(after_a_barrier: bool):
-        writer = ({33: [(WRITE, TENSOR, 0)]}, None)
-        publisher = ({0: [(WRITE, TENSOR, 4), *hand_over]}, None)
-        return (
-            [writer, publisher] if after_a_barrier else [({**writer[0], **publisher[0]}, None)]
-        )
-
-    reader = [
-        ({1: [(ADD, TENSOR, FLAG)]}, None),
-        ({2: [(READ, TENSOR, 4)], 3: [(READ, TENSOR, 0)]}, None),
-    ]
+    writer, publisher = {33: [write]}, {0: [(WRITE, TENSOR, 4), *hand_over]}
+    apart, together = [(writer, None), (publisher, None)], [(writer | publisher, None)]
+    reader = [({1: hand_over[1:]}, None), ({2: [(READ, TENSOR, 4)], 3: [read]}, None)]
     for seed in range(4):
-        assert follow([[block(True), reader]], True, seed) is None
-        error = follow([[block(False), reader]], True, seed)
-        assert (
-            error.kind == "race-between-blocks"
-            and error.thread == (3, 0, 0)
-            and "x[0]" in str(error)
-        )
-    assert follow([[block(False)], [reader]]) is None  # in another launch
+        assert follow([[apart, reader]], True, seed) is None
+        error = follow([[together, reader]], True, seed)
+        assert error.kind == "race-between-blocks" and error.thread == (3, 0, 0)
+        assert "x[0]" in str(error)
+    assert follow([[together], [reader]]) is None  # in another launch
 
 
 def test_what_a_block_did_counts_until_the_launch_ends():
     """Also beyond blocks that had nothing to do with it."""
-    blocks = [
-        [({0: [(WRITE, TENSOR, 0)]}, None)],
-        [({0: [(WRITE, TENSOR, 4)]}, None)],
-        [({7: [(READ, TENSOR, 0)]}, None)],
-    ]
-    error = follow([blocks])
-    assert (
-        error.kind == "race-between-blocks"
-        and "which block 0 wrote" in str(error)
-        and error.block == (2, 0, 0)
-    )
+    does = ({0: [write]}, {0: [(WRITE, TENSOR, 4)]}, {7: [read]})
+    error = follow([[[(accesses, None)] for accesses in does]])
+    assert error.kind == "race-between-blocks" and error.block == (2, 0, 0)
+    assert "which block 0 wrote" in str(error)

@@ -4,25 +4,21 @@
 
 import csv
 import functools
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 
+from cuda_text import device_of, each_target, integers, launcher, on_cpu
 from lessons_lib import CompileError, KernelError, build_cuda
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_batch import Batch, Recorder, assert_right
 
-on_gpu = pytest.param(
-    "gpu",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-)
 DEFAULT, MOST = 48 * 1024, 227 * 1024
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A line of the table. `attribute`: the values that cudaFuncSetAttribute is given, with
     what it returns for each.
     """
@@ -34,37 +30,16 @@ class Row:
     ran: int
     refused: int
 
-    def known_before_a_launch(self) -> bool:
-        """Whether the call of cudaFuncSetAttribute that fails does so without the shared
-        arrays, which the CPU has not yet seen.
-        """
-        return all(code == 0 or not 0 <= value <= MOST for value, code in self.attribute)
+
+def read_row(static, attribute, codes, *sizes) -> Row:
+    values = [] if attribute == "unset" else map(int, attribute.split(";"))
+    pairs = zip(values, map(int, codes.split(";") if codes else ()), strict=True)
+    return Row(int(static), tuple(pairs), *map(int, sizes))
 
 
-def read_table() -> list[Row]:
-    text = (Path(__file__).parent / "cuda_shared_memory.csv").read_text().splitlines()
-    rows = []
-    for line in csv.DictReader(line for line in text if not line.startswith("#")):
-        values = [] if line["attribute"] == "unset" else map(int, line["attribute"].split(";"))
-        codes = map(int, line["codes"].split(";")) if line["codes"] else ()
-        rows.append(
-            Row(
-                int(line["static"]),
-                tuple(zip(values, codes, strict=True)),
-                *(int(line[name]) for name in ("size", "most", "ran", "refused")),
-            )
-        )
-    return rows
-
-
-ROWS = read_table()
-each_row = pytest.mark.parametrize(
-    "number",
-    range(len(ROWS)),
-    ids=[
-        f"{row.static}-{';'.join(str(a) for a, _ in row.attribute) or 'unset'}" for row in ROWS
-    ],
-)
+TABLE = (Path(__file__).parent / "cuda_shared_memory.csv").read_text().splitlines()
+ROWS = [read_row(*row) for row in csv.reader(TABLE) if row[0][0] not in "#s"]
+each_row = pytest.mark.parametrize("number, row", list(enumerate(ROWS)))
 TEXT = """
 template <int bytes, int row>
 __global__ void shared_kernel(int* out, int zero) {
@@ -119,29 +94,27 @@ def code_of(call, *arguments) -> int:
 
 
 def launch(target: str, number: int, dynamic: int) -> int:
-    out = torch.zeros(1, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
+    out = integers(target, 1)
     code = code_of(library(target).launch, number, out, dynamic)
     assert out.item() == (code == 0)
     return code
 
 
-@pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
+@each_target
 @each_row
-def test_the_targets_do_what_the_gpu_did(number, target):
-    row = ROWS[number]
-    exact = target == "gpu" or row.known_before_a_launch()
+def test_the_targets_do_what_the_gpu_did(number, row, target):
+    # the CPU has not yet seen the shared arrays, which may make the call fail
+    exact = target == "gpu" or all(c == 0 or not 0 <= v <= MOST for v, c in row.attribute)
     for value, code in row.attribute:
         assert code_of(library(target).attribute, number, value) == (code if exact else 0)
-    if not exact:  # the call should have failed: on the CPU each launch does, and says why
-        with pytest.raises(
-            KernelError,
-            match="with the shared arrays it is more than 227 KiB; on a GPU that call fails",
-        ):
-            library(target).launch(number, torch.zeros(1, dtype=torch.int32), 0)
+    if exact:
+        for size, code in ((row.ran, 0), (row.refused, 1), (0, 0)):
+            assert launch(target, number, size) == code
         return
-    assert launch(target, number, row.ran) == 0
-    assert launch(target, number, row.refused) == 1
-    assert launch(target, number, 0) == 0
+    # on the CPU each launch fails instead, and says why
+    words = "with the shared arrays it is more than 227 KiB; on a GPU that call fails"
+    with pytest.raises(KernelError, match=words):
+        library(target).launch(number, integers(target, 1), 0)
 
 
 def test_the_table_follows_the_rule_that_the_stand_in_has():
@@ -157,123 +130,126 @@ def test_the_table_follows_the_rule_that_the_stand_in_has():
         assert (row.most, row.ran, row.refused) == (most, most, most + 1)
 
 
-@pytest.mark.parametrize("target", ["fast", "checked"])
-def test_a_refusal_says_what_to_do(target):
-    def says(number, dynamic, *values):
-        for value in values:
-            library(target).attribute(number, value)
-        with pytest.raises(KernelError) as caught:
-            library(target).launch(number, torch.zeros(1, dtype=torch.int32), dynamic)
-        return str(caught.value)
-
-    plain, with_arrays = (
-        next(
-            number
-            for number, row in enumerate(ROWS)
-            if (row.static, row.attribute) == (static, ())
-        )
-        for static in (0, 640)
+def number_of(static: int, *attribute: tuple[int, int]) -> int:
+    return next(
+        n for n, row in enumerate(ROWS) if (row.static, row.attribute) == (static, attribute)
     )
-    assert (
-        "more than 48 KiB of dynamic shared memory, "
-        "which cudaFuncSetAttribute must allow this kernel first" in says(plain, 49153)
-    )
-    assert "shared arrays and dynamic shared memory are more than 48 KiB together" in says(
-        with_arrays, 48513
-    )
-    assert "more than 227 KiB of dynamic shared memory" in says(plain, MOST + 1)
-    low = next(number for number, row in enumerate(ROWS) if row.attribute == ((1024, 0),))
-    assert "more dynamic shared memory than cudaFuncSetAttribute allowed this kernel" in says(
-        low, 1025, 1024
-    )
-    for value, words in (
-        (-1, "no negative number of bytes"),
-        (MOST + 1, "more dynamic shared memory than a block can have"),
-    ):
-        with pytest.raises(KernelError, match=words):
-            library(target).attribute(plain, value)
 
 
-@pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
+@on_cpu
+@pytest.mark.parametrize(
+    "number, allowed, asked, words",
+    [
+        (number_of(0), None, DEFAULT + 1, "which cudaFuncSetAttribute must allow this kernel"),
+        (number_of(0), None, MOST + 1, "more than 227 KiB of dynamic shared memory"),
+        (number_of(640), None, 48513, "dynamic shared memory are more than 48 KiB together"),
+        (
+            number_of(0, (1024, 0)),
+            1024,
+            1025,
+            "more .* than cudaFuncSetAttribute allowed this",
+        ),
+        (number_of(0), -1, 0, "no negative number of bytes"),
+        (number_of(0), MOST + 1, 0, "more dynamic shared memory than a block can have"),
+    ],
+)
+def test_a_refusal_says_what_to_do(target, number, allowed, asked, words):
+    with pytest.raises(KernelError, match=words):
+        if allowed is not None:
+            library(target).attribute(number, allowed)
+        library(target).launch(number, integers(target, 1), asked)
+
+
+@each_target
 def test_a_carveout_is_a_wish_that_changes_nothing(target):
     for percent, code in ((-2, 1), (-1, 0), (0, 0), (50, 0), (100, 0), (101, 1)):
         assert code_of(library(target).carveout, percent) == code
 
 
-STEP = """
-__global__ void step_kernel(int* out, int zero) {
+ALIGNMENTS = {"": 16, "__align__(8)": 16, "__align__(32)": 32, "__align__(64)": 64}
+STEPS = "".join(
+    f"""
+__global__ void step_{number}_kernel(int* out, int zero) {{
   __shared__ volatile char fixed[1];
-  extern __shared__ %s char dynamic[];
+  extern __shared__ {alignment} char dynamic_{number}[];
   fixed[0] = 1;
-  out[0] = zero ? dynamic[0] : fixed[0];
-}
-extern "C" int step(int* out, int bytes, cudaStream_t stream) {
-  step_kernel<<<1, 1, bytes, stream>>>(out, 0);
-  return cudaGetLastError();
-}"""
-
-
-@pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
-@pytest.mark.parametrize(
-    "alignment, size",
-    [("", 16), ("__align__(8)", 16), ("__align__(32)", 32), ("__align__(64)", 64)],
-)
-def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(
-    target, alignment, size
-):
-    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
-    call = build_cuda(STEP % alignment, target=target).step
-    out = torch.zeros(1, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
-    assert (
-        code_of(call, out, DEFAULT - size) == 0 and code_of(call, out, DEFAULT - size + 1) == 1
+  out[0] = zero ? dynamic_{number}[0] : fixed[0];
+}}"""
+    + launcher(
+        f"step_{number}(int* out, int zero, int bytes)",
+        "1",
+        "1",
+        "out, zero",
+        shared_bytes="bytes",
     )
+    for number, alignment in enumerate(ALIGNMENTS)
+)
 
 
-MANY = """
-__global__ void many_kernel(char* out) {
-  __shared__ volatile char a[%d];
-  __shared__ volatile %s b[%d];
-  for (int i = threadIdx.x; i < %d; i += blockDim.x) a[i] = 3;
+@each_target
+@pytest.mark.parametrize("number, size", list(enumerate(ALIGNMENTS.values())))
+def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, number, size):
+    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
+    call = getattr(build_cuda(STEPS, target=target), f"step_{number}")
+    assert code_of(call, out := integers(target, 1), 0, DEFAULT - size) == 0
+    assert code_of(call, out, 0, DEFAULT - size + 1) == 1
+
+
+def two_arrays(number: int, first: int, kind: str, second: int) -> str:
+    return f"""
+__global__ void many_{number}_kernel(char* out) {{
+  __shared__ volatile char a[{first}];
+  __shared__ volatile {kind} b[{second}];
+  for (int i = threadIdx.x; i < {first}; i += blockDim.x) a[i] = 3;
   b[threadIdx.x] = 4;
   out[threadIdx.x] = char(a[threadIdx.x] + b[threadIdx.x]);
-}
-extern "C" int many(char* out, cudaStream_t stream) {
-  many_kernel<<<1, 4, 0, stream>>>(out);
-  return cudaGetLastError();
-}"""
+}}""" + launcher(f"many_{number}(char* out)", threads="4")
 
 
-@pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
-@pytest.mark.parametrize(
-    "first, kind, second, fits",
-    [
-        (49152 - 16, "char", 16, True),
-        (49152 - 16, "char", 17, False),
-        (49152 - 16, "int", 4, True),
-        (49152 - 17, "int", 4, True),
-        (49152 - 15, "int", 4, False),
-        (49152 - 40, "double", 5, True),
-        (49152 - 39, "double", 5, False),
-    ],
-)
-def test_arrays_have_48_kib_and_not_a_byte_more(target, first, kind, second, fits):
-    """Each lies at a multiple of its type's size. nvcc refuses what does not fit."""
-    out = torch.zeros(4, dtype=torch.int8, device="cuda" if target == "gpu" else "cpu")
-    text = MANY % (first, kind, second, first)
-    if fits:
-        build_cuda(text, target=target).many(out)
-        assert out.tolist() == [7] * 4
-    elif target == "gpu":
+FIT = [
+    (DEFAULT - 16, "char", 16),
+    (DEFAULT - 16, "int", 4),
+    (DEFAULT - 17, "int", 4),
+    (DEFAULT - 40, "double", 5),
+]
+TOO_MUCH = [
+    (DEFAULT - 16, "char", 17),
+    (DEFAULT - 15, "int", 4),
+    (DEFAULT - 39, "double", 5),
+]
+
+
+@functools.cache
+def arrays(target: str, cases: tuple):
+    texts = [two_arrays(number, *case) for number, case in enumerate(cases)]
+    return build_cuda("".join(texts), target=target, name="arrays")
+
+
+@each_target
+@pytest.mark.parametrize("number", range(len(FIT)))
+def test_arrays_have_48_kib(target, number):
+    """Each lies at a multiple of its type's size."""
+    out = torch.zeros(4, dtype=torch.int8, device=device_of(target))
+    getattr(arrays(target, tuple(FIT)), f"many_{number}")(out)
+    assert out.tolist() == [7] * 4
+
+
+@each_target
+@pytest.mark.parametrize("number", range(len(TOO_MUCH)))
+def test_arrays_have_not_a_byte_more(target, number):
+    """nvcc refuses what does not fit."""
+    if target == "gpu":
         with pytest.raises(CompileError):
-            build_cuda(text, target=target)
-    else:
-        with pytest.raises(
-            KernelError, match="more than 48 KiB of shared arrays; nvcc refuses that"
-        ):
-            build_cuda(text, target=target).many(out)
+            build_cuda(two_arrays(0, *TOO_MUCH[number]), target=target)
+        return
+    out = torch.zeros(4, dtype=torch.int8)
+    with pytest.raises(
+        KernelError, match="more than 48 KiB of shared arrays; nvcc refuses th"
+    ):
+        getattr(arrays(target, tuple(TOO_MUCH)), f"many_{number}")(out)
 
 
-@pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
+@each_target
 @pytest.mark.parametrize(
     "tokens", [12_000, 12_001, 12_127, 12_128, 12_129, 12_287, 12_288, 12_289]
 )

@@ -12,16 +12,12 @@ import subprocess
 import pytest
 import torch
 
+from cuda_text import device_of, each_target, launcher
 from lessons_lib import CompileError, build_cuda
 from lessons_lib.cuda_builds import CUDA_ON_CPU
 from lessons_lib.cuda_on_cpu.left_out import LEFT_OUT
 from lessons_lib.paths import ROOT
 
-on_gpu = pytest.param(
-    "gpu",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-)
-each_target = pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
 PROGRAMS_TEXT = (ROOT / "tests/banks/cuda_tutorial.cu").read_text()
 PROGRAMS = re.findall(
     r'^// gives (.+)\nextern "C" int (\w+)\(', PROGRAMS_TEXT, flags=re.MULTILINE
@@ -40,6 +36,7 @@ __ffsll(1ll << 40) | 41
 __popc(lane) | lane.bit_count()
 __popcll(~0ull >> lane) | 64 - lane
 __byte_perm(0x33221100, 0x77665544, 0x7410) | 0x77441100
+__byte_perm(0x33221100, 0x77665544, 0x1623) | 0x11662233
 __funnelshift_l(0x80000000u, 1u, 4) | 24
 __funnelshift_r(0x80000000u, 1u, 31) | 3
 __mulhi(1 << 30, lane) | lane >> 2
@@ -155,10 +152,39 @@ shared_after<long long>(atomicMax, -5ll, -4ll) | -4
 shared_after(add_by_swaps, 0, lane) | 496
 factorial<5>::value + decltype(lane)(0) | 120
 dim3(2, 3).x * dim3(2, 3).y * dim3(2, 3).z | 6
+__popc(lane - 16) | (lane - 16 & 0xffffffff).bit_count()
+__popcll((unsigned long long)lane << 40 | lane) | 2 * lane.bit_count()
+__ffs(lane - 16) | (lane - 16 & 16 - lane).bit_length()
+__clz(lane - 16) | 32 - (lane - 16 & 0xffffffff).bit_length()
+min(lane - 16, 3) + max(lane - 16, -5) | min(lane - 16, 3) + max(lane - 16, -5)
+min((long long)lane, 7LL) | min(lane, 7)
+fmaxf(lane - 1.5f, -0.5f) | max(lane - 1.5, -0.5)
+__uint_as_float(__float_as_uint(lane) ^ 0x80000000u) | -lane
+__saturatef(CUDART_NAN_F) | 0
+copysignf(1.0f, __saturatef(-0.0f)) | 1
+isnan(__fdividef(CUDART_NAN_F, 1.0f)) | 1
+isinf(__frcp_rn(-0.0f)) && __frcp_rn(-0.0f) < 0 | 1
+isinf(rsqrtf(0.0f)) | 1
+int64_t(INT_MAX) + UINT32_MAX | 2**31 - 1 + 2**32 - 1
+isfinite(FLT_MAX) && !isfinite(2 * FLT_MAX) | 1
+(assert(lane < 32), printf("")) | 0
+cudaErrorInvalidValue + 10 * cudaErrorMemoryAllocation | 21
+cudaErrorInvalidConfiguration + 10 * cudaErrorLaunchFailure | 7199
+cudaErrorNotSupported + 1000 * cudaErrorUnknown + cudaSuccess | 999801
+cudaFuncAttributeMaxDynamicSharedMemorySize | 8
+cudaFuncAttributePreferredSharedMemoryCarveout | 9
 (__threadfence(), __threadfence_block(), __nanosleep(1), 1) | 1
 """
 CASES = [tuple(line.rsplit(" | ", 1)) for line in LINES.strip().split("\n")]
-LINES_TEXT = """
+# A vector of two or four is aligned to its size, up to 16 bytes; one of three as its numbers.
+BYTES = {"float": 4, "double": 8, "int": 4, "uint": 4, "short": 2, "ushort": 2, "uchar": 1}
+CASES += [
+    (f"sizeof({name}{lanes}) * 100 + alignof({name}{lanes})", f"{size * lanes * 100 + align}")
+    for name, size in BYTES.items()
+    for lanes, align in ((2, 2 * size), (3, size), (4, min(4 * size, 16)))
+]
+LINES_TEXT = (
+    """
 #include <math_constants.h>
 __device__ bool near(double a, double b) { return fabs(a - b) <= 1e-5 * (1 + fabs(b)); }
 __device__ float sincos_of(float x) {
@@ -200,16 +226,14 @@ __global__ void line_kernel(int number, double* out) {
 @@
   }
 }
-extern "C" int line(int number, double* out, cudaStream_t stream) {
-  line_kernel<<<1, 32, 0, stream>>>(number, out);
-  return cudaGetLastError();
-}
 """.replace(
-    "@@",
-    "\n".join(
-        f"    case {number}: out[lane] = ({line}); break;"
-        for number, (line, _) in enumerate(CASES)
-    ),
+        "@@",
+        "\n".join(
+            f"    case {number}: out[lane] = ({line}); break;"
+            for number, (line, _) in enumerate(CASES)
+        ),
+    )
+    + launcher("line(int number, double* out)", threads="32")
 )
 
 
@@ -221,10 +245,6 @@ def programs(target):
 @functools.cache
 def lines(target):
     return build_cuda(LINES_TEXT, target=target, name="tutorial_lines")
-
-
-def device_of(target):
-    return "cuda" if target == "gpu" else "cpu"
 
 
 @each_target
@@ -251,7 +271,8 @@ def test_a_program_gives_what_a_gpu_gives(target, given, name):
 @pytest.mark.parametrize("text", [PROGRAMS_TEXT, LINES_TEXT], ids=["programs", "lines"])
 def test_nvcc_takes_the_same_text(text, tmp_path):
     (tmp_path / "text.cu").write_text(text)
-    headers = ("-include", "cassert", "-include", "cmath", "-include", "cstring")
+    names = ("cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "cstring")
+    headers = [word for name in names for word in ("-include", name)]
     command = ("nvcc", "-std=c++17", "-arch=sm_90", "-O1", "-c", *headers, "text.cu")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -9,17 +9,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cuda_text import each_target, integers, launcher, line_of, on_cpu
 from lessons_lib import KernelError, build_cuda
 
-TARGETS = ("fast", "checked")
-on_gpu = pytest.param(
-    "gpu",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
-)
 INDEX, UP, DOWN, XOR = range(4)
 ALL = 0xFFFFFFFF
 
-TEXT = """#include <cooperative_groups.h>
+KERNELS = """#include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 
 __global__ void shuffle_kernel(int kind, unsigned mask, int distance, int width, int* moved) {
@@ -31,12 +27,6 @@ __global__ void shuffle_kernel(int kind, unsigned mask, int distance, int width,
   if (kind == 3) result = __shfl_xor_sync(mask, 100 + lane, distance, width);
   moved[lane] = result;
 }
-extern "C" int shuffle(int kind, unsigned mask, int distance, int width, int threads,
-                       int* moved, cudaStream_t stream) {
-  shuffle_kernel<<<1, threads, 0, stream>>>(kind, mask, distance, width, moved);
-  return cudaGetLastError();
-}
-
 template <unsigned size>
 __global__ void tile_shuffle_kernel(int kind, int distance, int* moved) {
   auto tile = cg::tiled_partition<size>(cg::this_thread_block());
@@ -47,30 +37,6 @@ __global__ void tile_shuffle_kernel(int kind, int distance, int* moved) {
   if (kind == 3) result = tile.shfl_xor(100 + lane, distance);
   moved[lane] = result;
 }
-extern "C" int tile_shuffle(int size, int kind, int distance, int* moved,
-                            cudaStream_t stream) {
-  if (size == 1) tile_shuffle_kernel<1><<<1, 32, 0, stream>>>(kind, distance, moved);
-  else if (size == 2) tile_shuffle_kernel<2><<<1, 32, 0, stream>>>(kind, distance, moved);
-  else if (size == 4) tile_shuffle_kernel<4><<<1, 32, 0, stream>>>(kind, distance, moved);
-  else if (size == 8) tile_shuffle_kernel<8><<<1, 32, 0, stream>>>(kind, distance, moved);
-  else if (size == 16) tile_shuffle_kernel<16><<<1, 32, 0, stream>>>(kind, distance, moved);
-  else tile_shuffle_kernel<32><<<1, 32, 0, stream>>>(kind, distance, moved);
-  return cudaGetLastError();
-}
-
-// All lanes call with a mask of some.
-__global__ void stranger_kernel(int call, unsigned mask, int* out) {
-  int result = 0;
-  if (call == 0) __syncwarp(mask);
-  if (call == 1) result = __ballot_sync(mask, 1);
-  if (call == 2) result = __shfl_sync(mask, 1, 0);
-  out[threadIdx.x] = result;
-}
-extern "C" int stranger(int call, unsigned mask, int* out, cudaStream_t stream) {
-  stranger_kernel<<<1, 32, 0, stream>>>(call, mask, out);
-  return cudaGetLastError();
-}
-
 __global__ void two_lines_kernel(unsigned lower, unsigned upper, int* moved) {
   int lane = threadIdx.x, result;
   if (lane < 16)
@@ -79,11 +45,6 @@ __global__ void two_lines_kernel(unsigned lower, unsigned upper, int* moved) {
     result = __shfl_xor_sync(upper, lane, 1);  // the upper half
   moved[lane] = result;
 }
-extern "C" int two_lines(unsigned lower, unsigned upper, int* moved, cudaStream_t stream) {
-  two_lines_kernel<<<1, 32, 0, stream>>>(lower, upper, moved);
-  return cudaGetLastError();
-}
-
 __global__ void leave_kernel(int first, int left, int* out) {
   __shared__ int numbers[64];
   int lane = threadIdx.x % 32;
@@ -94,11 +55,6 @@ __global__ void leave_kernel(int first, int left, int* out) {
   while (other >= first && other < first + left) other = (other + 1) % 32;
   out[threadIdx.x] = numbers[threadIdx.x / 32 * 32 + other];
 }
-extern "C" int leave(int first, int left, int* found, cudaStream_t stream) {
-  leave_kernel<<<1, 64, 0, stream>>>(first, left, found);
-  return cudaGetLastError();
-}
-
 // Each lane meets others up to three times. Then it reads what the lane `from` wrote.
 __global__ void meet_kernel(const unsigned* masks, const int* from, int rounds, int* out) {
   __shared__ int numbers[32];
@@ -108,12 +64,6 @@ __global__ void meet_kernel(const unsigned* masks, const int* from, int rounds, 
     if (masks[round * 32 + lane]) __syncwarp(masks[round * 32 + lane]);
   if (from[lane] >= 0) out[lane] = numbers[from[lane]];
 }
-extern "C" int meet(const unsigned* masks, const int* from, int rounds, int* found,
-                    cudaStream_t stream) {
-  meet_kernel<<<1, 32, 0, stream>>>(masks, from, rounds, found);
-  return cudaGetLastError();
-}
-
 __global__ void vote_kernel(const int* predicates, unsigned mask, int* votes) {
   int lane = threadIdx.x;
   if (!(mask >> lane & 1)) return;
@@ -121,11 +71,32 @@ __global__ void vote_kernel(const int* predicates, unsigned mask, int* votes) {
   votes[3 * lane + 1] = __any_sync(mask, predicates[lane]);
   votes[3 * lane + 2] = __all_sync(mask, predicates[lane]);
 }
-extern "C" int vote(const int* predicates, unsigned mask, int* votes, cudaStream_t stream) {
-  vote_kernel<<<1, 32, 0, stream>>>(predicates, mask, votes);
-  return cudaGetLastError();
-}
 """
+SIZES = (1, 2, 4, 8, 16, 32)
+TEXT = KERNELS + "".join(
+    [
+        launcher(
+            "shuffle(int kind, unsigned mask, int far, int width, int* moved, int threads)",
+            threads="threads",
+            arguments="kind, mask, far, width, moved",
+        ),
+        *(
+            launcher(
+                f"tile_shuffle_{size}(int kind, int distance, int* moved)",
+                threads="32",
+                kernel=f"tile_shuffle_kernel<{size}>",
+            )
+            for size in SIZES
+        ),
+        launcher("two_lines(unsigned lower, unsigned upper, int* moved)", threads="32"),
+        launcher("leave(int first, int left, int* found)", threads="64"),
+        launcher(
+            "meet(const unsigned* masks, const int* from, int rounds, int* found)",
+            threads="32",
+        ),
+        launcher("vote(const int* predicates, unsigned mask, int* votes)", threads="32"),
+    ]
+)
 
 
 @functools.cache
@@ -134,12 +105,17 @@ def library(target: str):
 
 
 def line(words: str) -> int:
-    (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if words in text]
-    return found
+    return line_of(TEXT, words)
 
 
 def zeros(target: str) -> torch.Tensor:
-    return torch.zeros(32, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
+    return integers(target, 32)
+
+
+def tile_shuffle(target: str, size: int, kind: int, distance: int) -> list[int]:
+    moved = zeros(target)
+    getattr(library(target), f"tile_shuffle_{size}")(kind, distance, moved)
+    return moved.tolist()
 
 
 def source_lane(kind: int, lane: int, distance: int, width: int) -> int:
@@ -164,29 +140,29 @@ def shuffled(kind: int, distance: int, width: int) -> list[int]:
 
 
 kinds = st.sampled_from([INDEX, UP, DOWN, XOR])
-widths = st.sampled_from([1, 2, 4, 8, 16, 32])
+widths = st.sampled_from(SIZES)
 distances = st.integers(-40, 70)
 masks = st.integers(1, ALL) | st.sampled_from(
     [ALL, 0xFFFF, 0xFFFF0000, 0x0F0F0F0F, 0x80000001]
 )
 
 
-@pytest.mark.parametrize("target", [*TARGETS, on_gpu])
+@each_target
 @pytest.mark.parametrize("kind", [INDEX, UP, DOWN, XOR])
-@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("width", SIZES)
 def test_a_shuffle_of_all_lanes_reads_where_cuda_says(target, kind, width):
     for distance in (*range(-3, 36), 47, 63, 64, 65):
         moved = zeros(target)
-        library(target).shuffle(kind, ALL, distance, width, 32, moved)
+        library(target).shuffle(kind, ALL, distance, width, moved, 32)
         assert moved.tolist() == shuffled(kind, distance, width), (distance, width)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 @given(kinds, masks, distances, widths, st.integers(1, 32))
 @example(UP, 0xFFFF, 1, 16, 32)
 @example(XOR, 0xFFFF0000, 16, 16, 32)
 @example(DOWN, ALL, 1, 32, 31)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(
     target, kind, mask, distance, width, threads
 ):
@@ -199,64 +175,40 @@ def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(
     moved = torch.full((32,), -5, dtype=torch.int32)
     missing = {lane: source for lane, source in wanted.items() if source not in here}
     if not missing:
-        library(target).shuffle(kind, mask, distance, width, threads, moved)
+        library(target).shuffle(kind, mask, distance, width, moved, threads)
         assert moved.tolist() == [
             100 + wanted[lane] if lane in here else -5 for lane in range(32)
         ]
         return
     with pytest.raises(KernelError) as caught:
-        library(target).shuffle(kind, mask, distance, width, threads, moved)
+        library(target).shuffle(kind, mask, distance, width, moved, threads)
     lane = caught.value.thread[0]
-    assert (
-        caught.value.kind == "absent-lane"
-        and caught.value.line == line("the first of four") + kind
-        and lane in missing
-    )
+    assert caught.value.kind == "absent-lane" and lane in missing
+    assert caught.value.line == line("the first of four") + kind
     assert f"asks for the value of lane {missing[lane]}, which does not take part" in str(
         caught.value
     )
 
 
-@pytest.mark.parametrize("target", [*TARGETS, on_gpu])
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
+@each_target
+@pytest.mark.parametrize("size", SIZES)
 def test_a_tile_shuffles_as_a_warp_does_with_its_size_for_width(target, size):
     for kind in range(4):
         for distance in range(size if kind == XOR else size + 3):
-            moved = zeros(target)
-            library(target).tile_shuffle(size, kind, distance, moved)
-            assert moved.tolist() == shuffled(kind, distance, size), (kind, distance)
+            moved = tile_shuffle(target, size, kind, distance)
+            assert moved == shuffled(kind, distance, size), (kind, distance)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@on_cpu
+@pytest.mark.parametrize("size", SIZES[:-1])
 def test_a_tile_that_reads_from_the_tile_before_is_told(target, size):
     """What a GPU gives then, if anything, is luck: that lane calls with another mask."""
-    with pytest.raises(
-        KernelError,
-        match=(
-            rf"Lane {size} .* calls tile.shfl_xor .* asks for the value of lane 0, which"
-            r" does not"
-        ),
-    ):
-        library(target).tile_shuffle(size, XOR, size, zeros(target))
+    words = rf"Lane {size} .* calls tile.shfl_xor .* the value of lane 0, which does not"
+    with pytest.raises(KernelError, match=words):
+        tile_shuffle(target, size, XOR, size)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    "call, name", [(0, "__syncwarp"), (1, "__ballot_sync"), (2, "__shfl_sync")]
-)
-@pytest.mark.parametrize("mask, lane", [(0x7FFF_FFFF, 31), (0xFFFF_FFEF, 4), (0xFFFF_FFFE, 0)])
-def test_a_lane_that_its_own_mask_leaves_out_is_told(target, call, name, mask, lane):
-    with pytest.raises(
-        KernelError, match="a bit for each lane that calls, the caller's included"
-    ) as caught:
-        library(target).stranger(call, mask, zeros(target))
-    assert str(caught.value).startswith(
-        f"Lane {lane} (thread {lane}) calls {name} with the mask 0x{mask:x}"
-    )
-
-
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
     """GPUs since Volta let lanes meet from two lines. Here that is reported (README.md)."""
     moved = torch.zeros(32, dtype=torch.int32)
@@ -264,22 +216,18 @@ def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
     assert moved.tolist() == [lane ^ 1 for lane in range(32)]
     for seed in range(4):
         library(target).options(seed=seed)
-        with pytest.raises(
-            KernelError, match="with the mask 0xffffffff, and waits for lanes 16 to 31"
-        ) as caught:
+        words = "with the mask 0xffffffff, and waits for lanes 16 to 31"
+        with pytest.raises(KernelError, match=words) as caught:
             library(target).two_lines(ALL, ALL, moved)
-        assert (caught.value.kind, caught.value.line, caught.value.thread) == (
-            "absent-lane",
-            line("the lower half"),
-            (0, 0, 0),
-        )
-        assert f"line {line('the upper half')}:" in str(
-            caught.value
-        ) and "waits at __shfl_xor_sync instead" in str(caught.value)
+        found = caught.value
+        assert (found.kind, found.thread) == ("absent-lane", (0, 0, 0))
+        assert found.line == line("the lower half")
+        assert f"line {line('the upper half')}:" in str(found)
+        assert "waits at __shfl_xor_sync instead" in str(found)
     library(target).options()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 @pytest.mark.parametrize("first, left", [(0, 1), (31, 1), (20, 12), (0, 31), (5, 20), (3, 0)])
 def test_lanes_that_have_returned_are_not_waited_for(target, first, left):
     gone = range(first, first + left)
@@ -322,22 +270,15 @@ def meetings(draw):
     return rounds
 
 
+LOWER, MIDDLE = dict.fromkeys(range(16), 0xFFFF), dict.fromkeys(range(8, 24), 0x00FFFF00)
+
+
 @given(meetings(), st.integers(0, 31), st.integers(0, 31), st.integers(0, 3))
-@example([{lane: 0xFFFF for lane in range(16)}], 3, 9, 0)
-@example([{lane: 0xFFFF for lane in range(16)}], 3, 20, 0)
-@example(
-    [{lane: 0xFFFF for lane in range(16)}, {lane: 0x00FFFF00 for lane in range(8, 24)}],
-    20,
-    0,
-    1,
-)
-@example(
-    [{lane: 0x00FFFF00 for lane in range(8, 24)}, {lane: 0xFFFF for lane in range(16)}],
-    20,
-    0,
-    1,
-)
-@settings(max_examples=150, deadline=None)
+@example([LOWER], 3, 9, 0)
+@example([LOWER], 3, 20, 0)
+@example([LOWER, MIDDLE], 20, 0, 1)
+@example([MIDDLE, LOWER], 20, 0, 1)
+@settings(max_examples=150)
 def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(
     rounds, reader, writer, seed
 ):
@@ -363,11 +304,11 @@ def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(
         assert caught.value.kind in ("missing-syncwarp", "shared-uninitialised"), caught.value
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@on_cpu
 @given(
     masks, st.lists(st.sampled_from([0, 0, 1, 2, -1, 256, -(2**31)]), min_size=32, max_size=32)
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_votes_count_the_lanes_of_the_mask(target, mask, predicates):
     votes = torch.full((32, 3), -5, dtype=torch.int32)
     library(target).vote(torch.tensor(predicates, dtype=torch.int32), mask, votes)

@@ -25,12 +25,8 @@ few = settings(max_examples=100, deadline=None, derandomize=True)
 NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE = 6, 4, 2, 64
 
 NUMBERS = st.one_of(st.integers(-3, 30), st.sampled_from([2**31 - 1, -(2**31), 2**24]))
-DTYPES = st.one_of(
-    st.just(torch.int32),
-    st.just(torch.int32),
-    st.sampled_from([torch.int64, torch.float32, torch.bool]),
-)
-SHAPES = st.one_of(st.just(None), st.just(None), st.lists(st.integers(0, 4), max_size=3))
+DTYPES = st.sampled_from([torch.int32] * 6 + [torch.int64, torch.float32, torch.bool])
+SHAPES = st.none() | st.none() | st.lists(st.integers(0, 4), max_size=3)
 
 
 @st.composite
@@ -101,29 +97,14 @@ def test_any_table_is_computed_or_refused_and_no_input_changes(attend, data):
     assert all(map(torch.equal, inputs, before))
 
 
-ANYTHING = st.one_of(
-    NUMBERS,
-    st.booleans(),
-    st.none(),
-    st.floats(),
-    st.text(max_size=2),
-    st.integers(-(2**70), 2**70),
-)
+LARGE = st.integers(-(2**70), 2**70)
+ANYTHING = NUMBERS | st.booleans() | st.none() | st.floats() | st.text(max_size=2) | LARGE
+SEQ_IDS, COUNTS = st.integers(0, 3), st.integers(0, 9) | ANYTHING
 CALLS = st.one_of(
-    st.tuples(
-        st.just("add_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 9), ANYTHING)
-    ),
-    st.tuples(st.just("append_token"), st.one_of(st.integers(0, 3), ANYTHING)),
-    st.tuples(
-        st.just("fork_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 3), ANYTHING)
-    ),
-    st.tuples(st.just("free_sequence"), st.one_of(st.integers(0, 3), ANYTHING)),
-    st.tuples(
-        st.just("append_tokens"),
-        st.lists(
-            st.tuples(st.integers(0, 3), st.one_of(st.integers(0, 5), ANYTHING)), max_size=3
-        ),
-    ),
+    st.tuples(st.just("add_sequence"), SEQ_IDS, COUNTS),
+    st.tuples(st.just("fork_sequence"), SEQ_IDS, SEQ_IDS | ANYTHING),
+    st.tuples(st.sampled_from(["append_token", "free_sequence"]), SEQ_IDS | ANYTHING),
+    st.tuples(st.just("append_tokens"), st.lists(st.tuples(SEQ_IDS, COUNTS), max_size=3)),
 )
 
 
@@ -163,6 +144,9 @@ def test_a_call_of_the_manager_is_done_or_changes_nothing(calls):
 TEXTS = [path.read_text() for path in (*KERNELS.glob("*.cu*"), *KERNELS.glob("ladder/*.cu*"))]
 
 
+MARKS = ("<<<", ">>>", '"', "/*", "\\", "\0")
+
+
 @st.composite
 def edited(draw, texts):
     """One of the texts with some pieces cut out, doubled, or replaced by pieces of others."""
@@ -172,21 +156,8 @@ def edited(draw, texts):
         end = min(len(text), start + draw(st.integers(0, 40)))
         other = draw(st.sampled_from(texts))
         piece_start = draw(st.integers(0, len(other)))
-        piece = draw(
-            st.sampled_from(
-                [
-                    "",
-                    text[start:end] * 2,
-                    other[piece_start : piece_start + 30],
-                    "<<<",
-                    ">>>",
-                    '"',
-                    "/*",
-                    "\\",
-                    "\0",
-                ]
-            )
-        )
+        borrowed = other[piece_start : piece_start + 30]
+        piece = draw(st.sampled_from(["", text[start:end] * 2, borrowed, *MARKS]))
         text = text[:start] + piece + text[end:]
     return text
 
