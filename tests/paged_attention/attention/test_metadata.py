@@ -3,6 +3,7 @@ refused by name.
 """
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from disordered import disordered_manager
+from int32 import integers
 from manager_state import state_of
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import (
@@ -18,6 +20,7 @@ from paged_attention.kv_cache import (
     SequenceTooLongError,
 )
 from paged_attention.metadata import (
+    BatchMetadata,
     attn_paged_torch,
     build_metadata,
     visible_keys,
@@ -30,6 +33,7 @@ from paged_attention.tiny_transformer import (
     merge_in_a_hurry,
 )
 from poison import poisons
+from refused import refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -211,6 +215,26 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
         with pytest.raises((OutOfBlocksError, SequenceTooLongError)):
             manager.append_tokens(batch)
         assert state_of(manager) == before
+
+
+@pytest.mark.parametrize(
+    "starts, error, words",
+    [
+        (integers(0, 2, 3).long(), TypeError, "cu_seqlens_q must be torch.int32"),
+        (integers(2, 1), ValueError, r"cu_seqlens_q must have the shape \(3,\), not \(2,\)"),
+        (integers(1, 2, 3), ValueError, "0 to the 3 tokens of q, not from 1 to 3"),
+        (integers(0, 2, 4), ValueError, "0 to the 3 tokens of q, not from 0 to 4"),
+        (integers(0, 3, 3), ValueError, "sequence 1 0 queries; it must be 1"),
+        (integers(0, 4, 3), ValueError, "sequence 1 -1 queries; it must be 1"),
+    ],
+)
+def test_starts_that_do_not_fit_are_refused(starts, error, words):
+    table = integers(3, 0, 5, -1).view(2, 2)
+    metadata = BatchMetadata(starts, integers(8, 4), table, torch.tensor([3, 12, 23]))
+    given = torch.ones(3, 6, 8), *torch.ones(2, 6, 4, 2, 8)
+    refused(error, words, attn_paged_torch, *given, metadata)
+    right = replace(metadata, cu_seqlens_q=integers(0, 2, 3))
+    assert torch.equal(attn_paged_torch(*given, right), torch.ones(3, 6, 8))
 
 
 def test_the_debugging_exercise_holds_what_the_lesson_says():
