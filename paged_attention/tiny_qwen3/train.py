@@ -90,11 +90,17 @@ def examples_for(
 
 
 def train(
-    steps: int, batch_size: int, learning_rate: float, seed: int, device: str
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    device: str,
+    num_examples: int = 128,
 ) -> tuple[Qwen3ForCausalLM, list[dict]]:
     """Trains from scratch. Muon updates the matrices, AdamW the rest.
 
     The prompts grow longer until 0.4 of the steps are done.
+    num_examples: of each task, which the log measures.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -145,7 +151,7 @@ def train(
                     "loss": round(loss.item(), 4),
                 }
                 | {
-                    name: exact_match(model, examples_for(name, 99, 128, 1.0))
+                    name: exact_match(model, examples_for(name, 99, num_examples, 1.0))
                     for name in TASKS
                 }
             )
@@ -162,7 +168,7 @@ def warm_up_and_decay(step: int, done: float) -> float:
     return min(1, (step + 1) / 100) * level
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=8_000)
@@ -170,10 +176,16 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=5e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    options = parser.parse_args()
+    parser.add_argument("--examples", type=int, default=1_024, help="of each task, at the end")
+    options = parser.parse_args(arguments)
     start = time.monotonic()
     model, log = train(
-        options.steps, options.batch_size, options.learning_rate, options.seed, options.device
+        options.steps,
+        options.batch_size,
+        options.learning_rate,
+        options.seed,
+        options.device,
+        min(128, options.examples),
     )
     model.to(torch.bfloat16).save_pretrained(options.out)  # type: ignore[arg-type]  # as above
     # Measure the rounded weights, in the arithmetic that the lesson uses.
@@ -192,10 +204,11 @@ def main() -> None:
         ),
         "torch": torch.__version__,
         "exact_match_longest": {
-            name: exact_match(model, examples_for(name, 7, 1_024, 1.0)) for name in TASKS
+            name: exact_match(model, examples_for(name, 7, options.examples, 1.0))
+            for name in TASKS
         },
         "exact_match_any_length": {
-            name: exact_match(model, examples_for(name, 8, 1_024)) for name in TASKS
+            name: exact_match(model, examples_for(name, 8, options.examples)) for name in TASKS
         },
         "log": log,
     }

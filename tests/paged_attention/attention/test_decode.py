@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from disordered import disordered_manager
 from paged_attention.decode import (
     block_attention,
     combine_result,
@@ -19,7 +20,6 @@ from paged_attention.decode import (
     forward_decoding_loop,
     own_token,
 )
-from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
 from poison import needs_gpu, on_each_device, poisons
@@ -48,21 +48,6 @@ def attend(q, k, v):
         q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True
     )
     return o[0, :, 0].float()
-
-
-def disordered_manager(
-    num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, poison=math.nan, **sizes
-):
-    """A manager that hands out blocks in a random order, with poison in every slot."""
-    manager = PagedAttentionManager(
-        num_blocks, block_size, num_kv_heads, head_size, num_seqs, num_blocks, **sizes
-    )
-    manager.kv_cache.fill_(poison)
-    for _ in range(num_blocks):
-        manager.block_manager.allocate()
-    for block_id in torch.randperm(num_blocks, generator=source).tolist():
-        manager.block_manager.free(block_id)
-    return manager
 
 
 def add_past(manager, layer, seq_id, tokens):
@@ -103,8 +88,9 @@ def scene(
         num_kv_heads,
         head_size,
         len(past_lens) + 2,
-        source,
-        poison,
+        num_blocks,
+        generator=source,
+        poison=poison,
         num_layers=num_layers,
     )
     past = {
@@ -360,87 +346,3 @@ def test_a_step_makes_no_tensor_without_saying_where(form):
     with torch.device("meta"):
         y = form(layer, new, list(past), manager)
     torch.testing.assert_close(y, expected, **close)
-
-
-BAD_CALLS = [  # what it is, what it changes in a good call, the error and its words
-    (
-        "an empty batch",
-        dict(x=torch.zeros(0, DIM), seq_ids=[]),
-        ValueError,
-        "the batch is empty",
-    ),
-    (
-        "a sequence twice",
-        dict(seq_ids=[100, 100]),
-        ValueError,
-        "sequence 100 is named more than once",
-    ),
-    (
-        "an unknown sequence",
-        dict(seq_ids=[100, 55]),
-        UnknownSequenceError,
-        "there is no sequence 55",
-    ),
-    (
-        "too few rows",
-        dict(x=torch.zeros(1, DIM)),
-        ValueError,
-        rf"x must have the shape \(2, {DIM}\), not \(1, {DIM}\)",
-    ),
-    (
-        "too wide",
-        dict(x=torch.zeros(2, DIM + 1)),
-        ValueError,
-        rf"x must have the shape \(2, {DIM}\), not \(2, {DIM + 1}\)",
-    ),
-    (
-        "a batch of prompts",
-        dict(x=torch.zeros(2, 1, DIM)),
-        ValueError,
-        rf"x must have the shape .*, not \(2, 1, {DIM}\)",
-    ),
-    (
-        "another dtype",
-        dict(x=torch.zeros(2, DIM).double()),
-        TypeError,
-        "x must be torch.float32, not torch.float64",
-    ),
-    ("a list", dict(x=[[0.0] * DIM] * 2), TypeError, "x must be a tensor, not list"),
-    (
-        "other heads",
-        dict(layer=AttentionLayer(DIM, 6, 3, 16)),
-        ValueError,
-        "2 KV heads of size 16, not 3 of size 16",
-    ),
-    (
-        "another head size",
-        dict(layer=AttentionLayer(DIM, 6, 2, 8)),
-        ValueError,
-        "2 KV heads of size 16, not 2 of size 8",
-    ),
-    (
-        "a layer too far",
-        dict(layer=AttentionLayer(DIM, 6, 2, 16, index=1)),
-        ValueError,
-        "layer.index .* 0 to 0, not 1",
-    ),
-    ("no token", dict(seq_ids=[100, 3]), ValueError, "sequence 3 has no token; append"),
-]
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "changes, error, words",
-    [call[1:] for call in BAD_CALLS],
-    ids=[call[0] for call in BAD_CALLS],
-)
-def test_a_bad_call_is_refused_before_anything_changes(form, changes, error, words):
-    layer, manager, past, new = scene([5, 2])
-    manager.free_sequence(7)
-    manager.add_sequence(3, 0)
-    before, table = manager.kv_cache.clone(), manager.block_table.clone()
-    arguments = {"layer": layer, "x": new, "seq_ids": list(past)} | changes
-    with pytest.raises(error, match=words):
-        form(**arguments, manager=manager)
-    assert torch.equal(manager.kv_cache.view(torch.int32), before.view(torch.int32))
-    assert torch.equal(manager.block_table, table)

@@ -11,17 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
+from disordered import disordered_manager
+from int32 import integers
+from manager_state import state_of
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import (
     PagedAttentionManager,
     SequenceTooLongError,
-    UnknownSequenceError,
 )
 from paged_attention.metadata import (
     BatchMetadata,
     attn_paged_torch,
     build_metadata,
-    cumulative_lengths,
     visible_keys,
 )
 from paged_attention.slots import slot_mapping, write_kv
@@ -32,6 +33,7 @@ from paged_attention.tiny_transformer import (
     merge_in_a_hurry,
 )
 from poison import poisons
+from refused import refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -49,8 +51,6 @@ def make_manager(
     head_size,
     lengths,
     seed=0,
-    device="cpu",
-    dtype=torch.float32,
     poison=float("nan"),
 ):
     """A pool for sequences of these lengths, poisoned everywhere, that hands out its blocks in
@@ -58,23 +58,16 @@ def make_manager(
     """
     longest = max(-(-length // block_size) for length in lengths) + 1
     num_blocks = sum(-(-length // block_size) for length in lengths) + 2
-    manager = PagedAttentionManager(
+    return disordered_manager(
         num_blocks,
         block_size,
         num_kv_heads,
         head_size,
         len(lengths) + 1,
         longest,
-        device=device,
-        dtype=dtype,
+        generator=torch.Generator().manual_seed(seed),
+        poison=poison,
     )
-    manager.kv_cache.fill_(poison)
-    order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed)).tolist()
-    for _ in order:
-        manager.block_manager.allocate()
-    for block_id in order:
-        manager.block_manager.free(block_id)
-    return manager
 
 
 def write_past(manager, seq_id, k, v):
@@ -180,22 +173,6 @@ def test_the_mask_is_the_rule(kv_len, data):
     ]
 
 
-def books(manager):
-    """All that a failed call must leave alone."""
-    counts = [
-        manager.block_manager.get_ref_count(block_id)
-        for block_id in range(manager.kv_cache.shape[2])
-    ]
-    return (
-        copy.deepcopy(manager.sequences),
-        manager.table.cpu.tolist(),
-        manager.block_table.tolist(),
-        counts,
-        manager.block_manager.get_num_free_blocks(),
-        manager.kv_cache.tolist(),
-    )
-
-
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     num_spare=st.integers(0, 4),
@@ -230,273 +207,34 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
                 trial.append_token(seq_id)
     except (OutOfBlocksError, SequenceTooLongError):
         fits = False
-    before = books(manager)
+    before = state_of(manager)
     if fits:
         manager.append_tokens(batch)
-        assert books(manager) == books(trial)
+        assert state_of(manager) == state_of(trial)
     else:
         with pytest.raises((OutOfBlocksError, SequenceTooLongError)):
             manager.append_tokens(batch)
-        assert books(manager) == before
+        assert state_of(manager) == before
 
 
-def good_batch():
-    """q, k_cache, v_cache and the metadata of a batch that is right: 3 queries, 2 of 5 keys
-    and 1 of 4, blocks of 4.
-    """
-    k_cache, v_cache = torch.ones(2, 6, 4, 2, 8)
-    metadata = BatchMetadata(
-        cumulative_lengths([2, 1]),
-        torch.tensor([5, 4], dtype=torch.int32),
-        torch.tensor([[3, 0, -1], [5, -1, -1]], dtype=torch.int32),
-        torch.tensor([15, 0, 23]),
-    )
-    return {
-        "q": torch.ones(3, 6, 8),
-        "k_cache": k_cache,
-        "v_cache": v_cache,
-        "metadata": metadata,
-    }
-
-
-def int32(*numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
-
-
-BAD_BATCHES = {
-    "int64 table": (
-        {"block_table": torch.tensor([[3, 0], [5, -1]])},
-        TypeError,
-        ["block_table", "int32", "int64"],
-    ),
-    "float table": (
-        {"block_table": torch.ones(2, 2)},
-        TypeError,
-        ["block_table", "int32", "float32"],
-    ),
-    "table as a list": (
-        {"block_table": [[3, 0], [5, -1]]},
-        TypeError,
-        ["block_table", "tensor", "list"],
-    ),
-    "table of one row": (
-        {"block_table": int32(3, 0)},
-        ValueError,
-        ["block_table", "(2, max_blocks_per_seq)", "(2,)"],
-    ),
-    "table of other rows": (
-        {"block_table": int32([3, 0])},
-        ValueError,
-        ["block_table", "(2, max_blocks", "(1, 2)"],
-    ),
-    "table too narrow": (
-        {"block_table": int32([3], [5])},
-        ValueError,
-        ["seq_lens_kv", "5 keys", "2 blocks", "1 entries"],
-    ),
-    "negative id": (
-        {"block_table": int32([3, -1], [5, -1])},
-        ValueError,
-        ["block_table, row 0", "-1", "0 to 5"],
-    ),
-    "id out of range": (
-        {"block_table": int32([3, 0], [6, -1])},
-        ValueError,
-        ["block_table, row 1", "6", "0 to 5"],
-    ),
-    "int64 lengths": (
-        {"seq_lens_kv": torch.tensor([5, 4])},
-        TypeError,
-        ["seq_lens_kv", "int32", "int64"],
-    ),
-    "0-d lengths": (
-        {"seq_lens_kv": int32(5, 4)[0]},
-        ValueError,
-        ["seq_lens_kv", "(num_seqs,)", "()"],
-    ),
-    "empty batch": (
-        {"seq_lens_kv": int32()},
-        ValueError,
-        ["seq_lens_kv is empty", "at least one"],
-    ),
-    "too few keys": (
-        {"seq_lens_kv": int32(1, 4)},
-        ValueError,
-        ["seq_lens_kv", "sequence 0", "1 keys", "2 queries"],
-    ),
-    "int64 starts": (
-        {"cu_seqlens_q": torch.tensor([0, 2, 3])},
-        TypeError,
-        ["cu_seqlens_q", "int32", "int64"],
-    ),
-    "lengths as starts": (
-        {"cu_seqlens_q": int32(2, 1)},
-        ValueError,
-        ["cu_seqlens_q", "(3,)", "(2,)"],
-    ),
-    "no leading zero": (
-        {"cu_seqlens_q": int32(1, 2, 3)},
-        ValueError,
-        ["cu_seqlens_q", "0 to the 3 tokens", "1 to 3"],
-    ),
-    "wrong total": (
-        {"cu_seqlens_q": int32(0, 2, 4)},
-        ValueError,
-        ["cu_seqlens_q", "3 tokens", "0 to 4"],
-    ),
-    "zero-length query": (
-        {"cu_seqlens_q": int32(0, 3, 3)},
-        ValueError,
-        ["cu_seqlens_q", "sequence 1", "0 queries"],
-    ),
-    "falling starts": (
-        {"cu_seqlens_q": int32(0, 4, 3)},
-        ValueError,
-        ["cu_seqlens_q", "sequence 1", "-1 queries"],
-    ),
-    "q without heads": (
-        {"q": torch.ones(3, 48)},
-        ValueError,
-        ["q", "(num_tokens, num_q_heads, 8)", "(3, 48)"],
-    ),
-    "q of another head size": (
-        {"q": torch.ones(3, 6, 4)},
-        ValueError,
-        ["q", "8)", "(3, 6, 4)"],
-    ),
-    "q of another dtype": (
-        {"q": torch.ones(3, 6, 8).double()},
-        TypeError,
-        ["q", "float32", "float64"],
-    ),
-    "heads that do not divide": (
-        {"q": torch.ones(3, 5, 8)},
-        ValueError,
-        ["q", "multiple", "2 KV heads", "5 heads"],
-    ),
-    "no heads": ({"q": torch.ones(3, 0, 8)}, ValueError, ["q", "2 KV heads", "0 heads"]),
-    "flat cache": (
-        {"k_cache": torch.ones(24, 2, 8)},
-        ValueError,
-        ["k_cache", "num_blocks", "(24, 2, 8)"],
-    ),
-    "caches that disagree": (
-        {"v_cache": torch.ones(6, 4, 2, 4)},
-        ValueError,
-        ["v_cache", "(6, 4, 2, 8)", "(6, 4, 2, 4)"],
-    ),
-    "caches of two dtypes": (
-        {"v_cache": torch.ones(6, 4, 2, 8).half()},
-        TypeError,
-        ["v_cache", "float32", "float16"],
-    ),
-}
-
-
-@pytest.mark.parametrize("changes, error, words", BAD_BATCHES.values(), ids=BAD_BATCHES)
-def test_a_bad_batch_is_refused_by_name(changes, error, words):
-    batch = good_batch()
-    for name, value in changes.items():
-        if name in batch:
-            batch[name] = value
-        else:
-            batch["metadata"] = replace(batch["metadata"], **{name: value})
-    with pytest.raises(error) as caught:
-        attn_paged_torch(**batch)
-    assert all(word in str(caught.value) for word in words), caught.value
-    assert torch.equal(batch["k_cache"], torch.ones_like(batch["k_cache"]))
-
-
-def test_the_good_batch_is_good():
-    batch = good_batch()
-    assert torch.equal(attn_paged_torch(**batch), torch.ones(3, 6, 8))
-
-
-BAD_SCHEDULES = {
-    "empty": ([], ValueError, ["empty", "at least one"]),
-    "twice": ([(0, 1), (1, 1), (0, 2)], ValueError, ["sequence 0", "more than once"]),
-    "no token": ([(0, 1), (1, 0)], ValueError, ["sequence 1", "0 tokens", "1 or more"]),
-    "negative": ([(0, -2)], ValueError, ["sequence 0", "-2 tokens", "1 or more"]),
-    "half a token": ([(0, 1), (1, 0.5)], TypeError, ["float"]),
-    "unknown": ([(0, 1), (7, 1)], UnknownSequenceError, ["no sequence 7", "[0, 1]"]),
-}
-
-
-@pytest.mark.parametrize("scheduled, error, words", BAD_SCHEDULES.values(), ids=BAD_SCHEDULES)
-@pytest.mark.parametrize("call", [PagedAttentionManager.append_tokens, build_metadata])
-def test_a_bad_schedule_is_refused_by_name(call, scheduled, error, words):
-    manager = PagedAttentionManager(6, 4, 1, 1, 3, 3)
-    manager.add_sequence(0, 3)
-    manager.add_sequence(1, 4)
-    before = books(manager)
-    with pytest.raises(error) as caught:
-        call(manager, scheduled)
-    assert all(word in str(caught.value) for word in words), caught.value
-    assert books(manager) == before
-
-
-def test_metadata_wants_room_that_is_there():
-    manager = PagedAttentionManager(6, 4, 1, 1, 3, 3)
-    manager.add_sequence(0, 3)
-    with pytest.raises(
-        ValueError, match="sequence 0 is scheduled with 4 tokens, and it has 3"
-    ):
-        build_metadata(manager, [(0, 4)])
-
-
-K = torch.ones(2, 2, 8)
-BAD_WRITES = {
-    "int32 slots": ({"slots": int32(0, 1)}, TypeError, ["slots", "int64", "int32"]),
-    "slots in two dimensions": (
-        {"slots": torch.tensor([[0, 1]])},
-        ValueError,
-        ["slots", "(num_tokens,)", "(1, 2)"],
-    ),
-    "negative slot": (
-        {"slots": torch.tensor([0, -1])},
-        ValueError,
-        ["slots", "-1 (entry 1)", "0 to 23"],
-    ),
-    "slot out of range": (
-        {"slots": torch.tensor([24, 1])},
-        ValueError,
-        ["slots", "24 (entry 0)", "0 to 23"],
-    ),
-    "slot twice": ({"slots": torch.tensor([7, 7])}, ValueError, ["slots", "7 more than once"]),
-    "more keys than slots": (
-        {"k": torch.ones(3, 2, 8)},
-        ValueError,
-        ["k", "(2, 2, 8)", "(3, 2, 8)"],
-    ),
-    "values of other heads": (
-        {"v": torch.ones(2, 1, 8)},
-        ValueError,
-        ["v", "(2, 2, 8)", "(2, 1, 8)"],
-    ),
-    "keys of another dtype": ({"k": K.half()}, TypeError, ["k", "float32", "float16"]),
-    "values that are no tensor": ({"v": [1.0]}, TypeError, ["v", "tensor", "list"]),
-    "caches that disagree": (
-        {"v_cache": torch.zeros(6, 4, 1, 8)},
-        ValueError,
-        ["v_cache", "(6, 4, 2, 8)"],
-    ),
-}
-
-
-@pytest.mark.parametrize("changes, error, words", BAD_WRITES.values(), ids=BAD_WRITES)
-def test_a_bad_write_is_refused_by_name(changes, error, words):
-    arguments = {
-        "k_cache": torch.zeros(6, 4, 2, 8),
-        "v_cache": torch.zeros(6, 4, 2, 8),
-        "slots": torch.tensor([0, 1]),
-        "k": K,
-        "v": K,
-        **changes,
-    }
-    with pytest.raises(error) as caught:
-        write_kv(**arguments)
-    assert all(word in str(caught.value) for word in words), caught.value
-    assert not arguments["k_cache"].any() and not arguments["v_cache"].any()
+@pytest.mark.parametrize(
+    "starts, error, words",
+    [
+        (integers(0, 2, 3).long(), TypeError, "cu_seqlens_q must be torch.int32"),
+        (integers(2, 1), ValueError, r"cu_seqlens_q must have the shape \(3,\), not \(2,\)"),
+        (integers(1, 2, 3), ValueError, "0 to the 3 tokens of q, not from 1 to 3"),
+        (integers(0, 2, 4), ValueError, "0 to the 3 tokens of q, not from 0 to 4"),
+        (integers(0, 3, 3), ValueError, "sequence 1 0 queries; it must be 1"),
+        (integers(0, 4, 3), ValueError, "sequence 1 -1 queries; it must be 1"),
+    ],
+)
+def test_starts_that_do_not_fit_are_refused(starts, error, words):
+    table = integers(3, 0, 5, -1).view(2, 2)
+    metadata = BatchMetadata(starts, integers(8, 4), table, torch.tensor([3, 12, 23]))
+    given = torch.ones(3, 6, 8), *torch.ones(2, 6, 4, 2, 8)
+    refused(error, words, attn_paged_torch, *given, metadata)
+    right = replace(metadata, cu_seqlens_q=integers(0, 2, 3))
+    assert torch.equal(attn_paged_torch(*given, right), torch.ones(3, 6, 8))
 
 
 def test_the_debugging_exercise_holds_what_the_lesson_says():

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 
 from decode_calls import (
     BFLOAT,
-    CACHE,
     FAR,
     FLOAT,
     HALF,
-    LENS,
-    TABLE,
-    Q,
     assert_right,
     at_an_odd_place,
     check,
@@ -27,6 +23,7 @@ from lessons_lib.cuda import KernelError
 from paged_attention.ladder import FP8, RUNGS, Shape, attn_paged_fast, rung_library
 from paged_batch import Batch, dense_attention, on_each_target
 from poison import POISONS, needs_gpu, poisons
+from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -259,8 +256,22 @@ def test_the_last_rung_that_fits(target):
 
 
 def test_more_sequences_than_the_device_plans_for():
-    tensors = Batch((3,) * 4097, 1, 1, 64, 16, HALF).tensors()
-    assert_right(attn_paged_fast(**tensors), tensors)
+    batch = Batch((3,) * 4097, 1, 1, 128, 16, HALF)
+    for tensors, exact in ((batch.tensors(),) * 2, fp8(batch.tensors())):
+        assert_right(attn_paged_fast(**tensors), exact)
+        wrong = tensors["block_table"].clone()
+        wrong[4096, 0] = FAR
+        with pytest.raises(ValueError, match="block_table, row 4096"):
+            attn_paged_fast(**tensors | {"block_table": wrong})
+
+
+@pytest.mark.parametrize("number", range(len(RUNGS)))
+def test_a_call_makes_no_tensor_without_saying_where_and_of_what(number):
+    tensors = ONE_SHAPE.tensors()
+    with unsaid():
+        decode, arguments, exact = prepared(number, ONE_SHAPE, "fast", tensors=tensors)
+        out = decode(**arguments)
+    assert_right(out, exact)
 
 
 @needs_gpu
@@ -299,12 +310,3 @@ def test_long_contexts(lengths):
         assert_right(decode(**arguments), exact, expected)
     decode, arguments, exact = prepared(8, batch, "gpu", tensors=tensors)
     assert_right(decode(**arguments), exact)
-
-
-def test_the_function_refuses_a_block_that_is_not_there():
-    with pytest.raises(ValueError, match="block_table, row 1"):
-        attn_paged_fast(Q, CACHE, CACHE, torch.tensor([[0], [3]], dtype=torch.int32), LENS)
-    with pytest.raises(TypeError, match="k_scales"):
-        attn_paged_fast(Q, CACHE.to(FP8), CACHE.to(FP8), TABLE, LENS)
-    with pytest.raises(TypeError, match="v_cache"):
-        attn_paged_fast(Q, CACHE.to(FP8), CACHE, TABLE, LENS)

@@ -3,18 +3,21 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decode_calls import BFLOAT, FAR, HALF, name_of
+from decode_calls import BFLOAT, FAR, HALF, MODEL, name_of
+from launches import Launches
 from lessons_bench import prefill as bench
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import Shape
 from paged_attention.metadata import attn_paged_torch
 from paged_attention.prefill import (
     PREFILL_RUNGS,
+    PagedPrefill,
     attn_paged_prefill,
     prefill_library,
 )
@@ -22,6 +25,7 @@ from paged_batch import on_each_target
 from poison import POISONS, needs_gpu, poisons
 from prefill_batch import PrefillBatch, attention, metadata_of, planned
 from rounding import assert_within_rounding
+from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -188,6 +192,35 @@ def test_other_scales_and_a_given_output(number, factor):
     out, scale = torch.full_like(q, 7.0), factor / math.sqrt(128)
     assert prefill(q, k_cache, v_cache, metadata.block_table, scale=scale, out=out) is out
     assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata, scale))
+
+
+@on_rungs
+def test_each_call_takes_its_own_tensors(number):
+    """Layers: other caches of one shape, the same plan; then queries whose rows are apart."""
+    batches = [replace(MIX, seed=seed, gap=8 * (seed > 2)) for seed in range(4)]
+    *_, metadata = batches[0].tensors()
+    with unsaid():
+        prefill = planned(number, MIX, metadata, "fast")
+    for batch in (*batches, batches[0]):
+        q, k_cache, v_cache, metadata = batch.tensors()
+        metadata = replace(metadata, block_table=metadata.block_table.clamp(min=0))
+        with unsaid():
+            out = prefill(q, k_cache, v_cache, metadata.block_table)
+        assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+
+
+def test_lengths_that_the_caller_has_are_not_read_from_the_device():
+    unread = torch.empty(3, dtype=torch.int32, device="meta")
+    made = PagedPrefill(
+        4,
+        unread,
+        unread[1:],
+        **MODEL,
+        lengths=(np.array([3, 4]), np.array([5, 70])),
+        library=Launches(),
+    )
+    assert (made.num_tokens, made.most_keys) == (7, 70)
+    assert made.plan.items[:, 3].tolist() == [2, 1]
 
 
 def test_after_an_error_the_next_call_is_right():
