@@ -60,8 +60,8 @@ class Machine(Packages):
         return done == "True", said
 
     def given_to_pip(self):
-        """Its words, the versions to keep, what to install, and whether it takes no module from
-        the learner's folder; None if it was not called.
+        """Its words, the versions to keep, what to install, and whether it takes no modules
+        from the learner's folder; None if it was not called.
         """
         return json.loads(self.asked.read_text()) if self.asked.exists() else None
 
