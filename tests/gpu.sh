@@ -20,7 +20,7 @@ step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/paged_att
     tests/paged_attention/engine/fast/test_step_kernels.py tests/paged_attention/engine/fast/test_step_graph.py tests/paged_attention/engine/fast/test_fast_engine_waits.py \
     tests/paged_attention/engine/test_same_tokens.py tests/paged_attention/engine/parallel/test_shards.py tests/paged_attention/attention/test_fused.py tests/lessons_lib/cuda_on_cpu/test_cuda_shared_memory.py \
     tests/lessons_lib/cuda_on_cpu/test_cuda_grid.py tests/lessons_lib/cuda_on_cpu/test_cuda_language.py tests/lessons_lib/cuda_on_cpu/test_cuda_tutorial.py tests/lessons_lib/cuda_on_cpu/test_cuda_warps.py tests/paged_attention/attention/test_poison.py tests/paged_attention/attention/test_attention.py \
-    tests/paged_attention/attention/test_decode.py tests/paged_attention/pool/test_kv_cache.py tests/paged_attention/engine/test_plug.py tests/tools/test_bench.py tests/paged_attention/attention/test_tensor_form.py
+    tests/paged_attention/attention/test_decode.py tests/paged_attention/pool/test_kv_cache.py tests/paged_attention/engine/test_plug.py tests/tools/test_bench_ladder.py tests/paged_attention/attention/test_tensor_form.py
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
     solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb solutions/09_*.ipynb solutions/10_*.ipynb
 "$python" tests/support/gpu_sanitized.py --build  # not under the tools, where compiling takes long
