@@ -66,19 +66,3 @@ def test_the_table_is_of_the_mutants_that_there_are():
     counts = {line.split()[0]: int(line.split()[1]) for line in lines}
     found = {id: len(answers.mutants_of(checks.find(id))) for id in OURS}
     assert counts == found | {"all": sum(found.values())}
-
-
-def test_some_that_have_to_be_built_are_chosen_by_a_seed():
-    mutants = {id: answers.mutants_of(checks.find(id)) for id in ("6.2", "7.2")}
-    mutants["0.1"] = [replaced("0.1", OURS["0.1"], "", 0, 0, " " * n) for n in range(3)]
-    chosen = [answers.some_built(mutants, 4, seed) for seed in (1, 1, 2)]
-    assert chosen[0] == chosen[1] != chosen[2]
-    assert len(chosen[0]["6.2"] + chosen[0]["7.2"]) == 4 and len(chosen[0]["0.1"]) == 3
-
-
-def test_an_explanation_of_what_a_sample_leaves_out_is_no_error(monkeypatch):
-    def count(mutants, *others):
-        return sum(map(len, mutants.values()))
-
-    monkeypatch.setattr(answers, "print_table", count)
-    assert answers.main(["6.3", "--built", "1", "--list"]) == 1

@@ -3,14 +3,16 @@ which shows.
 """
 
 import random
+import re
 
 import pytest
+import torch
 
 from lessons_build.source import Cell, SourceError, given_kernel, read_lesson
 from lessons_exercises.edits import Edit
 from lessons_lib import checks
 from lessons_lib.inline import read_kernel
-from paged_attention.bug_hunt import CASES, hunt
+from paged_attention.bug_hunt import CASES, POISON, HuntCase, expected_output, hunt
 
 OURS = read_kernel("bug_hunt.cu")
 GIVEN = given_kernel("bug_hunt.cu", "6.8")
@@ -85,6 +87,33 @@ def test_the_repaired_kernel_passes_every_case(capsys):
     assert capsys.readouterr().out.count(": as the reference\n") == len(CASES)
 
 
+def test_what_is_wrong_comes_with_the_keys_that_were_read(capsys):
+    hunt(repaired(*FAULTS[:3]))
+    first, found = capsys.readouterr().out.split("\n2. ")
+    title, _, wrong, begins, *rest = found.splitlines()
+    assert title == f"{CASES[1].title}: wrong numbers"
+    assert wrong == "Wrong rows of out, as [sequence, head]: [0, 0], [0, 1]"
+    expected = expected_output(**CASES[1].tensors())[0, 0, :3].tolist()
+    assert begins.startswith("out[0, 0] begins with ")
+    assert begins.endswith("has " + ", ".join(f"{number:.3f}" for number in expected))
+    assert rest == [
+        "For it, these keys were read: k_cache[1, 0, 0], k_cache[1, 0, 1], k_cache[1, 1, 0]",
+        "The block table is [[1]], with 4 tokens in a block",
+    ]
+
+
+@pytest.mark.parametrize(("factor", "is_right"), [("1.00002f", True), ("1.001f", False)])
+def test_numbers_are_compared_with_a_tolerance(factor, is_right, capsys):
+    assert OURS.count("out[d] = o;") == 1
+    hunt(OURS.replace("out[d] = o;", f"out[d] = {factor} * o;"))
+    assert ("wrong numbers" not in capsys.readouterr().out) == is_right
+
+
+def test_what_does_not_compile_is_said(capsys):
+    hunt("int f() { return }")
+    assert capsys.readouterr().out.startswith("It does not compile.\n\n")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_of_any_faults_the_first_one_is_named(seed):
     """In whatever order they are repaired."""
@@ -125,3 +154,103 @@ text = text.replace(
     path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')
     with pytest.raises(SourceError, match="cell with regions"):
         read_lesson(path)
+
+
+# The cases
+
+
+MIXED = HuntCase("", (3, 0, 9), 4, 2, 8, 4, spare_entries=2)
+
+
+def owned(tensors):
+    """The slots that hold a token, as (block, place)."""
+    size = tensors["k_cache"].shape[1]
+    return [
+        (tensors["block_table"][row, token // size].item(), token % size)
+        for row, length in enumerate(tensors["context_lens"].tolist())
+        for token in range(length)
+    ]
+
+
+@pytest.mark.parametrize("case", [MIXED, *CASES], ids=lambda case: case.title or "mixed")
+def test_only_tokens_are_not_poison_and_no_two_share_a_slot(case):
+    tensors = case.tensors()
+    slots, size = owned(tensors), case.block_size
+    num_needed = [-(-length // size) for length in case.context_lens]
+    shape = (sum(num_needed) + 3, size, case.num_kv_heads, case.head_size)
+    assert len(set(slots)) == len(slots) == sum(case.context_lens)
+    for cache in (tensors["k_cache"], tensors["v_cache"]):
+        assert cache.shape == shape and cache.dtype == torch.float32
+        free = torch.ones(shape[:2], dtype=torch.bool)
+        free[tuple(zip(*slots, strict=True))] = False
+        assert (cache[free] == POISON).all() and cache[~free].abs().max() < 10
+        assert free[-1].all()  # the last block is not used
+    assert not torch.equal(tensors["k_cache"], tensors["v_cache"])
+    table = tensors["block_table"]
+    assert table.shape == (len(num_needed), max(num_needed) + case.spare_entries)
+    assert all((table[row, count:] == -1).all() for row, count in enumerate(num_needed))
+    assert tensors["q"].shape == (len(num_needed), case.num_q_heads, case.head_size)
+    assert tensors["context_lens"].tolist() == list(case.context_lens)
+    assert {table.dtype, tensors["context_lens"].dtype} == {torch.int32}
+    again = case.tensors()
+    assert all(torch.equal(each, again[name]) for name, each in tensors.items())
+
+
+def test_blocks_are_scattered():
+    table = HuntCase("", (40,)).tensors()["block_table"]
+    assert table[0].tolist() != sorted(table[0].tolist())
+    other = HuntCase("", (40,), num_q_heads=2).tensors()["block_table"]
+    assert not torch.equal(table, other)
+
+
+NUMBERS = {"one": 1, "two": 2, "four": 4}
+WORDS = r"(\d[\d,]*|one|two|four)"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_a_title_says_what_is_in_the_case(case):
+    def number(pattern, default):
+        found = re.search(pattern.replace("N", WORDS), case.title)
+        words = found and found[1].replace(",", "")
+        return default if not found else NUMBERS.get(words) or int(words)
+
+    assert len(case.context_lens) == number("N sequences", 1)
+    if len(case.context_lens) == 1:
+        assert case.context_lens == (number("N tokens?", None),)
+    if "3 and 7 tokens" in case.title:
+        assert case.context_lens == (3, 7)
+    if "without a token" in case.title:
+        assert case.context_lens[0] == 0 < case.context_lens[1]
+    both = number("N heads of queries and of keys", None)
+    assert case.num_kv_heads == (both or number("on N KV head", 1))
+    if both or "query head" in case.title or "one head" in case.title:
+        assert case.num_q_heads == (both or number("N query heads", 1))
+    # where the title says nothing, blocks are small, and larger for long contexts
+    block_size = 16 if max(case.context_lens) >= 300 else 4
+    assert case.block_size == number("blocks of N", block_size)
+    if case is not CASES[-1]:
+        head_size = 1 if max(case.context_lens) > 10_000 else 8
+        assert case.head_size == number("head of size N", head_size)
+
+
+def test_the_blocks_that_the_lesson_names_stay_the_same():
+    tables = [case.tensors()["block_table"].tolist() for case in CASES[:5]]
+    assert tables == [[[0]], [[1]], [[3, 2]], [[0, -1, -1], [3, 1, -1]], [[-1], [1]]]
+
+
+def test_an_empty_context_gives_zeros():
+    tensors = MIXED.tensors()
+    out = expected_output(**tensors)
+    assert out.dtype == torch.float64 and out.shape == (3, 4, 8)
+    assert not out[1].any() and out[0].any() and out[2].any()
+    tensors = HuntCase("", (0, 0)).tensors()
+    assert not expected_output(**tensors).any()
+
+
+def test_a_context_of_one_token_gives_its_value():
+    tensors = HuntCase("", (1, 1), 2, 1).tensors()
+    ((first, _), (second, _)) = owned(tensors)
+    out = expected_output(**tensors)
+    for row, block in enumerate((first, second)):
+        for head in range(2):
+            assert torch.equal(out[row, head], tensors["v_cache"][block, 0, 0].double())

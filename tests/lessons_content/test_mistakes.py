@@ -149,17 +149,65 @@ def changed(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line not in ours)
 
 
-def test_an_edit_needs_no_line_breaks_where_our_answer_has_them(bank):
-    found = bank("""\
-        ## one-less
-        One less.
-        It has two lines.
+EDITS = {
+    "no line breaks where our answer has them": (
+        "x * (y + 1) => x * y",
+        ["    total = x * y"],
+    ),
+    "an open place keeps what is there, and the rest is as it was": (
+        "x * … => 2 * …",
+        ["    total = 2 * ("],
+    ),
+    "an open place within a line": (
+        "if total > … : => if total >= …:",
+        ["    if total >= 9:"],
+    ),
+    "new lines have the indentation of their place": (
+        "total = 9 =>\n        for _ in range(2):\n            total = x",
+        ["        for _ in range(2):\n            total = x"],
+    ),
+    "each place, and all of them": (
+        "total = … => total = x",
+        [
+            "    total = x",
+            "        total = x",
+            "    total = x\n        total = x",
+        ],
+    ),
+    "`maybe` is with that edit and without": (
+        "total > 9 => x\n    maybe total = 9 => z",
+        ["    if x:", "    if x:\n        z"],
+    ),
+    "`or` begins another form, with aligned edits": (
+        "total > 9 => x\n    or total > 9 => y\n       total = 9 => z",
+        ["    if x:", "    if y:\n        z"],
+    ),
+    "`or` with edits that are not aligned": (
+        "total > 9 => x\n    or total > 9 => y\n    total = 9 => z",
+        ["    if x:", "    if y:\n        z"],
+    ),
+    "`or` on a line of its own": (
+        "total > 9 => x\n    or\n    total > 9 => y\n    total = 9 => z",
+        ["    if x:", "    if y:\n        z"],
+    ),
+}
 
-            x * (y + 1) => x * y
-        """)
+
+@pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS)
+def test_an_edit_changes_our_answer(bank, edit, expected):
+    found = texts(bank(f"## a\nA.\n\n    {edit}\n"), "a")
+    assert [changed(text) for text in found] == expected
+
+
+def test_a_message_may_have_two_lines_and_a_mistake_can_be_called(bank):
+    found = bank("## a\nOne less.\nIt has two lines.\n\n    x * (y + 1) => x * y\n")
     assert found[0].message == "One less. It has two lines."
-    assert changed(texts(found, "one-less")[0]) == "    total = x * y"
     assert found[0].wrong.load()(2, 3) == 6
+
+
+def test_all_places_may_be_edited_together(bank):
+    (text,) = texts(bank("## all\nAll.\n\n    total =>> x\n"), "all")
+    assert "total" not in text
 
 
 def test_a_word_is_found_as_a_word(bank):
@@ -198,69 +246,13 @@ def test_a_file_that_cannot_be_read_says_where(bank, text, words):
     assert words in str(caught.value)
 
 
-def test_all_places_or_each_place(bank):
-    found = bank("""\
-        ## all
-        All.
-
-            total =>> x
-
-        ## each
-        Each.
-
-            total = … => total = x
-        """)
-    assert "total" not in texts(found, "all")[0]
-    first, second = "    total = x", "        total = x"
-    each = [changed(text).split("\n") for text in texts(found, "each")]
-    assert each == [[first], [second], [first, second]]
-
-
-def test_or_begins_another_form_and_its_further_edits_may_be_aligned(bank):
-    written = [
-        "total > 9 => x\n    or total > 9 => y\n       total = 9 => z",
-        "total > 9 => x\n    or total > 9 => y\n    total = 9 => z",
-        "total > 9 => x\n    or\n    total > 9 => y\n    total = 9 => z",
-    ]
-    found = [
-        [changed(text) for text in texts(bank(f"## a\nA.\n    {forms}\n"), "a")]
-        for forms in written
-    ]
-    assert found == 3 * [["    if x:", "    if y:\n        z"]]
-
-
-def test_a_form_with_maybe_is_made_with_that_edit_and_without(bank):
-    form = "total > 9 => x\n    maybe total = 9 => z"
-    found = texts(bank(f"## a\nA.\n    {form}\n"), "a")
-    assert [changed(text) for text in found] == ["    if x:", "    if x:\n        z"]
+def test_what_may_be_edited_has_to_be_there_but_in_another_spelling(bank):
     with pytest.raises(MistakesError, match="4: `missing` is not in our answer"):
         bank("## a\nA.\n    total > 9 => x\n    maybe missing => z\n").own
-    # another spelling need not have what may be edited
     spelt = "## spellings\n    total = 9 => return 9\n"
-    found = texts(bank(f"{spelt}## a\nA.\n    {form}\n"), "a")
-    assert [changed(text) for text in found][2:] == ["    if x:\n        return 9"]
-
-
-def test_an_open_place_keeps_what_is_there(bank):
-    (text,) = texts(bank("## a\nA.\n\n    x * … => 2 * …\n"), "a")
-    assert changed(text) == "    total = 2 * ("  # and the rest as it was
-    (text,) = texts(bank("## a\nA.\n\n    if total > … : => if total >= …:\n"), "a")
-    assert changed(text) == "    if total >= 9:"
-
-
-def test_new_lines_have_the_indentation_of_their_place(bank):
-    (text,) = texts(
-        bank("""\
-            ## a
-            A.
-
-                total = 9 =>
-                    for _ in range(2):
-                        total = x
-            """),
-        "a",
-    )
-    assert changed(text) == "        for _ in range(2):\n            total = x"
+    form = "## a\nA.\n    total > 9 => x\n    maybe total = 9 => z\n"
+    found = [changed(text) for text in texts(bank(spelt + form), "a")]
+    assert found[2:] == ["    if x:\n        return 9"]
 
 
 def test_another_result_and_a_whole_text(bank):
@@ -359,22 +351,6 @@ def test_what_is_recorded_names_as_the_texts_do(exercise):
     first = bank.mistakes[0].wrong
     assert isinstance(first, mistakes.RecordedForm)
     assert first.record(0) == bank.complete[0].wrong.record(0)
-
-
-def test_a_teachers_mistake_names_an_answer_without_a_record(tmp_path, monkeypatch):
-    exercise = checks.find("3.3")
-    bank = Bank("3.3", "merge", str(exercise.mistakes.file), exercise.mistakes.scope)
-    (tmp_path / "3.3.mistakes").write_text(
-        "## mine\nMine.\n\n    mine * self.l => 3 * mine * self.l\n"
-    )
-    monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
-    mine = next(mistake for mistake in bank.mistakes if mistake.slug == "mine")
-    assert mine.wrong.record(0) is None
-    cases = list(enumerate(exercise.in_order(exercise.cases())))
-    seen = [(n, case, checks._attempt(exercise, mine.wrong, case)) for n, case in cases]
-    every = checks._every_form(checks.replace(exercise, mistakes=bank))
-    found = checks._suspects(checks.replace(exercise, mistakes=bank), every, seen)
-    assert found[0] == ("mine", 0)
 
 
 def test_a_record_counts_only_for_the_exercise_that_it_was_made_with(tmp_path):

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from lessons_lib import checks, saved_answers, verbs
-from lessons_lib.compiler_errors import CompileError
 from lessons_lib.inline import read_kernel
 from paged_attention import decode
 from paged_attention.engine import parts
@@ -85,8 +84,6 @@ def reasons(assembled):
 def folder(tmp_path, monkeypatch):
     """The progress folder of a learner who has not begun."""
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
-    monkeypatch.setattr(saved_answers, "_in_solutions", {})
-    monkeypatch.setattr(parts, "_passed", set())
     return tmp_path / "parts"
 
 
@@ -97,6 +94,23 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def verdict(monkeypatch):
+    """What checks say of each answer, instead of trying it: `passed`, or the error that they
+    raise. `checked` has the exercises that they were asked about.
+    """
+    said = types.SimpleNamespace(passed=True, error=None, checked=[])
+
+    def run(exercise, answer):
+        said.checked.append(exercise)
+        if said.error:
+            raise said.error
+        return checks.CheckResult(exercise, said.passed, None if said.passed else "wrong", "")
+
+    monkeypatch.setattr(checks, "run", run)
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -187,24 +201,8 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
 def test_without_answers_every_part_is_the_courses(model, expected):
     engine, assembled = parts.assemble(model)
     assert set(whose(assembled).values()) == {"the course's"}
-    assert list(whose(assembled)) == [
-        "1.1",
-        "1.3",
-        "1.4",
-        "2.5",
-        "2.7",
-        "5.2",
-        "5.3",
-        "5.5",
-        "8.1",
-        "8.2",
-        "8.3",
-        "8.4",
-        "8.5",
-        "8.6",
-        "8.7",
-        "8.8",
-    ]
+    numbers = "1.1 1.3 1.4 2.5 2.7 5.2 5.3 5.5 8.1 8.2 8.3 8.4 8.5 8.6 8.7 8.8"
+    assert list(whose(assembled)) == numbers.split()
     assert set(reasons(assembled).values()) == {"not passed yet"}
     assert serves(engine, expected)
 
@@ -269,33 +267,28 @@ def test_answers_from_before_their_exercises_changed_say_so(model, expected):
     assert engine.generate(PROMPTS[:1], drawn)[0].output == ours[0].output
 
 
-def test_a_check_that_cannot_run_is_a_reason(model, monkeypatch):
-    def run(exercise, answer):
-        raise RuntimeError("No process could be started")
-
-    monkeypatch.setattr(checks, "run", run)
+def test_a_check_that_cannot_run_is_a_reason(model, verdict):
+    verdict.error = RuntimeError("No process could be started")
     saved_answers.save("8.7", len)
     _, assembled = parts.assemble(model)
-    assert (
-        reasons(assembled)["8.7"]
-        == "its check could not be run: RuntimeError: No process could be started"
-    )
+    said = "its check could not be run: RuntimeError: No process could be started"
+    assert reasons(assembled)["8.7"] == said
 
 
-def test_answers_are_checked_again_once_in_a_process(model, monkeypatch):
-    checked = []
+def answer_number(number):
+    """An answer that no test but one has."""
+    return of_notebook(eval(f"lambda *arguments: {number}"))
 
-    def run(exercise, answer):
-        checked.append(exercise)
-        return checks.CheckResult(exercise, True, None, "")
 
-    monkeypatch.setattr(checks, "run", run)
-    for _ in range(2):
-        saved_answers.save("8.5", right_answer("8.5"))
-        assert whose(parts.assemble(model)[1])["8.5"] == "yours"
-    saved_answers.save("8.5", of_notebook(encode))
+def test_what_has_passed_is_not_checked_again_in_a_process_and_what_has_not_is(model, verdict):
+    saved_answers.save("8.5", answer_number(1))
+    for verdict.passed in (False, False, True, True):
+        _, assembled = parts.assemble(model)
+        assert (whose(assembled)["8.5"] == "yours") == verdict.passed
+    assert verdict.checked == ["8.5"] * 3
+    saved_answers.save("8.5", answer_number(2))
     parts.assemble(model)
-    assert checked == ["8.5", "8.5"]
+    assert verdict.checked == ["8.5"] * 4
 
 
 def test_without_a_mutex_does_as_well(model, expected):
@@ -312,42 +305,52 @@ def test_without_a_mutex_does_as_well(model, expected):
     assert serves(engine, expected)
 
 
-def test_texts_that_do_not_go_together_are_left_out(model, expected, monkeypatch):
-    def build(*sources, **options):
-        raise CompileError("free_list.h, line 2: no such thing\nand more")
-
-    monkeypatch.setattr(
-        checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, "")
-    )
-    monkeypatch.setattr(parts, "build_cpp", build)
-    monkeypatch.setattr(parts, "build_cuda", build)
-    for exercise in ("1.1", "1.3", "6.2", "6.6"):
-        saved_answers.save(exercise, right_answer(exercise))
-    engine, assembled = parts.assemble(model, path="kernel")
-    for exercise in ("1.1", "1.3", "6.2", "6.6"):
+@pytest.mark.parametrize(
+    ("path", "exercises", "other"),
+    [
+        ("paged_torch", ("1.1", "1.3"), "1.4"),
+        pytest.param("kernel", ("6.2", "6.6"), "6.3", marks=pytest.mark.heavy),
+    ],
+)
+def test_texts_that_cannot_be_built_together_all_count_as_ours(
+    model, expected, verdict, path, exercises, other
+):
+    first, second = exercises
+    saved_answers.save(first, "no such thing\nand more")
+    saved_answers.save(second, right_answer(second))
+    engine, assembled = parts.assemble(model, path=path)
+    for exercise in exercises:
         assert whose(assembled)[exercise] == "the course's"
-        assert reasons(assembled)[exercise].startswith(
-            "your texts cannot be built together: CompileError: free_list.h, li"
-        )
-        assert "and more" not in reasons(assembled)[exercise]
-    assert reasons(assembled)["1.4"] == reasons(assembled)["6.3"] == "not passed yet"
+        reason = reasons(assembled)[exercise]
+        assert reason.startswith("your texts cannot be built together: CompileError: ")
+        assert "\n" not in reason
+    assert reasons(assembled)[other] == "not passed yet"
     assert serves(engine, expected)
 
 
-def test_a_part_that_raises_in_the_engine_names_itself(model, monkeypatch):
-    def flatten_batch(scheduled):
+# On which path an engine calls the answer to an exercise.
+CALLED = {exercise: "batched" for exercise in (*parts.PLACES, "8.1")} | {
+    exercise: path for path, each in parts.PATH_FUNCTIONS.items() for exercise in each
+}
+
+
+@pytest.mark.parametrize(("exercise", "path"), CALLED.items())
+def test_an_answer_takes_the_place_of_what_it_replaces_and_its_errors_name_it(
+    model, verdict, exercise, path
+):
+    def answer(*arguments, **named):
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(
-        checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, "")
+    saved_answers.save(exercise, of_notebook(answer))
+    engine, assembled = parts.assemble(
+        model, path=path, num_blocks=12, block_size=8, token_budget=32
     )
-    saved_answers.save("8.2", of_notebook(flatten_batch))
-    engine, _ = parts.assemble(model)
+    (mine,) = [part for part in assembled if part.whose == "yours"]
+    assert mine.exercise == exercise
     with pytest.raises(ZeroDivisionError) as error:
-        engine.generate(PROMPTS[:1])
-    assert error.value.__notes__ == [
-        "It came out of your answer to exercise 8.2, `flatten_batch`."
-    ]
+        serve(engine, len(PROMPTS))
+    note = f"It came out of your answer to exercise {exercise}, `{mine.name}`."
+    assert error.value.__notes__ == [note]
 
 
 def test_options_are_the_engines(model, capsys):
@@ -376,10 +379,12 @@ def test_the_table(capsys):
         [
             parts.Part("1.1", "free_list", "yours"),
             parts.Part("8.3", "schedule", "the course's", "not passed yet"),
+            parts.Part("", "p", ""),
         ]
     )
-    assert (
-        capsys.readouterr().out == "exercise  part       whose         why\n"
+    assert capsys.readouterr().out == (
+        "exercise  part       whose         why\n"
         "1.1       free_list  yours\n"
         "8.3       schedule   the course's  not passed yet\n"
+        "          p\n"
     )

@@ -1,7 +1,6 @@
 """No picture has words that touch, a legend over its data, or a part too thin to be seen."""
 
 import importlib
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import nbclient
@@ -14,7 +13,7 @@ import picture_faults
 from lessons_bench.fast_engine_runs import recorded as engine_runs
 from lessons_bench.ladder_runs import recorded as ladder_runs
 from lessons_build.build import select
-from lessons_draw import USED, fast_engine, lesson_00, lesson_02, lesson_03, lesson_07
+from lessons_draw import USED, fast_engine, lesson_07
 from lessons_lib.paths import ROOT, SOLUTIONS
 
 CLOSE = plt.close  # tests put another in its place
@@ -47,38 +46,6 @@ def test_the_first_picture_of_each_lesson(figures, lesson):
     importlib.import_module(f"lessons_draw.lesson_{lesson}").opening()
     (figure,) = figures
     assert picture_faults.faults(figure) == []
-
-
-def test_a_full_pool_leaves_no_room_for_a_legend(figures):
-    lesson_00.one_piece_each({"A": 61, "B": 310, "C": 24, "D": 147, "E": 96}, limit=512)
-    assert picture_faults.faults(figures[0]) == []
-
-
-def test_each_way_to_reserve_memory_has_its_holes_in_its_own_panel(figures):
-    def history(length):
-        return [
-            SimpleNamespace(running=9, free=8 * (step > 5), largest_hole=step % 8)
-            for step in range(length)
-        ]
-
-    lengths = {"max": 80, "pow2": 45, "oracle": 40, "paged": 20}
-    lesson_02.memory_over_time({name: history(length) for name, length in lengths.items()})
-    running, *holes = figures[0].axes
-    assert len(running.lines) == 4
-    assert [len(axes.collections) for axes in holes] == [1, 1, 1]
-    assert len({axes.get_xlim() for axes in holes}) == 1
-    assert picture_faults.faults(figures[0]) == []
-
-
-def test_where_a_block_of_x_goes_each_id_is_written_once(figures):
-    lesson_03.into_the_pool([[5, 3], [8], [1, 6, 4]], num_blocks=10)
-    assert picture_faults.faults(figures[0]) == []
-
-
-def test_two_bytes_of_a_lane_can_be_seen(figures):
-    places = [(token, 0) for token in range(32)]
-    lesson_07.first_loads(places, [(lane // 16, lane % 16 * 16) for lane in range(32)])
-    assert picture_faults.faults(figures[0]) == []
 
 
 def test_the_charts_of_what_was_measured(figures):

@@ -4,26 +4,14 @@ import asyncio
 import dataclasses
 import json
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from lessons_bench import load
 from lessons_bench.load import main, measure, summary
 from lessons_bench.load_clients import Heard, Question, ask_all, questions, random_arrivals
-from lessons_bench.load_runs import LoadRow, LoadRun, recorded, table
-from lessons_draw.arrivals import waiting
+from lessons_bench.load_runs import recorded
 from paged_attention.engine.serve.server import Limits
 from serving import MODEL, RunningServer
-
-ROW = LoadRow(8.0, 90, 2, 1, 87, 5, 1800, 12.0, (0.02, 0.1), (0.005, 0.03), ("500 Oh",))
-RUN = LoadRun(
-    *("a card", "cpu", 2, "3.12.1", "2.13.0", "6.6.1", "2026-11-27", "a command", "a model"),
-    rows=(
-        ROW,
-        dataclasses.replace(ROW, per_second=None, first=None, between=None, reasons=()),
-    ),
-)
 
 
 def heard(at, times, text="", problem="", **more):
@@ -126,28 +114,6 @@ def test_a_row_of_nothing_but_losses_has_no_times():
     assert row.name == "all at once"
 
 
-def test_the_table_has_everything_in_milliseconds():
-    lines = table(RUN).splitlines()
-    (rate,) = [line.split() for line in lines if line.startswith("8 a second")]
-    assert rate[3:] == ["90", "2", "1", "87", "5", "150", "20.0", "100.0", "5.0", "30.0"]
-    (at_once,) = [line.split() for line in lines if line.startswith("all at once")]
-    assert at_once[-4:] == ["–"] * 4
-    assert "! 8 a second: 500 Oh" in lines and "a card, 2 cores, Python 3.12.1" in lines[0]
-
-
-def test_the_picture_has_both_waits_in_milliseconds():
-    figure = waiting(RUN)
-    for axes, name in zip(figure.axes, ("first", "between"), strict=True):
-        middle, late = axes.get_lines()
-        assert [*middle.get_xdata(), *late.get_xdata()] == [8, 8]
-        times = [1000 * each for each in getattr(ROW, name)]
-        assert [*middle.get_ydata(), *late.get_ydata()] == pytest.approx(times)
-        assert axes.get_ylabel() == "milliseconds"
-    plt.close(figure)
-    with pytest.raises(ValueError, match="no times"):
-        waiting(dataclasses.replace(RUN, rows=RUN.rows[1:]))
-
-
 @pytest.mark.heavy
 def test_the_command_starts_a_server_measures_and_writes(tmp_path, capsys):
     words = ["--rates", "20", "--seconds", "0.2", "--at-once", "3"]
@@ -159,12 +125,6 @@ def test_the_command_starts_a_server_measures_and_writes(tmp_path, capsys):
     assert run.command == "python -m lessons_bench.load --rates 20 --seconds 0.2 --at-once 3"
     assert (tmp_path / "a.png").stat().st_size > 1000
     assert "Recorded in" in capsys.readouterr().out
-
-
-def test_a_server_that_does_not_start_is_a_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(load.sys, "executable", "/bin/false")
-    assert main([]) == 1
-    assert "Nothing was measured" in capsys.readouterr().err
 
 
 def test_what_is_recorded_lost_nothing():

@@ -3,11 +3,7 @@ FlashInfer is packed and built.
 """
 
 import dataclasses
-import io
 import os
-import sys
-import types
-import zipfile
 
 import pytest
 import torch
@@ -16,12 +12,10 @@ from hypothesis import strategies as st
 
 from lessons_bench import (
     build_ahead,
-    flashinfer_backends,
     flashinfer_setup,
     path_b,
     path_b_runs,
 )
-from lessons_bench.backends import make_batch, reference
 from lessons_bench.path_b import (
     SCENARIOS,
     SET_UPS,
@@ -30,41 +24,20 @@ from lessons_bench.path_b import (
     compare_batches,
     random_batches,
 )
-from lessons_bench.path_b_runs import BatchRow, PathBRun, PathRow
-from lessons_bench.workloads import Workload
+from lessons_bench.path_b_runs import PathBRun, PathRow
 from paged_attention.engine.paths import PATHS
 from paged_attention.metadata import attn_paged_torch, visible_keys
 
 HALF = torch.float16
 
 
-def made_up(**fields):
-    batch = BatchRow(
-        "a mix", "float16", 64, (16,), 1, ((3, 1), (0, 4)), 0.001, 0.0012, 0.0011, True
-    )
-    paths = tuple(
-        PathRow(name, ("ab", "c"), {"alone": True, "together": True})
-        for name in ("gather", "fused")
-    )
-    facts = dict(
-        card="A Card 3000",
-        driver="1.2",
-        cuda="13.0",
-        torch="2.11",
-        flashinfer="0.7",
-        transformers="5",
-        date="2026-01-02",
-        command="made up for a test",
-        model="small",
-        dtype="float16",
-        num_tokens=24,
-        lead=1.0,
-        margin=9.0,
-        expected=("ab", "c"),
-        batches=(batch,),
-        paths=paths,
-    )
-    return PathBRun(**facts | fields)
+RUN = path_b_runs.recorded()[0]
+
+
+def with_batch(**changes) -> dict:
+    """A recorded run's fields, with one batch whose figures are these."""
+    batch = dataclasses.replace(RUN.batches[0], name="a mix", dtype="float16", **changes)
+    return {"batches": (batch,)}
 
 
 # The batches
@@ -164,28 +137,12 @@ def test_the_worst_of_several_batches_counts():
 
 
 @pytest.mark.parametrize(
-    "fields, problem",
+    ("fields", "problem"),
     [
-        (
-            {"batches": (dataclasses.replace(made_up().batches[0], difference=0.01),)},
-            "a mix in float16: 1.0e-02 away from attn_paged",
-        ),
-        (
-            {"batches": (dataclasses.replace(made_up().batches[0], difference=float("nan")),)},
-            "a mix in float16: nan away from attn_",
-        ),
-        (
-            {"batches": (dataclasses.replace(made_up().batches[0], error=0.005),)},
-            "a mix in float16: 5.0e-03 away from float64",
-        ),
-        (
-            {
-                "batches": (
-                    dataclasses.replace(made_up().batches[0], same_when_poisoned=False),
-                )
-            },
-            "unused slots reach the result",
-        ),
+        (with_batch(difference=0.01), "a mix in float16: 1.0e-02 away from attn_paged"),
+        (with_batch(difference=float("nan")), "a mix in float16: nan away from attn_"),
+        (with_batch(error=0.005), "a mix in float16: 5.0e-03 away from float64"),
+        (with_batch(same_when_poisoned=False), "unused slots reach the result"),
         (
             {"paths": (PathRow("fused", ("a",), {"alone": True, "together": False}),)},
             "path fused, together: other tokens",
@@ -195,38 +152,8 @@ def test_the_worst_of_several_batches_counts():
     ],
 )
 def test_a_run_names_what_is_not_as_it_should_be(fields, problem):
-    assert made_up().problems() == []
-    (found,) = made_up(**fields).problems()
+    (found,) = dataclasses.replace(RUN, **fields).problems()
     assert problem in found
-
-
-def test_tables_are_for_a_cell_of_a_notebook():
-    lines = path_b_runs.batches_table(made_up()).split("\n")
-    assert lines[1].split() == [
-        "a",
-        "mix",
-        "float16",
-        "64",
-        "16",
-        "0.00100",
-        "0.00120",
-        "0.00110",
-    ]
-    run = made_up(paths=(PathRow("fused", (), {"alone": True, "together": False}),))
-    assert path_b_runs.paths_table(run).split("\n")[1].split() == [
-        "fused",
-        "the",
-        "same",
-        "NOT",
-        "THE",
-        "SAME",
-    ]
-    assert "FlashInfer 0.7" in path_b_runs.origin(run) and "2026-01-02" in path_b_runs.origin(
-        run
-    )
-    assert len({len(line) for line in lines}) == 1
-    row = dataclasses.replace(made_up().batches[0], block_sizes=(1, 16, 256))
-    assert "  1 to 256  " in path_b_runs.batches_table(made_up(batches=(row,)))
 
 
 def test_what_is_recorded_is_whole_and_right():
@@ -250,80 +177,22 @@ def test_what_is_recorded_is_whole_and_right():
                 row.name: row.sequences for row in rows if row.num_batches == 1
             } == SCENARIOS
             assert any(row.num_batches == path_b.NUM_RANDOM for row in rows)
-        assert max(map(len, path_b_runs.batches_table(run).split("\n"))) <= 95
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_without_a_gpu_it_says_what_it_needs(capsys):
-    assert (
-        path_b.main([]) == 2
-        and capsys.readouterr().err == "Nothing was run: path B needs a CUDA GPU.\n"
-    )
 
 
 def test_a_run_is_kept_when_all_is_well_and_only_then(monkeypatch, tmp_path, capsys):
     words = ["--record", "--folder", f"{tmp_path}/kept", "--json", f"{tmp_path}/run.json"]
-    monkeypatch.setattr(path_b, "measure", lambda say: made_up(margin=1.0))
+    margins = iter([1.0, RUN.margin])
+    monkeypatch.setattr(
+        path_b, "measure", lambda say: dataclasses.replace(RUN, margin=next(margins))
+    )
     assert path_b.main(words) == 1
     assert "Not recorded: a choice leads by 1.0" in capsys.readouterr().err
     assert PathBRun.load(tmp_path / "run.json").margin == 1.0
-    monkeypatch.setattr(path_b, "measure", lambda say: made_up())
     assert path_b.main(words) == 0
-    assert path_b_runs.recorded(tmp_path / "kept") == [made_up()]
+    assert path_b_runs.recorded(tmp_path / "kept") == [RUN]
 
 
 # FlashInfer, packed and built
-
-
-def wheel(files):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name in files:
-            archive.writestr(name, name)
-    return content.getvalue()
-
-
-KERNELS = [
-    f"flashinfer/{pattern.replace('*', 'x')}/kernel.cu"
-    for pattern in flashinfer_setup.LEFT_OUT
-]
-
-
-def test_what_is_packed_comes_out_without_what_attention_does_not_need(tmp_path, monkeypatch):
-    asked = []
-
-    def download(folder, packages, *options):
-        asked.append((packages, options))
-        if packages == [f"flashinfer-python=={flashinfer_setup.VERSION}"]:
-            (folder / "flashinfer_python-1-py3-none-any.whl").write_bytes(
-                wheel(
-                    [
-                        "flashinfer/__init__.py",
-                        "flashinfer/data/csrc/batch_prefill.cu",
-                        *KERNELS,
-                    ]
-                )
-            )
-
-    monkeypatch.setattr(flashinfer_setup, "download", download)
-    monkeypatch.setattr(
-        flashinfer_setup.subprocess, "run", lambda command, check: asked.append(command)
-    )
-    flashinfer_setup.main(["pack", f"{tmp_path}/carried", "--python", "3.12"])
-    (tmp_path / "carried" / "needed-1-py3-none-any.whl").touch()
-    flashinfer_setup.main(["unpack", f"{tmp_path}/carried", f"{tmp_path}/site"])
-    files = sorted(
-        f"{path.relative_to(tmp_path / 'site')}"
-        for path in (tmp_path / "site").rglob("*")
-        if path.is_file()
-    )
-    assert files == ["flashinfer/__init__.py", "flashinfer/data/csrc/batch_prefill.cu"]
-    assert (
-        asked[0][0] == flashinfer_setup.NEEDS
-        and "3.12" in asked[0][1]
-        and "manylinux_2_28_x86_64" in asked[0][1]
-    )
-    assert asked[-1][-1].endswith("needed-1-py3-none-any.whl") and "--no-index" in asked[-1]
 
 
 def test_another_version_that_looks_otherwise_is_an_error(tmp_path):
@@ -341,77 +210,3 @@ def test_all_builds_run_and_one_that_fails_stops_nobody(tmp_path):
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
     build_ahead.build_ahead(os.mkdir, [])
-
-
-def test_xqa_gets_what_it_asks_for(monkeypatch):
-    """A stand-in with XQA's signature, which computes from its arguments."""
-    workload = Workload("tiny", "", 8, 2, 64, (33, 5, 90), torch.float16)
-    batch = make_batch(workload, 2, "cpu")
-
-    def xqa(
-        q,
-        k_cache,
-        v_cache,
-        page_table,
-        seq_lens,
-        output,
-        workspace_buffer,
-        semaphores,
-        num_kv_heads,
-        page_size,
-    ):
-        assert (
-            page_table.shape[1] % 4 == 0
-            and page_table.dtype == torch.int32
-            and (page_table >= 0).all()
-        )
-        assert (
-            seq_lens.dtype == torch.uint32
-            and seq_lens.shape == (3, 1)
-            and q.shape == output.shape == (3, 1, 8, 64)
-        )
-        assert (
-            workspace_buffer.dtype == torch.uint8
-            and semaphores.dtype == torch.uint32
-            and not semaphores.any()
-        )
-        assert (num_kv_heads, page_size) == (2, 16)
-        table = torch.where(
-            torch.arange(page_table.shape[1]) * 16 < seq_lens.int(), page_table, -1
-        )
-        given = dataclasses.replace(
-            batch, q=q[:, 0], caches=[(k_cache, v_cache)], block_table=table
-        )
-        output[:, 0] = reference(given).to(output.dtype)
-
-    package = types.ModuleType("flashinfer.xqa")
-    package.xqa = xqa
-    monkeypatch.setitem(sys.modules, "flashinfer", types.ModuleType("flashinfer"))
-    monkeypatch.setitem(sys.modules, "flashinfer.xqa", package)
-    for call, caches in zip(flashinfer_backends.xqa(batch), batch.caches, strict=True):
-        expected = reference(dataclasses.replace(batch, caches=[caches])).half()
-        torch.testing.assert_close(call(), expected)
-
-
-def test_what_is_not_installed_is_named(monkeypatch):
-    found = set()
-    monkeypatch.setattr(
-        flashinfer_backends.importlib.util, "find_spec", lambda name: name in found or None
-    )
-    assert [
-        flashinfer_backends.no_flashinfer(),
-        flashinfer_backends.no_xqa(),
-        flashinfer_backends.no_cudnn(),
-    ] == ["FlashInfer is not installed"] * 3
-    found.add("flashinfer")
-    assert (
-        flashinfer_backends.no_flashinfer(),
-        flashinfer_backends.no_xqa(),
-        flashinfer_backends.no_cudnn(),
-    ) == (
-        "",
-        "this FlashInfer has no XQA",
-        "the package nvidia-cudnn-frontend is not installed",
-    )
-    found.update(("flashinfer.xqa", "cudnn"))
-    assert (flashinfer_backends.no_xqa(), flashinfer_backends.no_cudnn()) == ("", "")

@@ -11,7 +11,7 @@ import torch
 from benchmark_machine import Machine
 from lessons_bench import prefill
 from lessons_bench.prefill import Backend, PrefillWorkload
-from lessons_bench.prefill_runs import Row, of_the_ladder, of_the_peers, recorded
+from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS
 from lessons_draw import lesson_09
 from lessons_draw.prefill import batches, ladder, overview
@@ -66,12 +66,6 @@ def test_what_is_wrong_or_fails_says_so_and_the_others_go_on(small, result, reas
     pair = [backend("rung 0", result), backend("other", right)]
     wrong, other = prefill.measure([TINY], pair, machine=Machine()).rows
     assert (wrong.reason, other.reason, other.milliseconds) == (reason, "", 2.0)
-
-
-def test_the_machines_rate_is_that_of_a_large_product():
-    assert prefill.multiply_limit(Machine(lambda run: 0.5), size=10) == pytest.approx(
-        2 * 10**3 / 0.5e-3 / 1e12
-    )
 
 
 def test_the_command_keeps_what_it_measured(small, capsys, monkeypatch):
@@ -133,18 +127,6 @@ def test_what_is_recorded_is_whole_and_right():
             assert row.reason == ""
             rate = operations[row.workload] / row.milliseconds / 1e9
             assert row.teraflops == pytest.approx(rate)
-
-
-def test_the_table_has_a_line_for_each_workload():
-    rows = (Row("a", "rung 0", 1.0, 2.4, 0.0), Row("a", "rung 1", reason="wrong"))
-    run = replace(of_the_ladder(recorded()), rows=rows, multiply_limit_teraflops=790.2)
-    lines = prefill.table(run).splitlines()
-    assert lines[2] == "A large product of matrices: 790 TFLOP/s"
-    assert [line.split() for line in lines[3:]] == [
-        ["TFLOP/s", "rung", "0", "rung", "1"],
-        ["a", "2", "–"],
-        ["!", "rung", "1,", "a:", "wrong"],
-    ]
 
 
 def widths(figure):

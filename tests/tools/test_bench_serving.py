@@ -17,7 +17,7 @@ from lessons_bench.servers import (
     random_trace,
     task_trace,
 )
-from lessons_bench.serving import ServerRow, ServingRun, ShareRow, measure, table
+from lessons_bench.serving import ServingRun, measure
 from paged_attention.engine.checkpoint import load_model
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
@@ -51,37 +51,6 @@ class Pretender:
         if self.error:
             raise self.error
         return self.answers
-
-
-def made_up(**changes) -> ServingRun:
-    rows = (
-        ServerRow("our engine", "path fast", 1500.0, (1.0, 0.8, 1.2), 2, 1.0),
-        ServerRow("generate, batches of 16", "padded", 900.0, (1.6,), 2, 1.0),
-        ServerRow("generate, batches of 64", "padded", 1000.0, (1.5,), 1, 0.75),
-        ServerRow(
-            "generate_batch", "sized", None, (), None, None, "RuntimeError: it fell over"
-        ),
-    )
-    shares = (
-        ShareRow(64, 1024, 20.0, 5.0, 12.5),
-        ShareRow(64, 8192, None, None, None, "OutOfMemoryError: too large"),
-    )
-    run = ServingRun(
-        "A Card 3000",
-        "cuda",
-        "1.2",
-        "2.11",
-        "5.17",
-        8,
-        "2026-01-02",
-        "made up for a test",
-        "a model",
-        "a trace",
-        2,
-        rows,
-        shares,
-    )
-    return dataclasses.replace(run, **changes)
 
 
 # What is counted
@@ -163,65 +132,12 @@ def test_all_servers_give_the_same_tokens():
         server.close()
 
 
-@pytest.mark.heavy
-def test_the_large_benchmark_runs_on_a_small_model(monkeypatch):
-    def sized(model, trace, name="generate_batch", **options):
-        return GenerateBatchServer(
-            model,
-            trace,
-            name,
-            **dict(page_size=16, num_blocks=40, max_batch_tokens=64) | options,
-        )
-
-    monkeypatch.setattr(serving, "GenerateBatchServer", sized)
-    monkeypatch.setattr(
-        serving,
-        "random_trace",
-        lambda vocab_size, num: random_trace(vocab_size, num, 5, 30, 3),
-    )
-    trace, rows, shares = serving.measure_large(
-        4, 1, path="batched", contexts=(20, 40), **SMALL
-    )
-    assert [row.name for row in rows] == [
-        "our engine",
-        "generate, batches of 32",
-        "generate, batches of 64",
-        "generate_batch, sized",
-        "generate_batch",
-    ]
-    assert not [row.reason for row in rows if row.reason] and all(
-        row.same_tokens > 0.5 for row in rows
-    )
-    assert len(trace.prompts) == 4 and [share.context for share in shares] == [20, 40]
-    assert all(0 < share.attention < share.step and not share.reason for share in shares)
-
-
 def test_a_share_that_cannot_be_measured_has_a_reason():
     share = attention_share(random_model(**SMALL), 2, 10**6, "batched")
     assert share.step is None and re.match("PromptTooLongError: ", share.reason)
 
 
 # What a run says
-
-
-def test_the_table_says_all():
-    lines = table(made_up()).split("\n")
-    assert lines[0] == "A Card 3000, driver 1.2, PyTorch 2.11, transformers 5.17, 2026-01-02"
-    cells = {re.split(r"  +", line)[0]: re.split(r"  +", line)[1:] for line in lines}
-    assert cells["our engine"] == ["1,500", "1,250", "1,875", "2 of 2", "100 %", "path fast"]
-    assert (
-        cells["generate, batches of 64"][3:5] == ["1 of 2", "75 %"]
-        and cells["generate_batch"][0] == "– !"
-    )
-    assert cells["64 sequences of 1,024 tokens"] == ["20.00", "5.00", "25 %", "12.50"]
-    assert (
-        "Our engine's tokens a second over those of generate, its best batches: 1.50" in lines
-    )
-    assert (
-        lines[-2] == "! generate_batch: RuntimeError: it fell over"
-        and lines[-1] == "! a decode step of 64 x 8192: OutOfMemoryError: too large"
-    )
-    assert "4 threads" in table(made_up(device="cpu", driver="", threads=4, shares=()))
 
 
 def test_what_is_recorded_is_whole():
@@ -234,27 +150,6 @@ def test_what_is_recorded_is_whole():
 
 
 # The command
-
-
-def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        serving,
-        "measure_small",
-        lambda num, repeats, say: (task_trace(num), made_up().rows, ()),
-    )
-    words = ["--record", "--folder", f"{tmp_path}", "--json", f"{tmp_path}/kept.json"]
-    assert serving.main(["--device", "cpu", *words]) == 0
-    shown = capsys.readouterr().out
-    run = ServingRun.load(tmp_path / "cpu.json")
-    assert (
-        run == ServingRun.load(tmp_path / "kept.json")
-        and shown.startswith(table(run))
-        and run.num_requests == 64
-    )
-    assert (
-        run.command == "python -m lessons_bench.serving --device cpu"
-        and run.threads == torch.get_num_threads()
-    )
 
 
 @pytest.mark.slow

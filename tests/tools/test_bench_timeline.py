@@ -1,6 +1,5 @@
 """The timeline's benchmark: how a profile is read, its files, its table and its picture."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,8 +7,8 @@ from hypothesis import strategies as st
 
 from lessons_bench import fast_engine, timeline
 from lessons_bench.timeline import ENGINES, digest, marked, merged, profiled, without
-from lessons_bench.timeline_runs import HOST, Run, Timeline, pack, recorded, table, unpack
-from lessons_draw.host_and_gpu import NUM_BINS, host_and_gpu, shares
+from lessons_bench.timeline_runs import HOST, Run, Timeline, pack, recorded, unpack
+from lessons_draw.host_and_gpu import shares
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
@@ -160,44 +159,6 @@ def test_spans_come_back_from_text(spans):
     assert unpack(pack(spans)) == spans
 
 
-TIMELINES = tuple(
-    Timeline.packed(title, 0.08, **digest(STEPS))
-    for title in ("lesson 08", "+ graphs", "+ ahead")
-)
-RUN = Run(
-    card="NVIDIA H200",
-    driver="1",
-    torch="2",
-    date="2026-11-25",
-    command="python -m lessons_bench.timeline",
-    model="a model",
-    num_seqs=64,
-    context=610,
-    merged_below=2.0,
-    timelines=TIMELINES,
-)
-
-
-def test_the_table_says_all_of_it():
-    text = table(RUN)
-    for words in (
-        "NVIDIA H200, driver 1, PyTorch 2, 2026-11-25",
-        "64 sequences of 610 tokens",
-        "+ graphs       0.08      0.10  0.05  50 %        2       3      1",
-        "the host, profiled, ms  schedules  launches  waits  completes  other",
-        "+ ahead                      0.01      0.03   0.03       0.01   0.01",
-    ):
-        assert words in text
-    assert all(len(line) <= 95 for line in text.splitlines())
-
-
-def test_the_engines_are_those_of_the_other_benchmark():
-    parts = [fast_engine.engines()[title] for title in ENGINES]
-    assert parts[0] is None and parts[-1] == FastParts()
-    assert parts[2] == FastParts(layers=False, sampling=False, ahead=False)
-    assert parts[3] == FastParts(ahead=False)
-
-
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
 @pytest.mark.parametrize("parts", [None, FastParts(ahead=False), FastParts()], ids=str)
 def test_the_work_of_a_real_engine_is_marked(parts):
@@ -228,31 +189,6 @@ def test_the_marks_go_when_a_step_fails():
     with pytest.raises(RuntimeError, match="stop"), marked(engine):
         raise RuntimeError("stop")
     assert "schedule" not in vars(engine.scheduler) and "run" not in vars(engine.runner)
-
-
-@pytest.mark.parametrize("until", [None, 0.05])
-def test_a_run_is_drawn(until):
-    figure = host_and_gpu(RUN, ["+ ahead", "lesson 08"], until)
-    (axes,) = figure.axes
-    assert axes.get_xlim() == (0, until or 0.3)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["host", "GPU"] * 2
-    assert [text.get_text().split(":")[0] for text in axes.texts] == ["+ ahead", "lesson 08"]
-    assert "GPU busy 50 %" in axes.texts[0].get_text()
-    steps = [patch for patch in axes.patches if hasattr(patch, "get_data")]
-    assert len(steps) == 2 * (len(HOST) + 1)
-    for lower, upper in zip(steps, steps[1 : len(HOST)]):  # the first engine's host
-        assert np.array_equal(lower.get_data().values, upper.get_data().baseline)
-    high, _, low = steps[len(HOST)].get_data()  # the first engine's GPU
-    heights = (low - high) / 0.9
-    assert len(heights) == NUM_BINS
-    assert heights.mean() == pytest.approx(0.5 if until is None else 0.6, abs=0.03)
-    assert all(text.get_fontsize() >= 9 for text in axes.texts)
-    plt.close(figure)
-
-
-def test_an_engine_that_was_not_measured_is_not_drawn():
-    with pytest.raises(KeyError, match="rung 9"):
-        host_and_gpu(RUN, ["rung 9"])
 
 
 def test_what_is_recorded_has_every_engine():

@@ -5,14 +5,8 @@ import torch
 
 from lessons_bench import two_gpus
 from lessons_bench.two_gpus_ranks import QWEN3_8B, Sizes, measure
-from lessons_bench.two_gpus_runs import Row, Run, recorded, table
+from lessons_bench.two_gpus_runs import recorded
 
-ONE = Row(1, 128, 610, 10.0, 0.0, 15.0, 12.0, 29.0)
-TWO = Row(2, 128, 610, 6.25, 1.0, 8.0, 6.0, 15.0)
-NO_ROOM = Row(1, 128, 610, reason="OutOfMemoryError: no room")
-RUN = Run(
-    "A card", "1", "2.11", "2026-11-27", "c", "m", True, (ONE, TWO), 24.0, (NO_ROOM, TWO)
-)
 TINY = dict(
     hidden_size=64,
     num_hidden_layers=2,
@@ -22,19 +16,6 @@ TINY = dict(
     intermediate_size=96,
     vocab_size=100,
 )
-
-
-def test_a_run_is_printed():
-    lines = table(RUN).splitlines()
-    assert lines[1] == "m; the same tokens in float32: yes"
-    assert lines[3].split()[-7:] == ["12,800", "15.0", "GiB", "12.0", "GiB", "29.0", "GiB"]
-    assert lines[5] == "610 tokens each: 1.60 times one GPU's rate"
-    assert lines[-1] == "! 1 × 610: OutOfMemoryError: no room"
-
-
-def test_a_row_that_is_not_there_is_named():
-    with pytest.raises(KeyError, match="no row of 3 GPUs at 610 tokens; there are 1 × 610"):
-        RUN.row(3, 610)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are two GPUs here")

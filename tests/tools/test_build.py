@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from lessons_build import build, words
-from lessons_build.source import Cell, Lesson, SourceError, _read_cell, read_lesson
+from lessons_build.source import Cell, Lesson, SourceError, read_lesson
 from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
@@ -25,84 +25,55 @@ def lesson_from(tmp_path, text: str) -> Lesson:
     return read_lesson(path)
 
 
-def test_a_python_region_becomes_an_error_that_names_its_exercise():
-    cell = Cell(
-        "exercise",
-        "def f(x):\n    # BEGIN SOLUTION\n    y = x\n    return y\n    # END SOLUTION",
-        "1.5",
-    )
-    assert cell.student() == 'def f(x):\n    raise NotImplementedError("Exercise 1.5")'
-    assert cell.solution() == cell.source
-    with pytest.raises(NotImplementedError, match="Exercise 1.5"):
-        exec(cell.student() + "\nf(1)", {})
+def region(*lines: str, stub: str = "", number: str = "", mark: str = "//") -> str:
+    number, stub = number and f" {number}", stub and f" STUB: {stub}"
+    begin, end = f"{mark} BEGIN SOLUTION{number}{stub}", f"{mark} END SOLUTION"
+    return "\n".join([begin, *lines, end])
 
 
-def test_a_cpp_region_inside_a_string_becomes_a_throw():
-    cell = Cell(
-        "exercise",
-        'text = r"""\nint f() {\n  // BEGIN SOLUTION\n  return 7;\n  // END SOLUTION\n}\n"""',
-        "1.1",
-    )
-    assert (
-        cell.student()
-        == 'text = r"""\nint f() {\n  throw std::logic_error("Exercise 1.1 is not written'
-        ' yet");\n}\n"""'
-    )
+def in_string(text: str) -> str:
+    return f'text = r"""\n{text}\n"""'
 
 
-def test_a_cuda_region_becomes_a_compile_time_error():
-    cell = Cell(
-        "exercise",
-        'text = r"""\n  // BEGIN SOLUTION\n  x = 7;\n  // END SOLUTION\n"""',
-        "6.1",
+THROW = 'throw std::logic_error("Exercise 1.2 is not written yet");'
+STUBS = {
+    "Python": (
+        f"def f(x):\n    {region('    return x', mark='    #').strip()}",
+        "c++",
+        'def f(x):\n    raise NotImplementedError("Exercise 1.2")',
+    ),
+    "C++ in a string": (in_string(region("return 7;")), "c++", in_string(THROW)),
+    "CUDA, which does not compile": (
+        in_string(region("x = 7;")),
         "cuda",
-    )
-    assert cell.student() == 'text = r"""\n#error "Exercise 6.1 is not written yet"\n"""'
+        in_string('#error "Exercise 1.2 is not written yet"'),
+    ),
+    "a stub of its own": (region("int a;", stub="// your member"), "c++", "// your member"),
+    "a stub of its own beside another": (
+        f"{region('a;', stub='// here')}\n{region('b;')}",
+        "c++",
+        f"// here\n{THROW}",
+    ),
+    "neighbours are one": (f"{region('a;')}\n{region('b;', number='1.1')}", "c++", THROW),
+    "what is of a later exercise is left out": (
+        f"{region('lock;', number='1.10')}\n{region('act;', number='1.2')}",
+        "c++",
+        THROW,
+    ),
+}
 
 
-def test_a_region_may_bring_its_own_stub():
-    cell = Cell(
-        "exercise",
-        "// BEGIN SOLUTION STUB: // your member here\nint member;\n// END SOLUTION",
-        "1.1",
-    )
-    assert cell.student() == "// your member here"
+@pytest.mark.parametrize(("source", "language", "student"), STUBS.values(), ids=STUBS)
+def test_a_region_becomes_a_stub_that_names_its_exercise(source, language, student):
+    cell = Cell("exercise", source, "1.2", language)
+    assert cell.student() == student
     assert "STUB" not in cell.solution()
 
 
-def test_neighbouring_regions_are_one():
-    source = (
-        "  // BEGIN SOLUTION 1.2\n"
-        "  a;\n"
-        "  // END SOLUTION\n"
-        "  // BEGIN SOLUTION 1.3\n"
-        "  b;\n"
-        "  // END SOLUTION"
-    )
-    assert Cell("exercise", source, "1.3").student().count("throw") == 1
-    assert (
-        Cell("exercise", source, "1.3").solution()
-        == "  // BEGIN SOLUTION\n  a;\n  b;\n  // END SOLUTION"
-    )
-
-
-def test_what_belongs_to_a_later_exercise_is_left_out():
-    source = (
-        "  // BEGIN SOLUTION 1.3\n"
-        "  lock;\n"
-        "  // END SOLUTION\n"
-        "  // BEGIN SOLUTION 1.2\n"
-        "  act;\n"
-        "  // END SOLUTION"
-    )
-    early = Cell("exercise", source, "1.2")
-    late = Cell("exercise", source, "1.10")
-    assert (
-        "lock" not in early.solution()
-        and "act" in early.solution()
-        and "lock" not in early.student()
-    )
-    assert "lock" in late.solution()
+def test_a_solution_is_our_answer_up_to_its_exercise():
+    source = "\n".join(region(f"{n};", number=f"1.{n}") for n in (2, 3, 10))
+    assert Cell("exercise", source, "1.3").solution() == region("2;", "3;")
+    assert Cell("exercise", source, "1.10").solution() == region("2;", "3;", "10;")
 
 
 def test_a_file_is_included_whole_for_us_and_stubbed_for_the_learner(tmp_path):
@@ -187,19 +158,6 @@ def test_an_exercise_is_named_by_a_string(tmp_path, name):
         lesson_from(tmp_path, f"# %% exercise={name}\nraise NotImplementedError\n")
 
 
-def test_a_stub_of_its_own_and_a_failing_one_may_stand_side_by_side():
-    source = (
-        "// BEGIN SOLUTION STUB: // here\n"
-        "a;\n"
-        "// END SOLUTION\n"
-        "// BEGIN SOLUTION\n"
-        "b;\n"
-        "// END SOLUTION"
-    )
-    assert Cell("exercise", source, "1.1").student().split("\n")[0] == "// here"
-    assert "throw" in Cell("exercise", source, "1.1").student()
-
-
 def test_cell_ids_are_the_same_each_time_and_an_edit_moves_no_other():
     lesson = LESSONS[1]
     once, twice = build.render_student(lesson), build.render_student(lesson)
@@ -267,17 +225,13 @@ def test_check_notices_what_is_out_of_step(copy_of_the_notebooks, folder, edit, 
     assert problems and any(words in problem for problem in problems)
 
 
-def test_check_notices_a_notebook_without_a_source(copy_of_the_notebooks):
-    shutil.copy(
-        copy_of_the_notebooks / "notebooks/00_start_here.ipynb",
-        copy_of_the_notebooks / "notebooks/02_old.ipynb",
-    )
-    assert any("02_old.ipynb has no source" in problem for problem in build.check([]))
-
-
-def test_check_notices_a_missing_notebook(copy_of_the_notebooks):
-    (copy_of_the_notebooks / "notebooks" / "01_block_manager.ipynb").unlink()
+def test_check_notices_a_notebook_without_a_source_and_one_that_is_missing(
+    copy_of_the_notebooks,
+):
+    first = copy_of_the_notebooks / "notebooks/01_block_manager.ipynb"
+    first.rename(first.with_name("02_old.ipynb"))
     assert any("is missing" in problem for problem in build.check(LESSON_01))
+    assert any("02_old.ipynb has no source" in problem for problem in build.check([]))
 
 
 def test_a_solution_written_into_the_prose_is_a_leak():
@@ -305,144 +259,97 @@ def test_an_unknown_lesson_names_those_that_exist(capsys):
     assert "There is no lesson 77; the lessons are 00, 01" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+
+
+@each_lesson
 def test_cells_carry_nbgraders_metadata(lesson):
     """As nbgrader's schema version 3 has it: answers are solutions, checks are locked and have
     points.
     """
-    student = build.render_student(lesson)
-    solution = build.render_solution(lesson)
+    student, solution = build.render_student(lesson), build.render_solution(lesson)
     for cell in student.cells:
         cell.metadata.pop("given", None)  # the digest of a stub
     assert [cell.metadata for cell in student.cells] == [
         cell.metadata for cell in solution.cells
     ]
-    graded = [cell.metadata.nbgrader for cell in student.cells if "nbgrader" in cell.metadata]
-    identifiers = [grader["grade_id"] for grader in graded]
-    assert len(set(identifiers)) == len(identifiers)
-    for grader in graded:
-        assert set(grader) - {"points"} == {
-            "schema_version",
-            "grade_id",
-            "grade",
-            "locked",
-            "solution",
-            "task",
-        }
-        assert grader["schema_version"] == 3 and re.fullmatch(
-            r"(exercise|check)-\d+-\d+", grader["grade_id"]
-        )
-        if grader["grade_id"].startswith("check"):
-            assert (
-                grader["grade"]
-                and grader["locked"]
-                and not grader["solution"]
-                and grader["points"] >= 1
-            )
-            assert grader["grade_id"].replace("check", "exercise") in identifiers
-        else:
-            assert (
-                grader["solution"]
-                and not grader["grade"]
-                and not grader["locked"]
-                and "points" not in grader
-            )
+    of_nbgrader = [dict(cell.metadata.get("nbgrader", ())) for cell in student.cells]
+    graded = {each["grade_id"]: each for each in of_nbgrader if each}
+    exercises = [cell.exercise.replace(".", "-") for cell in lesson.cells if cell.exercise]
+    expected = {}
+    for exercise in exercises:
+        kinds = {"exercise": (False, False, True), "check": (True, True, False)}
+        for kind, (grade, locked, is_solution) in kinds.items():
+            expected[f"{kind}-{exercise}"] = {
+                "schema_version": 3,
+                "grade_id": f"{kind}-{exercise}",
+                "grade": grade,
+                "locked": locked,
+                "solution": is_solution,
+                "task": False,
+            }
+    for name, each in graded.items():
+        assert (each.pop("points", 0) >= 1) == name.startswith("check")
+    assert graded == expected
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_no_cell_is_long(lesson):
+@each_lesson
+def test_no_cell_is_long_or_says_anything_to_nbval(lesson):
     for cell in lesson.cells:
-        if cell.kind != "markdown":
-            # the repairs are a list, to be looked up
-            text = cell.student() if cell.faulty else cell.solution()
-            lines = [
-                line
-                for line in text.split("\n")
-                if line.strip() and not re.search('SOLUTION|"""$', line)
-            ]
-            assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines: {cell.source[:60]!r}"
+        assert "NBVAL" not in cell.source and "PYTEST" not in cell.source
+        assert {*cell.tags} <= {"nbval-ignore-output", "raises-exception"}
+        # the repairs are a list, to be looked up
+        text = cell.student() if cell.faulty else cell.solution()
+        lines = [
+            line
+            for line in text.split("\n")
+            if line.strip() and not re.search('SOLUTION|"""$', line)
+        ]
+        assert cell.kind == "markdown" or len(lines) <= LONGEST_CELL, cell.source[:60]
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_no_output_is_a_warning_or_names_the_folder_it_was_made_in(lesson):
-    """Both differ from machine to machine."""
-    notebook = nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4)
-    for cell in notebook.cells:
+@each_lesson
+def test_what_a_lesson_shows_is_the_same_everywhere_and_its_pictures_have_texts(lesson):
+    """Warnings, and the folder that it was made in, differ from machine to machine."""
+    pictures = []
+    for cell in nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4).cells:
+        if "attachments" in cell:
+            pictures += re.findall(r"!\[(.*)\]\(", cell.source)
         for output in cell.get("outputs", []):
             said = json.dumps(output)
             assert "Warning: " not in said, cell.source
-            assert "site-packages" not in said and str(SOLUTIONS.parent) not in said, (
-                cell.source
-            )
+            assert "site-packages" not in said, cell.source
+            assert str(SOLUTIONS.parent) not in said, cell.source
+            assert "image/png" not in output.get("data", {}), "show it with lessons_draw.show"
+            html = output.get("data", {}).get("text/html", "")
+            pictures += re.findall('<img alt="([^"]*)"', html)
+    assert all(len(text) > 40 for text in pictures)
+    has_code = any(cell.kind != "markdown" for cell in lesson.cells)  # all but the glossary
+    assert len(pictures) >= has_code + any(cell.exercise for cell in lesson.cells)
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_a_cell_says_nothing_to_nbval_in_what_a_learner_reads(lesson):
-    known = {"nbval-ignore-output", "raises-exception"}
-    for cell in lesson.cells:
-        assert (
-            "NBVAL" not in cell.source
-            and "PYTEST" not in cell.source
-            and {*cell.tags} <= known
-        )
-
-
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_every_exercise_has_a_check_after_it(lesson):
+@each_lesson
+def test_every_exercise_has_its_heading_and_a_check_after_it(lesson):
     kinds = [(cell.kind, cell.exercise) for cell in lesson.cells if cell.exercise]
+    exercises = exercises_of(lesson.name[:2])
     assert kinds == [
-        pair
-        for _, exercise in kinds[::2]
-        for pair in (("exercise", exercise), ("check", exercise))
+        (kind, exercise.id) for exercise in exercises for kind in ("exercise", "check")
     ]
-
-
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_a_heading_says_what_its_check_says(lesson):
     text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
     headings = dict(re.findall(r"^### Exercise (\d+\.\d): (.*)$", text, re.MULTILINE))
-    assert headings == {
-        exercise.id: exercise.title for exercise in exercises_of(lesson.name[:2])
-    }
+    assert headings == {exercise.id: exercise.title for exercise in exercises}
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
-def test_every_picture_has_a_text(lesson):
-    pictures = 0
-    for cell in nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4).cells:
-        for text in re.findall(r"!\[(.*)\]\(", cell.source if "attachments" in cell else ""):
-            assert len(text) > 40
-            pictures += 1
-        for output in cell.get("outputs", []):
-            assert "image/png" not in output.get("data", {}), (
-                f"show it with lessons_draw.show: {cell.source[:60]!r}"
-            )
-            for text in re.findall(
-                '<img alt="([^"]*)"', output.get("data", {}).get("text/html", "")
-            ):
-                assert len(text) > 40
-                pictures += 1
-    has_code = any(cell.kind != "markdown" for cell in lesson.cells)  # all but the glossary
-    assert pictures >= has_code + any(cell.exercise for cell in lesson.cells)
-
-
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+@each_lesson
 def test_a_lesson_begins_with_one_line_of_imports_and_a_picture(lesson):
     """The picture is in the first text, so that it is there before any cell has run."""
     code = [cell.solution() for cell in lesson.cells if cell.kind == "code"]
     if code:  # the glossary has none
         name = lesson.name.split("_")[0]
         assert "\nPICTURE opening\n" in lesson.cells[0].source
-        assert re.fullmatch(
-            rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)',
-            code[0].strip(),
-        )
+        begins = rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)'
+        assert re.fullmatch(begins, code[0].strip())
         assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"
-
-
-def test_read_cell_keeps_tags():
-    cell = _read_cell(nbformat.v4.new_code_cell("x", metadata={"tags": ["raises-exception"]}))
-    assert build._metadata(cell) == {"tags": ["raises-exception"]}
 
 
 CPP = 'code = r"""\nint one() {\n  return 1;  // the first\n}\n"""'

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lessons_bench import ladder_runs, records
+from lessons_bench import records
 from lessons_draw import Picture
 from lessons_lib.paths import ROOT, SOLUTIONS
 from lessons_site import addresses, build, lessons, links, pages, results
@@ -57,15 +57,8 @@ class TestContents:
             for settings in (known, gitlab)
         ] == ["github", "gitlab"]
 
-    def test_nothing_is_executed(self):
-        assert yaml.safe_load(build.configuration(""))["execute"]["execute_notebooks"] == "off"
-
 
 class TestPins:
-    def test_a_line_of_the_site_takes_the_place_of_the_courses(self):
-        merged = build.pins("# why\na==1\nmarkdown_it.py==4\n", "# site\nMarkdown-it-py==3\n")
-        assert merged.splitlines() == ["a==1", "# site", "Markdown-it-py==3"]
-
     def test_only_what_clashes_is_pinned_twice(self):
         course, site = (
             path.read_text(encoding="utf-8")
@@ -146,11 +139,6 @@ class TestPictures:
         assert 'alt="A &amp; B"' in page and 'width="30" height="20"' in page
         assert (tmp_path / "_static/pictures/lesson-01.svg").read_bytes() == SVG
 
-    def test_the_frames_of_a_film_stay_neighbours(self, pictures):
-        frame = f'<img alt="a" src="{data_address(PNG, "png")}" style="">'
-        page = pictures.from_output(f"<style>b</style><div>{frame}{frame}</div>")
-        assert re.fullmatch(r"<style>b</style><div>(<img [^>]*-0\d\.png[^>]*>){2}</div>", page)
-
     def test_an_attached_picture_may_have_brackets_in_its_text(self, pictures):
         attached = {"a.png": {"image/png": base64.b64encode(PNG).decode()}}
         page = pictures.from_text("x\n\n![blocks [0, 4]](attachment:a.png)\n\ny", attached)
@@ -160,10 +148,6 @@ class TestPictures:
     def test_what_is_no_picture_is_refused(self, data, kind):
         with pytest.raises(ValueError, match="begins with"):
             size(data, kind)
-
-    def test_another_kind_is_refused_by_the_pages_name(self, pictures):
-        with pytest.raises(ValueError, match="lesson has a picture of the kind gif"):
-            pictures.write(b"GIF89a", "gif")
 
 
 class TestLessonPage:
@@ -194,15 +178,6 @@ class TestLessonPage:
         assert "BEGIN SOLUTION" in ours.source and "tags" not in ours.metadata
         nbformat.validate(page)
 
-    def test_it_says_how_to_do_the_lesson(self, pictures):
-        exercise = self.exercise("x")
-        first = self.page(pictures, [exercise], [exercise]).cells[0].source
-        assert first.startswith("# 01 · Title\n\n```{div} lesson-note")
-        assert 'href="notebooks/01_a.ipynb" download' in first and first.endswith("\nText.")
-
-    def test_a_page_without_exercises_has_nothing_to_say_about_answers(self, pictures):
-        assert "lesson-note" not in self.page(pictures, []).cells[0].source
-
     def test_an_exercise_that_learners_do_not_have_is_an_error(self, pictures):
         with pytest.raises(ValueError, match="1.1 is missing in notebooks/.*make lessons"):
             self.page(pictures, [self.exercise("x")])
@@ -223,12 +198,6 @@ class TestLessonPage:
         )
         assert [cell.source for cell in page.cells[1:]] == ["import a", "show_progress()"]
         assert [len(cell.outputs) for cell in page.cells[1:]] == [0, 1]
-
-    def test_links_in_an_output_lead_to_pages(self, pictures):
-        html = '<a href="02_b.ipynb">b</a>'
-        output = new_output("display_data", {"text/html": html, "text/plain": "b"})
-        page = self.page(pictures, [new_code_cell("x", outputs=[output])])
-        assert page.cells[1].outputs[0]["data"] == {"text/html": '<a href="02_b.html">b</a>'}
 
 
 class TestOtherPages:
@@ -291,18 +260,6 @@ class TestOtherPages:
             == words
         )
         assert len(words) > 30 and page.count(":::") == 2 and "|---" not in page
-
-    def test_text_after_the_words_is_no_term(self):
-        text = "a\n\n| w | m | l |\n|---|---|---|\n| **b** | C. | [00](0.ipynb) |\n\nlast"
-        page = pages.as_terms(text)
-        assert page == "a\n\n:::{glossary}\nb\n  C. [Lesson 00](0.ipynb)\n\n:::\n\nlast"
-
-    def test_results_say_where_they_are_from(self):
-        run = ladder_runs.recorded()[0]
-        line = results.origin(run, FlashInfer=run.flashinfer, cuDNN="")
-        for word in (run.date, run.torch, f"FlashInfer {run.flashinfer}", f"`{run.command}`"):
-            assert word in line
-        assert "cuDNN" not in line
 
     def test_each_kind_of_record_is_on_the_page(self, tmp_path):
         page = results.results_page(Pictures("results", tmp_path))
@@ -391,28 +348,6 @@ def test_the_first_page_begins_as_the_readme_does():
     title, text = pages.beginning((ROOT / "README.md").read_text(encoding="utf-8"))
     assert title == "PagedAttention, built from scratch" and text.startswith("PagedAttention ")
     assert text.endswith(".") and "![" not in text
-    for readme in (
-        "No title.\n",
-        "# A title\n\n## Start\n\nText.\n",
-        "# A title\n\n![a](b)\n",
-    ):
-        with pytest.raises(ValueError, match="a title and a text"):
-            pages.beginning(readme)
-
-
-def test_the_environment_is_made_where_no_folder_is_yet(tmp_path, monkeypatch):
-    calls = []
-
-    def run(command, purpose, **variables):
-        calls.append(purpose)
-        (tmp_path / "build/site/venv/bin").mkdir(parents=True, exist_ok=True)
-
-    monkeypatch.setattr(build, "_run", run)
-    commands = build.environment(tmp_path / "build/site", [])
-    assert commands == tmp_path / "build/site/venv/bin"
-    assert calls == ["make a venv", "install Jupyter Book"]
-    build.environment(tmp_path / "build/site", [])
-    assert len(calls) == 2  # it is there already
 
 
 def test_on_a_phone_a_picture_that_goes_on_to_the_side_shows_a_bar():

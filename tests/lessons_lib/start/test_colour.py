@@ -162,14 +162,6 @@ def typed(cells):
     return cells
 
 
-@pytest.fixture
-def plain_cells(page, tmp_path):
-    """A notebook in a JupyterLab without the extension."""
-    nowhere = f"--LabApp.labextensions_path={tmp_path / 'none'}"
-    with jupyterlab(tmp_path, arguments=(nowhere,)) as address:
-        yield Cells(page, tmp_path / "notebooks", *address)
-
-
 def messages_count(source: str) -> list[str]:
     """The numbers that messages give the rows of a cell: in a raw string, from its quotes."""
     rows = [str(row) for row in range(1, source.count("\n") + 2)]
@@ -232,19 +224,6 @@ def test_words_have_the_theme_s_colours(page, typed):
         assert len({python["def"], python["# a comment"], string}) == 3
 
 
-def test_brackets_match(page, typed):
-    typed.click_after(0, 5)  # class Stack {
-    page.wait_for_function(
-        "() => document.querySelectorAll('.cm-matchingBracket').length === 2"
-    )
-    rows = page.evaluate(
-        """() => [...document.querySelectorAll('.cm-matchingBracket')].map(bracket =>
-             [...bracket.closest('.cm-content').children]
-               .indexOf(bracket.closest('.cm-line')) + 1)"""
-    )
-    assert rows == [5, 13]
-
-
 def test_enter_indents_as_in_cpp(page, typed):
     keyboard = page.keyboard
     typed.click_after(0, 7)  # int pop() {
@@ -270,24 +249,6 @@ def test_enter_indents_as_in_cpp(page, typed):
     assert typed.source(1)[1:3] == ["    if number:", "        pass"]
 
 
-def test_a_text_typed_from_its_first_letter_is_indented(page, cells):
-    cells.show('text = r"""\n"""')
-    cells.click_after(0, 1)
-    for line in ("", "#include <vector>", "struct Pair {", "int first,", "second;", "};"):
-        page.keyboard.type(line)
-        page.keyboard.press("Enter")
-    assert cells.source(0) == [
-        'text = r"""',
-        "#include <vector>",
-        "struct Pair {",
-        "  int first,",
-        "      second;",
-        "};",
-        "",
-        '"""',
-    ]
-
-
 def test_a_comment_is_one_of_cpp(page, typed):
     typed.click_after(0, 8)
     page.keyboard.press("Control+/")
@@ -295,13 +256,6 @@ def test_a_comment_is_one_of_cpp(page, typed):
     typed.click_after(1, 2)
     page.keyboard.press("Control+/")
     assert typed.source(1)[1].startswith("    # return")
-
-
-def test_numbers_go_when_the_text_is_no_cpp_any_more(page, typed):
-    typed.type_into("0", "x = 1\n")
-    page.wait_for_function("() => !document.querySelector('.jp-CodeCell .cm-lineNumbers')")
-    typed.type_into("0", STACK)
-    typed.wait_for_numbers(0, STACK.count("\n") + 1)
 
 
 def test_jupyterlab_s_own_line_numbers_stay_one_column(page, typed):
@@ -375,35 +329,6 @@ def test_a_cell_runs_and_is_saved_as_it_is(page, cells):
     assert saved[0]["execution_count"] > 0
 
 
-def test_its_licences_are_among_jupyterlab_s(page, cells):
-    licences = page.evaluate(
-        "() => fetch('/lab/api/licenses/').then(answer => answer.json())"
-    )["bundles"]["paged-attention-course-colour"]["packages"]
-    assert {"@codemirror/lang-cpp", "@lezer/cpp", "@lezer/lr"} <= {
-        package["name"]
-        for package in licences
-        if "Permission is hereby" in package["extractedText"]
-    }
-
-
 def test_nothing_went_wrong_in_the_browser(page, cells):
     """Comes after the others, whose page this is."""
-    assert page.console_errors == []
-
-
-@pytest.mark.slow
-def test_without_it_a_string_is_a_string(page, plain_cells):
-    notebook = plain_cells
-    notebook.show(STACK, PYTHON, "print(stack, end='')")
-    assert notebook.numbers() == [[], [], []]
-    string = notebook.spans(0, 1)['r"""']
-    for row in range(2, 14):
-        assert set(notebook.spans(0, row).values()) <= {string}
-    notebook.click_after(0, 7)
-    page.keyboard.press("Enter")
-    page.keyboard.type("int id;")
-    assert notebook.source(0)[7] == "  int id;"  # as the row above
-    assert notebook.run_all()
-    text = STACK.replace("pop() {\n", "pop() {\n  int id;\n")
-    assert notebook.output(2) == ast.literal_eval(text.removeprefix("stack = ").strip())
     assert page.console_errors == []

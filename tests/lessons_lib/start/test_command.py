@@ -1,147 +1,142 @@
-"""The command `paged-attention-course`: it copies lessons and never writes over an answer."""
+"""The command `paged-attention-course`: what a command line copies, opens and says. JupyterLab
+and a hub's server are stand-ins that tell what they were started with.
+"""
 
+import json
+import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 from lessons_command import __main__ as command
-from lessons_command import lab
-from lessons_grading import arguments as grading_arguments
-from lessons_lib import verbs, whole
+from lessons_command import jupyterlab
 from lessons_lib.paths import NOTEBOOKS, ROOT
+from made_packages import Packages
+
+FIRST = "00_start_here.ipynb"
+TELLS = """\
+import json, os, sys
+told = {"program": sys.executable, "words": sys.argv[1:], "is_safe": sys.flags.safe_path}
+print("STARTED", json.dumps(told | {"JUPYTER_PATH": os.environ["JUPYTER_PATH"]}))
+"""
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A Python with a JupyterLab, and without a JupyterHub."""
+    made = Packages(tmp_path / "packages")
+    made.module("jupyterlab.__main__", TELLS)
+    return made
+
+
+def started(run) -> dict | None:
+    """What the server was started with; None if none was."""
+    found = re.search(r"^STARTED (.*)$", run.stdout, re.MULTILINE)
+    return found and json.loads(found[1])
+
+
+def call(packages, folder, *words, **variables):
+    return packages.run("-m", "lessons_command", *words, cwd=folder, **variables)
+
+
+def test_the_lessons_are_copied_and_jupyterlab_opens_the_first_with_these_arguments(
+    packages, tmp_path
+):
+    """As this Python's own: `jupyter lab` looks for a program, which may be another's."""
+    words = ["lab", "mine", "--", "--port", "8890", "--", "b"]
+    run = call(packages, tmp_path, *words, JUPYTER_PATH="/own")
+    server, mine = started(run), tmp_path / "mine"
+    assert (server["program"], server["is_safe"]) == (sys.executable, True)
+    assert server["words"][:2] == [f"{mine / FIRST}", f"--ServerApp.root_dir={mine}"]
+    assert server["words"][-4:] == ["--port", "8890", "--", "b"]
+    assert server["JUPYTER_PATH"] == f"/own{os.pathsep}{jupyterlab.DATA}"
+    assert (mine / FIRST).read_bytes() == (NOTEBOOKS / FIRST).read_bytes()
+    assert run.stdout.startswith(f"The lessons are in {mine}.\n")
+
+
+def test_lessons_may_only_be_copied(packages, tmp_path):
+    run = call(packages, tmp_path, "lab", "mine", "--only-copy")
+    assert (run.returncode, started(run)) == (0, None)
+    assert (tmp_path / "mine" / FIRST).exists()
+
+
+def test_a_hubs_server_has_the_courses_kernel_and_is_safe_from_files_in_a_home(
+    packages, tmp_path
+):
+    packages.module("jupyterhub.singleuser", TELLS)
+    run = call(packages, tmp_path, "hub", "lessons", "--allow-root", "--port=1")
+    server = started(run)
+    assert server["words"] == ["--allow-root", "--port=1"] and server["is_safe"]
+    assert server["JUPYTER_PATH"] == str(jupyterlab.DATA)
+    assert run.stdout.startswith(f"The lessons are in {tmp_path / 'lessons'}.\n")
+    assert (tmp_path / "lessons" / FIRST).exists()
+
+
+@pytest.mark.skipif(jupyterlab.has_hub(), reason="this Python has JupyterHub")
+def test_without_jupyterhub_the_log_says_where_it_belongs(packages, tmp_path):
+    run = call(packages, tmp_path, "hub", "lessons")
+    assert run.returncode == 1 and not (tmp_path / "lessons").exists()
+    assert f"{sys.executable} -m pip install jupyterhub" in run.stderr
 
 
 @pytest.mark.parametrize("place", ["a file", "/proc/nowhere"])
-def test_a_place_that_cannot_be_written_is_one_sentence(place, tmp_path, capsys):
+def test_what_cannot_be_copied_is_one_sentence_and_is_not_opened_except_on_a_hub(
+    packages, tmp_path, place
+):
+    """A full home has to be emptied from somewhere."""
+    packages.module("jupyterhub.singleuser", TELLS)
     (tmp_path / "a file").write_text("mine")
-    assert command.main(["lab", str(tmp_path / place), "--only-copy"]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    run = call(packages, tmp_path, "lab", place)
+    assert (run.returncode, run.stderr.count("\n"), started(run)) == (1, 1, None)
+    run = call(packages, tmp_path, "hub", place)
+    assert run.stderr.count("\n") == 1 and started(run)
     assert (tmp_path / "a file").read_text() == "mine"
 
 
-def test_jupyterlab_opens_in_the_folder_with_the_arguments(tmp_path, monkeypatch):
-    called = []
-    monkeypatch.setattr(lab.jupyterlab, "start", lambda *words: called.append(words))
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["lab", "a", "--port", "--quiet", "--", "b"],
+            "no argument --port here. JupyterLab's come after --: paged-attention-course lab "
+            "-- --port --quiet\n",
+        ),
+        (["lab", "--port", "8890"], "paged-attention-course lab -- --port 8890\n"),
+        (["doctor", "--port", "--quiet"], "no argument --port here.\n"),
+        (["--", "lab"], "the following arguments are required: COMMAND\n"),
+        (["hub"], "the following arguments are required: FOLDER\n"),
+        (["sing"], "argument COMMAND: invalid choice: 'sing'"),
+    ],
+)
+def test_a_command_line_with_a_fault_says_which(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert command.main(["lab", "mine", "--", "--port", "8890"]) == 0
-    folder = lab.Path("mine")
-    assert called == [(folder / "00_start_here.ipynb", folder, ["--port", "8890"])]
-    assert (tmp_path / "mine" / "00_start_here.ipynb").read_text() == (
-        NOTEBOOKS / "00_start_here.ipynb"
-    ).read_text()
+    with pytest.raises(SystemExit) as left:
+        command.main(words)
+    assert left.value.code == 2 and said in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
 
 
-def test_a_port_is_not_taken_for_a_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        command.main(["lab", "--port", "8890"])
-    words = (
-        "no argument --port here. JupyterLab's come after --: paged-attention-course lab -- "
-    )
-    assert words + "--port 8890\n" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+def test_the_command_alone_says_what_it_can_do(capsys):
+    assert command.main([]) == 2
+    shown = capsys.readouterr().out
+    for words in (
+        "lab ",
+        "hub ",
+        "doctor ",
+        "grade ",
+        "copy the lessons into your own folder",
+    ):
+        assert words in shown
+
+
+def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout(packages, tmp_path):
+    assert "SUBMISSIONS" in call(packages, tmp_path, "grade", "--help").stdout
+    packages.module("torch", "raise ImportError")  # it takes seconds
+    assert "✓ Python" in call(packages, tmp_path, "doctor").stdout
 
 
 def test_the_lines_for_teachers_are_those_that_the_hubs_test_tries():
     page = (ROOT / "TEACHING.md").read_text()
     (lines,) = re.findall(r"```python\n(c\..*?)```", page, re.DOTALL)
     assert (ROOT / "tests/support/hub_config.py").read_text().endswith(lines)
-
-
-def test_a_hubs_server_has_the_courses_kernel_and_is_safe_from_files_in_a_home(
-    tmp_path, monkeypatch
-):
-    called = []
-    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: True)
-    monkeypatch.setattr(lab.jupyterlab.os, "execve", lambda *words: called.append(words))
-    monkeypatch.chdir(tmp_path)
-    command.main(["hub", "lessons", "--allow-root", "--port=1"])
-    ((program, words, variables),) = called
-    assert program == sys.executable
-    server = [sys.executable, "-P", "-m", "jupyterhub.singleuser"]
-    assert words == [*server, "--allow-root", "--port=1"]
-    assert str(lab.jupyterlab.DATA) in variables["JUPYTER_PATH"]
-    assert (tmp_path / "lessons" / "00_start_here.ipynb").exists()
-
-
-def test_a_hubs_server_starts_where_nothing_can_be_copied(tmp_path, monkeypatch, capsys):
-    called = []
-    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: True)
-    monkeypatch.setattr(lab.jupyterlab, "start_on_hub", called.append)
-    (tmp_path / "lessons").write_text("mine")
-    command.main(["hub", str(tmp_path / "lessons"), "--port=1"])
-    assert called == [["--port=1"]] and "is a file" in capsys.readouterr().err
-
-
-def test_without_jupyterhub_the_log_says_where_it_belongs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lab.jupyterlab, "has_hub", lambda: False)
-    assert command.main(["hub", str(tmp_path / "lessons")]) == 1
-    assert f"{sys.executable} -m pip install jupyterhub" in capsys.readouterr().err
-
-
-def test_the_command_alone_says_what_it_can_do(capsys):
-    assert command.main([]) == 2
-    assert "copy the lessons into your own folder" in capsys.readouterr().out
-
-
-def test_jupyterlab_is_this_pythons_own():
-    """`jupyter lab` looks for a program, which may be missing or another Python's."""
-    words = lab.jupyterlab.command(lab.Path("a.ipynb"), lab.Path(), [])
-    assert words[:4] == [sys.executable, "-P", "-m", "jupyterlab"]
-
-
-@pytest.mark.heavy
-def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout():
-    run = subprocess.run(
-        [sys.executable, "-m", "lessons_command", "grade", "--help"],
-        capture_output=True,
-        text=True,
-    )
-    assert "SUBMISSIONS" in run.stdout
-    with pytest.raises(SystemExit):
-        command.main(["doctor", "--port"])
-
-
-def test_where_the_course_is_installed_grade_is_called_as_it_was_typed(monkeypatch, capsys):
-    monkeypatch.setattr(grading_arguments, "IS_CHECKOUT", False)
-    with pytest.raises(SystemExit):
-        command.main(["grade"])
-    assert "usage: paged-attention-course grade " in capsys.readouterr().err
-
-
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    """A checkout with one kernel, which the test may delete."""
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "sum.cu").write_text("// a kernel")
-    for words in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    monkeypatch.setattr(whole, "ROOT", tmp_path)
-    whole._faults_seen_first.cache_clear()
-    yield tmp_path
-    whole._faults_seen_first.cache_clear()
-
-
-def test_no_check_blames_a_learner_for_a_missing_file(checkout):
-    assert whole.faults() == ""
-    (checkout / "kernels" / "sum.cu").unlink()
-    with pytest.raises(whole.CourseDamaged, match=r"kernels/sum\.cu.*git -C"):
-        verbs.check("0.1", lambda num_tokens, block_size: 1)
-    with pytest.raises(whole.CourseDamaged):
-        verbs.open_lesson("00")
-
-
-def test_a_copy_without_git_is_taken_as_it_is(checkout, monkeypatch):
-    (checkout / "kernels" / "sum.cu").unlink()
-    monkeypatch.setenv("PATH", "")
-    assert whole.faults() == ""
-
-
-def test_what_mends_an_installed_course_is_its_file_and_no_name_of_an_index(monkeypatch):
-    """`pip install paged-attention-course` finds nothing, or what somebody else put there."""
-    monkeypatch.setattr(whole, "IS_CHECKOUT", False)
-    for command_line in (whole.remedy(), whole.REINSTALL):
-        installs, _, rest = command_line.partition("paged_attention_course-….whl")
-        assert installs.startswith("pip install ") and whole.NAME not in installs
-        assert "pip install" not in rest

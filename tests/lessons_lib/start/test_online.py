@@ -6,9 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-import types
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import nbformat
@@ -16,13 +14,10 @@ import pytest
 import yaml
 
 from lessons_build import online
-from lessons_command import beside, doctor
-from lessons_lib import whole
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
 REPOSITORY = "https://github.com/ada/course"
 WHEEL = "paged_attention_course-0.1.0-py3-none-any.whl"
-REQUIRES = [*metadata.requires(whole.NAME)]
 
 
 @pytest.fixture
@@ -133,137 +128,9 @@ def test_the_cell_speaks_plainly_on_an_old_python(tmp_path):
     )
 
 
-def test_the_course_has_one_name():
-    assert beside.NAME == whole.NAME
-
-
 def test_the_cell_is_short_and_narrow():
     lines = online.first_cell("X", (3, 11))["source"]
     assert len(lines) <= 20 and max(map(len, lines)) <= 96
-
-
-# ---- What is installed beside what is there
-
-
-def here(monkeypatch, **versions):
-    """Makes these the versions that are installed; "" for what is not."""
-    real = metadata.version
-
-    def version(name):
-        found = versions.get(name, real(name))
-        if not found:
-            raise metadata.PackageNotFoundError(name)
-        return found
-
-    monkeypatch.setattr(beside.metadata, "version", version)
-
-
-@pytest.fixture
-def pip(monkeypatch):
-    """What was given to pip, which succeeds: the constraints and the packages."""
-    calls = []
-
-    def run(command, **_):
-        kept = command.index("--constraint") + 1
-        calls.append((open(command[kept]).read().split(), command[kept + 1 :]))
-        return types.SimpleNamespace(returncode=0, stderr="")
-
-    monkeypatch.setattr(beside.subprocess, "run", run)
-    monkeypatch.setattr(doctor, "doctor", lambda: types.SimpleNamespace(findings=()))
-    return calls
-
-
-def test_what_is_within_the_bounds_is_kept_and_what_is_missing_brought(monkeypatch, pip):
-    here(monkeypatch, torch="2.11.0+cu128", transformers="5.17.0", ninja="", tornado="")
-    said = []
-    assert beside.complete(said.append)
-    ((kept, brought),) = pip
-    assert brought == ["ninja", "tornado"]
-    assert {"torch==2.11.0+cu128", "transformers==5.17.0"} <= set(kept)
-    assert said[0].startswith("The course ") and "PyTorch 2.11.0+cu128 of this" in said[0]
-    assert "Installed beside it: ninja, tornado." in said[0]
-
-
-def test_where_everything_is_there_pip_is_not_called(monkeypatch, pip):
-    here(monkeypatch, jupyterlab="")  # the page is not JupyterLab's
-    assert beside.complete(lambda line: None) and pip == []
-
-
-@pytest.mark.parametrize(
-    ("version", "words"),
-    [
-        ("2.10.2", "PyTorch 2.10.2 is here, and the course needs one that is >=2.11 and <"),
-        ("", "There is no PyTorch here, and the course needs one"),
-    ],
-)
-def test_pytorch_is_never_replaced_without_a_word(monkeypatch, pip, version, words):
-    here(monkeypatch, torch=version, ninja="")
-    said = []
-    assert not beside.complete(said.append) and pip == []
-    (bounds,) = (text for text in REQUIRES if re.match("torch[<>=]", text))
-    assert said[0].startswith(words) and f'%pip install "{bounds}"' in said[0]
-    assert "Kaggle: Run" in said[0] and len(said) == 1
-
-
-def test_a_pytorch_that_is_newer_than_those_tried_stays(monkeypatch, pip):
-    here(monkeypatch, torch="3.1.0+cu140", ninja="")
-    said = []
-    assert beside.complete(said.append)
-    assert "PyTorch 3.1.0+cu140 of this machine, which is newer than any" in said[0]
-    ((kept, brought),) = pip
-    assert "torch==3.1.0+cu140" in kept and brought == ["ninja"]
-
-
-def test_an_old_transformers_is_replaced_and_a_session_that_uses_it_restarted(
-    monkeypatch, pip
-):
-    here(monkeypatch, transformers="4.57.6")
-    monkeypatch.setitem(sys.modules, "transformers", types.ModuleType("transformers"))
-    said = []
-    assert not beside.complete(said.append)
-    assert [brought for _, brought in pip] == [["transformers<6,>=5.17"]]
-    assert said == ["Restart the session: it still uses the old transformers."]
-
-
-def test_a_pip_that_fails_is_quoted_in_a_sentence(monkeypatch, pip):
-    here(monkeypatch, ninja="")
-    failed = types.SimpleNamespace(returncode=1, stderr="what\nERROR: No matching ninja\n")
-    monkeypatch.setattr(beside.subprocess, "run", lambda *_, **__: failed)
-    said = []
-    assert not beside.complete(said.append)
-    assert said[0].startswith("pip could not install ninja: ERROR: No matching ninja.")
-
-
-def test_what_completes_the_course_runs_without_what_is_missing():
-    """At first not even those packages are there that importing the course's rooms needs: only
-    packaging, which the kernel of every notebook has.
-    """
-    assert any(text.startswith("packaging") for text in metadata.requires("ipykernel"))
-    text = "import sys; from lessons_command import beside; print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT
-    )
-    rooms = {name.partition(".")[0] for name in run.stdout.split()}
-    own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES} - {"packaging"}
-    assert "lessons_command" in rooms and not rooms & (own | {"lessons_lib"})
-
-
-def test_a_missing_compiler_is_named(monkeypatch, pip):
-    finding = types.SimpleNamespace(
-        name="C++ compiler", needed=True, found="", without_it="no C++", remedy="get g++"
-    )
-    report = types.SimpleNamespace(findings=(finding,))
-    monkeypatch.setattr(doctor, "doctor", lambda: report)
-    said = []
-    assert not beside.complete(said.append)
-    assert said == ["C++ compiler is missing here: no C++. To get it: get g++."]
-
-
-def test_each_requirement_of_the_course_is_looked_at():
-    needs = beside.look(REQUIRES)
-    assert not needs.missing and not needs.refused
-    own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES if "extra" not in text}
-    assert {text.split("==")[0] for text in needs.met} == own - {"jupyterlab"}
 
 
 # ---- Binder, Codespaces and the workflow

@@ -3,6 +3,8 @@
 Where nothing may be written: test_machines.py.
 """
 
+import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,48 +12,49 @@ import pytest
 from lessons_lib import paths
 
 FOLDERS = [
-    (paths.build_folder, "LESSONS_BUILD_DIR", ".build", "XDG_CACHE_HOME", ".cache"),
+    ("build_folder", "LESSONS_BUILD_DIR", ".build", "XDG_CACHE_HOME", ".cache"),
     (
-        paths.progress_folder,
-        "LESSONS_PROGRESS_DIR",
-        ".progress",
-        "XDG_DATA_HOME",
-        ".local/share",
+        *("progress_folder", "LESSONS_PROGRESS_DIR", ".progress"),
+        *("XDG_DATA_HOME", ".local/share"),
     ),
 ]
+each_folder = pytest.mark.parametrize("name, variable, own, of_the_system, usual", FOLDERS)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """A home, a course and a system's temporary folder that have nothing in them yet."""
-    monkeypatch.setattr(paths, "ROOT", tmp_path / "course")
-    monkeypatch.setattr(paths, "IS_CHECKOUT", True)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """Gives `paths` of a course in a folder of its own, for somebody with an empty home."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for _, variable, _, of_the_system, _ in FOLDERS:
         monkeypatch.delenv(variable, raising=False)
         monkeypatch.delenv(of_the_system, raising=False)
-    return tmp_path / "home"
+
+    def course(is_checkout):
+        file = tmp_path / "course/lessons_lib/paths.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(paths.__file__, file)
+        if is_checkout:
+            (tmp_path / "course/pyproject.toml").touch()
+        found = importlib.util.spec_from_file_location("paths", file)
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+        return module
+
+    return course
 
 
 def test_the_course_knows_where_it_is():
     root = Path(__file__).resolve().parents[3]
-    assert (
-        root / "kernels",
-        root / "notebooks",
-        root / "solutions",
-    ) == (paths.KERNELS, paths.NOTEBOOKS, paths.SOLUTIONS)
+    folders = (root / "kernels", root / "notebooks", root / "solutions")
+    assert folders == (paths.KERNELS, paths.NOTEBOOKS, paths.SOLUTIONS)
+    assert paths.IS_CHECKOUT
 
 
-def test_a_checkout_knows_that_it_is_one(monkeypatch):
-    monkeypatch.undo()
-    assert Path(__file__).resolve().parents[3] == paths.ROOT
-    assert paths.IS_CHECKOUT is (paths.ROOT / "pyproject.toml").is_file() is True
-
-
-@pytest.mark.parametrize("folder, variable, own, of_the_system, usual", FOLDERS)
+@each_folder
 def test_a_checkout_writes_into_a_folder_of_its_own_or_where_it_is_told_to(
-    tmp_path, monkeypatch, folder, variable, own, of_the_system, usual
+    course, tmp_path, monkeypatch, name, variable, own, of_the_system, usual
 ):
+    folder = getattr(course(is_checkout=True), name)
     assert folder() == tmp_path / "course" / own and folder().is_dir()
     monkeypatch.setenv(variable, "")
     assert folder() == tmp_path / "course" / own
@@ -59,12 +62,13 @@ def test_a_checkout_writes_into_a_folder_of_its_own_or_where_it_is_told_to(
     assert [folder(), folder()] == [tmp_path / "a/b"] * 2 and (tmp_path / "a/b").is_dir()
 
 
-@pytest.mark.parametrize("folder, variable, own, of_the_system, usual", FOLDERS)
+@each_folder
 def test_an_installed_course_writes_where_the_users_programs_do(
-    tmp_path, monkeypatch, home, folder, variable, own, of_the_system, usual
+    course, tmp_path, monkeypatch, name, variable, own, of_the_system, usual
 ):
-    monkeypatch.setattr(paths, "IS_CHECKOUT", False)
-    assert folder() == home / usual / "paged-attention-course" and folder().is_dir()
+    folder = getattr(course(is_checkout=False), name)
+    assert folder() == tmp_path / "home" / usual / "paged-attention-course"
+    assert folder().is_dir()
     monkeypatch.setenv(of_the_system, str(tmp_path / "elsewhere"))
     assert folder() == tmp_path / "elsewhere/paged-attention-course"
     monkeypatch.setenv(variable, str(tmp_path / "a/b"))
@@ -72,11 +76,8 @@ def test_an_installed_course_writes_where_the_users_programs_do(
 
 
 def test_a_teachers_mistakes_are_where_the_teacher_says(monkeypatch):
-    monkeypatch.setenv("LESSONS_MISTAKES", "/some/where")
-    assert paths.mistakes_folder() == Path("/some/where")
-    for value in ("", None):
-        monkeypatch.delenv("LESSONS_MISTAKES")
-        if value is not None:
-            monkeypatch.setenv("LESSONS_MISTAKES", value)
-        assert paths.mistakes_folder() is None
-        monkeypatch.setenv("LESSONS_MISTAKES", "/some/where")
+    for value, folder in (("/some/where", Path("/some/where")), ("", None)):
+        monkeypatch.setenv("LESSONS_MISTAKES", value)
+        assert paths.mistakes_folder() == folder
+    monkeypatch.delenv("LESSONS_MISTAKES")
+    assert paths.mistakes_folder() is None

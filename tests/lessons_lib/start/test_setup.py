@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 import yaml
@@ -255,18 +254,6 @@ def test_the_wheel_has_every_room_that_lessons_need():
     assert wheel["sources"] == {
         room: f"paged_attention_course/{room}" for room in wheel["only-include"]
     }
-
-
-def test_the_gpu_run_has_every_file_with_a_test_for_a_gpu():
-    with_a_gpu = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if "skipif(not torch.cuda.is_available()" in path.read_text()
-        and path != Path(__file__)
-    }
-    assert with_a_gpu <= set(
-        re.findall(r"tests/[\w/]*/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text())
-    )
 
 
 def imported_at_once(name: str, known: dict[str, set[str]]) -> set[str]:

@@ -1,184 +1,131 @@
-"""Whether all files of the course are there, in a checkout and where pip put them. The folders
-are made up."""
+"""Whether all files of the course are there, in a checkout and where pip put them."""
 
 import shlex
+import shutil
 import subprocess
-from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
+import sysconfig
+from pathlib import Path
 
 import pytest
 
 from lessons_lib import whole
 from lessons_lib.paths import ROOT
+from made_packages import Packages
 
-
-@pytest.fixture(autouse=True)
-def not_looked_yet():
-    whole._faults_seen_first.cache_clear()
-    yield
-    whole._faults_seen_first.cache_clear()
+ROOMS = ("lessons_lib", "lessons_processes", "lessons_guide", "lessons_exercises", "kernels")
+FAULTS = "from lessons_lib import whole; print(whole.faults()); print(whole.remedy())"
 
 
 @pytest.fixture
-def git(monkeypatch):
-    """A checkout; `deleted` are the files that git misses."""
-    made = SimpleNamespace(deleted=[], code=0, asked=[])
-
-    def run(command, capture_output=False, text=False, timeout=None):
-        assert capture_output and text and timeout == 60
-        made.asked.append(command)
-        listed = "".join(f"{name}\n" for name in made.deleted)
-        return SimpleNamespace(returncode=made.code, stdout=listed)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    return made
+def course(tmp_path):
+    """A copy of the course, as far as it is needed here, in a folder with a space."""
+    folder = tmp_path / "it's here" / "paged_attention_course"
+    for room in ROOMS:
+        kept = shutil.ignore_patterns("__pycache__", "records")
+        shutil.copytree(ROOT / room, folder / room, ignore=kept)
+    (folder / "paged_attention").mkdir()
+    (folder / "paged_attention" / "__init__.py").touch()
+    return folder
 
 
-@pytest.fixture
-def installed(monkeypatch, tmp_path):
-    """Installs versions of the course; the first one is the one that runs."""
-    root = tmp_path / "lib" / "course"
-    root.mkdir(parents=True)
-    monkeypatch.setattr(whole, "IS_CHECKOUT", False)
-    monkeypatch.setattr(whole, "ROOT", root)
-    others = SimpleNamespace(version="1", locate_file=lambda _: "/elsewhere", files=[])
-
-    def put_in(*versions):
-        those = [
-            SimpleNamespace(
-                version=f"0.{number}",
-                files=files,
-                locate_file=lambda _, number=number: tmp_path / str(number),
-            )
-            for number, files in enumerate(versions)
-        ]
-        named = {whole.NAME: those, None: [others, *those]}
-        monkeypatch.setattr(
-            whole.metadata, "distributions", lambda name=None: iter(named[name])
-        )
-        return root
-
-    return put_in
+def run(packages, course, code, **variables):
+    """Runs Python on a copy of the course, which finds no other."""
+    code = f"import sys; sys.path.insert(0, {str(course)!r}); {code}"
+    return packages.run("-S", "-c", code, **variables)
 
 
-def file(path: str, size: int = 3):
-    """A file as the wheel lists it."""
-    path = PurePosixPath(path)
-    return SimpleNamespace(parts=path.parts, suffix=path.suffix, size=size)
+def faults(packages, course, **variables) -> tuple[str, str]:
+    """What is wrong with a copy of the course, and what mends it."""
+    found, remedy = run(packages, course, FAULTS, **variables).stdout.splitlines()
+    return found, remedy
 
 
-def test_a_checkout_with_all_its_files_is_whole(git):
-    assert whole.faults() == "" and whole.require() is None
-    assert git.asked[0][:3] == ["git", "-C", str(ROOT)]
-    assert {"--deleted", "kernels", "lessons_*", "paged_attention"} <= {*git.asked[0]}
+class TestCheckout:
+    @pytest.fixture
+    def checkout(self, course):
+        (course / "pyproject.toml").touch()
+        for words in (["init", "-q"], ["add", "."]):
+            subprocess.run(["git", *words], cwd=course, check=True)
+        return Packages(course, Path(sysconfig.get_path("purelib")))
+
+    def test_the_first_three_files_that_are_missing_are_named(self, checkout, course):
+        assert faults(checkout, course)[0] == ""
+        names = sorted(path.name for path in (course / "kernels").iterdir())
+        listed = [f"kernels/{name}" for name in names]
+        for gone, words in (
+            (2, ", ".join(listed[:2])),
+            (5, f"{', '.join(listed[:3])} and 2 more"),
+        ):
+            for name in names[:gone]:
+                (course / "kernels" / name).unlink(missing_ok=True)
+            found, remedy = faults(checkout, course)
+            assert found == f"missing or cut off: {words}"
+        assert shlex.split(remedy)[:4] == ["git", "-C", str(course), "restore"]
+        subprocess.run(remedy, shell=True, check=True)
+        assert faults(checkout, course)[0] == ""
+
+    def test_no_check_blames_a_learner_for_a_missing_file(self, checkout, course):
+        (course / "kernels" / "free_list.h").unlink()
+        check = "check('0.1', lambda num_tokens, block_size: 1)"
+        for call in (check, "open_lesson('00')"):
+            said = run(checkout, course, f"from lessons_lib.verbs import *; {call}").stderr
+            assert "CourseDamaged: The course is not whole, and until it is, it" in said
+            assert "missing or cut off: kernels/free_list.h. To mend it: git" in said
+
+    def test_a_copy_without_git_or_of_which_git_knows_nothing_is_taken_as_it_is(
+        self, checkout, course
+    ):
+        (course / "kernels" / "free_list.h").unlink()
+        assert faults(checkout, course, PATH="")[0] == ""
+        shutil.rmtree(course / ".git")
+        assert faults(checkout, course)[0] == ""
 
 
-@pytest.mark.parametrize(
-    "count, words",
-    [
-        (1, "1"),
-        (2, "1, 2"),
-        (3, "1, 2, 3"),
-        (4, "1, 2, 3 and 1 more"),
-        (9, "1, 2, 3 and 6 more"),
-    ],
-)
-def test_the_first_three_files_that_are_missing_are_named(git, count, words):
-    git.deleted = [str(number + 1) for number in range(count)]
-    assert whole.faults() == f"missing or cut off: {words}"
+class TestInstalled:
+    @pytest.fixture
+    def installed(self, course, tmp_path):
+        """Beside all packages that are installed here, but for the course's own."""
+        others = tmp_path / "others"
+        others.mkdir()
+        for path in Path(sysconfig.get_path("purelib")).iterdir():
+            if "paged_attention_course" not in path.name:
+                (others / path.name).symlink_to(path)
+        return Packages(course.parent, others)
 
+    @staticmethod
+    def write_list(installed, course):
+        """Lists the course's files as pip does, and others that do not matter."""
+        files = (path for path in course.rglob("*") if path.is_file())
+        listed = {
+            path.relative_to(course.parent).as_posix(): path.stat().st_size for path in files
+        }
+        listed |= {f"{course.name}/gone.pyc": 3, "other/gone.py": 3}
+        installed.distribution(whole.NAME, "1.0", files=listed)
 
-def test_what_is_missing_and_what_mends_it_are_said_together(git):
-    git.deleted = ["kernels/sum.cu"]
-    with pytest.raises(whole.CourseDamaged) as caught:
-        whole.require()
-    assert str(caught.value) == (
-        "The course is not whole, and until it is, it judges no answer: missing or cut off: "
-        f"kernels/sum.cu. To mend it: git -C {shlex.quote(str(ROOT))} "
-        "restore kernels 'lessons_*' paged_attention"
-    )
+    def test_it_has_each_file_of_its_wheel(self, installed, course):
+        self.write_list(installed, course)
+        assert faults(installed, course)[0] == ""
+        (course / "kernels/free_list.h").write_text("ab")
+        (course / "kernels/block_manager.h").unlink()
+        (course / "kernels/block_manager.h").mkdir()
+        found, remedy = faults(installed, course)
+        assert found.startswith("missing or cut off: ") and found.count(",") == 1
+        assert "kernels/free_list.h" in found and "kernels/block_manager.h" in found
+        installs, _, rest = remedy.partition("paged_attention_course-….whl")
+        # no index has the course: its name finds nothing, or what somebody else put there
+        assert installs.startswith("pip install ") and whole.NAME not in installs
+        assert "pip install" not in rest
 
+    @pytest.mark.parametrize("versions", [(), ("1.0",)])
+    def test_without_pips_list_it_is_not_whole(self, installed, course, versions):
+        for version in versions:
+            installed.distribution(whole.NAME, version)
+        lacking = "the list of files that pip keeps about paged-attention-course"
+        assert faults(installed, course)[0] == f"missing or cut off: {lacking}"
 
-def test_git_is_asked_only_once(git):
-    whole.require(), whole.require()
-    assert len(git.asked) == 1
-
-
-@pytest.mark.parametrize("code", [1, 128])
-def test_a_folder_that_git_does_not_know_is_taken_as_it_is(git, code):
-    git.deleted, git.code = ["kernels/sum.cu"], code
-    assert whole.faults() == ""
-
-
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 60)]
-)
-def test_a_checkout_without_an_answer_of_git_is_taken_as_it_is(monkeypatch, error):
-    def fails(*_, **__):
-        raise error
-
-    monkeypatch.setattr(subprocess, "run", fails)
-    assert whole.faults() == ""
-
-
-def test_a_checkout_that_is_installed_twice_is_whole(git, monkeypatch, tmp_path):
-    versions = [
-        SimpleNamespace(version=name, locate_file=lambda _, name=name: tmp_path / name)
-        for name in ("0.1", "0.2")
-    ]
-    monkeypatch.setattr(whole.metadata, "distributions", lambda name=None: versions)
-    assert whole.faults() == ""
-
-
-def test_an_installed_course_has_each_file_of_its_wheel(installed):
-    listed = [
-        file("other/gone.py"),
-        file("course/gone.pyc"),
-        file("course/a.py"),
-        file("course/kernels/sum.cu"),
-        file("course/kernels/product.cu"),
-        file("course/kernels/empty.cu", 0),
-    ]
-    root = installed(listed)
-    (root / "kernels").mkdir()
-    for name in ("a.py", "kernels/sum.cu", "kernels/product.cu"):
-        (root / name).write_text("abc")
-    (root / "kernels/empty.cu").touch()
-    assert whole.faults() == ""
-    (root / "kernels/sum.cu").write_text("ab")
-    (root / "kernels/product.cu").unlink()
-    assert whole.faults() == "missing or cut off: kernels/sum.cu, kernels/product.cu"
-    (root / "kernels/product.cu").mkdir()
-    assert whole.faults().endswith(", kernels/product.cu")
-
-
-@pytest.mark.parametrize("versions", [(), (None,)])
-def test_a_course_without_pips_list_is_not_whole(installed, versions):
-    installed(*versions)
-    assert whole.faults() == (
-        "missing or cut off: the list of files that pip keeps about paged-attention-course"
-    )
-
-
-def test_of_two_versions_nobody_knows_which_one_runs(installed, tmp_path):
-    installed([], [])
-    assert whole.faults() == (
-        f"there is more than one version: 0.0 in {tmp_path}/0, 0.1 in {tmp_path}/1"
-    )
-
-
-def test_how_the_course_is_installed_and_mended(monkeypatch):
-    assert (whole.NAME, whole.INSTALL) == ("paged-attention-course", "make lab")
-    monkeypatch.setattr(whole, "IS_CHECKOUT", False)
-    assert whole.remedy() == (
-        "pip install --force-reinstall --no-deps paged_attention_course-….whl, the file that "
-        "you got the course as (if there are two versions, first: pip uninstall "
-        "paged-attention-course)"
-    )
-    assert whole.REINSTALL in whole.remedy() and whole.WHEEL in whole.REINSTALL
-
-
-def test_a_command_to_copy_is_right_for_a_folder_with_a_space(monkeypatch):
-    monkeypatch.setattr(whole, "IS_CHECKOUT", True)
-    monkeypatch.setattr(whole, "ROOT", Path("/home/Ann B/it's here"))
-    assert shlex.split(whole.remedy())[:4] == ["git", "-C", "/home/Ann B/it's here", "restore"]
+    def test_of_two_versions_nobody_knows_which_one_runs(self, installed, course):
+        for packages, version in ((installed, "1.0"), (Packages(installed.course), "2.0")):
+            packages.distribution(whole.NAME, version, files={})
+        found, _ = faults(installed, course)
+        assert found.startswith(f"there is more than one version: 1.0 in {installed.folder}")
+        assert found.endswith(f"2.0 in {installed.course}")

@@ -1,0 +1,337 @@
+"""Lesson 07's benchmark: method, files, tables and pictures.
+
+Only the last tests need a GPU.
+"""
+
+import dataclasses
+import math
+import re
+import statistics
+from collections import Counter
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from benchmark_machine import LIMIT, Machine
+from lessons_bench import compare, ladder
+from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
+from lessons_bench.ladder_runs import Run
+from lessons_bench.workloads import VARIANTS, WORKLOADS, Workload
+from paged_attention.ladder import RUNGS
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
+NAMES = [backend.name for backend in BACKENDS]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+def backend(name, *results, **fields):
+    """One that gives these functions' results, each for a cache: (batch, k_cache, v_cache) ->
+    Tensor.
+    """
+
+    def build(batch):
+        return [
+            lambda k=k, v=v, result=results[number % len(results)]: result(batch, k, v)
+            for number, (k, v) in enumerate(batch.caches)
+        ]
+
+    return Backend(name, f"title of {name}", build, **fields)
+
+
+def right(batch, k_cache, v_cache):
+    return reference(dataclasses.replace(batch, caches=[(k_cache, v_cache)])).to(batch.q.dtype)
+
+
+# What is measured
+
+
+def test_there_are_six_workloads_and_every_variant_is_large_enough():
+    assert len(WORKLOADS) == 6 and all(variant.kv_bytes() > 250e6 for variant in VARIANTS)
+    assert max(Counter(workload.name for workload in (*WORKLOADS, *VARIANTS)).values()) == 1
+    primes = next(variant for variant in VARIANTS if variant.name == "primes").context_lens
+    assert all(
+        length % factor for length in primes for factor in range(2, math.isqrt(length) + 1)
+    )
+    groups = {
+        variant.num_q_heads // variant.num_kv_heads
+        for variant in VARIANTS
+        if variant.name.startswith("group_")
+    }
+    assert groups == {1, 2, 3, 5, 6, 7, 8, 12, 16}
+
+
+def test_every_rung_is_a_backend_in_order():
+    assert NAMES[: len(RUNGS)] == [f"rung {number}" for number in range(len(RUNGS))]
+    assert [each.rung for each in BACKENDS if each.rung is not None] == [
+        rung.number for rung in RUNGS
+    ]
+    assert [each.name for each in BACKENDS if each.fp8] == ["rung 8"]
+
+
+def test_a_batch_uses_each_block_once_and_its_caches_differ():
+    batch = make_batch(TINY, 3, "cpu")
+    used = batch.block_table[batch.block_table >= 0]
+    assert sorted(used.tolist()) == list(range(3 + 1 + 1)) and used.tolist() != sorted(
+        used.tolist()
+    )
+    assert len(batch.caches) == 3 and not torch.equal(batch.caches[0][0], batch.caches[1][0])
+    again = make_batch(TINY, 3, "cpu")
+    assert torch.equal(batch.q, again.q) and torch.equal(
+        batch.caches[2][1], again.caches[2][1]
+    )
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_the_reference_agrees_with_attention_written_out(fp8):
+    batch = make_batch(
+        dataclasses.replace(TINY, context_lens=(33, 1, 0, 16, 70)), 1, "cpu", fp8
+    )
+    out, (k_cache, v_cache) = reference(batch), batch.caches[0]
+    for seq, context_len in enumerate(batch.workload.context_lens):
+        for head in range(8):
+            total, weights = torch.zeros(128, dtype=torch.float64), 0.0
+            for token in range(context_len):
+                place = batch.block_table[seq, token // 16], token % 16, head // 4
+                k, v = (
+                    cache[place].double()
+                    * (1 if scales is None else scales[head // 4].double())
+                    for cache, scales in ((k_cache, batch.k_scales), (v_cache, batch.v_scales))
+                )
+                weight = math.exp(float(k @ batch.q[seq, head].double()) / math.sqrt(128))
+                total, weights = total + weight * v, weights + weight
+            torch.testing.assert_close(out[seq, head], total / (weights or 1))
+
+
+def test_rungs_and_others_are_measured_and_right():
+    run = ladder.measure(
+        [TINY], ["rung 3", "rung 7", "rung 8", "gather"], quick=True, machine=Machine()
+    )
+    assert [row.backend for row in run.rows] == ["rung 3", "rung 7", "rung 8", "gather + SDPA"]
+    assert all(
+        not row.reason and row.milliseconds == 2.0 and 0 < row.error < 1e-3 for row in run.rows
+    )
+    assert (
+        run.row("tiny", "rung 7").kv_bytes
+        == TINY.kv_bytes()
+        == 2 * run.row("tiny", "rung 8").kv_bytes
+    )
+    assert run.row("tiny", "rung 7").gb_per_s == pytest.approx(TINY.kv_bytes() / 2.0 / 1e6)
+    assert run.row("tiny", "rung 7").share_of_limit == pytest.approx(
+        TINY.kv_bytes() / 2.0 / 1e6 / LIMIT
+    )
+    assert (run.card, run.read_limit_gb_per_s, run.variants) == ("A Card 3000", LIMIT, ())
+
+
+# How it is measured
+
+
+@pytest.mark.parametrize("num_backends", [1, 2, 3, 5])
+def test_a_cache_is_read_again_only_when_all_others_have_been(num_backends):
+    machine = Machine()
+    compare.compare(
+        machine, TINY, [backend(f"{number}", right) for number in range(num_backends)], LIMIT
+    )
+    caches = compare.num_caches(TINY.kv_bytes(), machine.l2_bytes())
+    timed = machine.seen[num_backends:]  # the first of each says how long it takes
+    assert [run // caches for run in timed] == list(range(num_backends)) * compare.ROUNDS
+    assert [run % caches for run in timed] == [number % caches for number in range(len(timed))]
+
+
+def test_the_time_is_the_median_and_slow_ones_run_less_often():
+    times = iter([1.0] + [5.0, 1.0, 2.0] * 100)
+    (row,) = compare.compare(
+        Machine(lambda run: next(times)), TINY, [backend("fast", right)], LIMIT, quick=True
+    )
+    assert row.milliseconds == statistics.median([5.0, 1.0, 2.0] * 3)
+    machine = Machine(lambda run: 50.0 if run < 2 else 1.0)
+    slow, fast = compare.compare(
+        machine, TINY, [backend("slow", right), backend("fast", right)], LIMIT
+    )
+    caches = len(machine.prepared) // 2
+    assert caches == 2 and (slow.milliseconds, fast.milliseconds) == (50.0, 1.0)
+    rounds = Counter(run // caches for run in machine.seen)
+    assert rounds == {0: 1 + compare.ROUNDS_OF_SLOW, 1: 1 + compare.ROUNDS}
+
+
+def compared(*results, **fields):
+    (row,) = compare.compare(
+        Machine(), TINY, [backend("rung 7", *results, **fields)], LIMIT, quick=True
+    )
+    return row
+
+
+def test_a_wrong_result_is_reported_beside_its_time():
+    row = compared(lambda *batch: right(*batch) + 0.5)
+    assert (
+        row.milliseconds == 2.0
+        and row.reason == "the result is 5.0e-01 away from float64, and 2.0e-03 is allowed"
+    )
+    assert row.error == pytest.approx(0.5, rel=0.01)
+    assert (
+        compared(lambda *batch: right(*batch) + 0.004).reason
+        and not compared(lambda *batch: right(*batch) + 5e-4).reason
+    )
+    row = compared(lambda *batch: right(*batch) * math.nan)
+    assert row.reason == "the result holds NaN or infinity" and row.error is None
+
+
+def test_a_result_that_changes_is_reported():
+    count = iter(range(1000))
+    row = compared(lambda *batch: right(*batch) + 5e-4 * (next(count) == 0))
+    assert (
+        re.fullmatch(r"two runs differ by \d.\de-0[34]", row.reason)
+        and row.milliseconds == 2.0
+    )
+
+
+def test_a_replay_that_writes_nothing_is_found():
+    class Stale(Machine):
+        def prepare(self, call):
+            result = call()
+            self.prepared.append(lambda: result)
+            return self.prepared[-1]
+
+    (row,) = compare.compare(Stale(), TINY, [backend("rung 7", right)], LIMIT, quick=True)
+    assert row.reason == "the result holds NaN or infinity"
+
+
+def test_a_backend_that_fails_is_reported_and_the_others_go_on():
+    def fails(*batch):
+        raise RuntimeError("no such\n  kernel" + "!" * 1000)
+
+    rows = compare.compare(
+        Machine(),
+        TINY,
+        [
+            backend("one", fails),
+            backend("two", right),
+            backend("three", right, missing=lambda: "three is not installed"),
+        ],
+        LIMIT,
+    )
+    assert (
+        rows[0].reason.startswith("RuntimeError: no such kernel!")
+        and len(rows[0].reason) < 310
+    )
+    assert (rows[0].milliseconds, rows[0].share_of_limit, rows[0].error) == (None, None, None)
+    assert rows[1].milliseconds == 2.0 and not rows[1].reason
+    assert rows[2].reason == "three is not installed" and rows[2].milliseconds is None
+
+
+def test_one_that_fails_while_it_is_timed_has_no_time():
+    def clock(run):
+        clock.left -= 1
+        if clock.left == 0:
+            raise RuntimeError("the card fell off")
+        return 1.0
+
+    clock.left = 8
+    rows = compare.compare(
+        Machine(clock), TINY, [backend("one", right), backend("two", right)], LIMIT
+    )
+    assert [row.reason for row in rows] == ["", "RuntimeError: the card fell off"]
+    assert [row.milliseconds for row in rows] == [1.0, None]
+
+
+def test_too_little_memory_is_a_reason_for_all():
+    class Full(Machine):
+        def clean(self):
+            raise torch.OutOfMemoryError("tried to allocate too much")
+
+    rows = compare.compare(Full(), TINY, [backend("one", right), backend("two", right)], LIMIT)
+    assert {row.reason for row in rows} == {
+        "no tensors: OutOfMemoryError: tried to allocate too much"
+    }
+
+
+# What is recorded
+
+
+def test_what_is_recorded_is_whole_and_right():
+    for run in ladder.recorded():
+        assert {row.workload for row in run.rows} == {workload.name for workload in WORKLOADS}
+        assert not run.wrong_rungs() and run.command.startswith(
+            "python -m lessons_bench.ladder"
+        )
+        for workload in run.workloads:
+            numbers = [row.rung for row in run.rungs(workload)]
+            assert numbers == list(range(len(numbers)))
+            assert 8 in numbers and len(numbers) <= len(RUNGS)  # rung 9 is younger than some
+        for row in (*run.rows, *run.variants):
+            if row.milliseconds is not None:
+                assert row.gb_per_s == pytest.approx(row.kv_bytes / row.milliseconds / 1e6)
+                assert row.share_of_limit == pytest.approx(
+                    row.gb_per_s / run.read_limit_gb_per_s
+                )
+
+
+# The command
+
+
+@pytest.fixture
+def keep(monkeypatch, tmp_path):
+    """Measures a tiny workload by the command, and keeps the run in a folder of the test."""
+    monkeypatch.setattr(ladder, "WORKLOADS", (TINY,))
+    return ["--record", "--folder", f"{tmp_path}"]
+
+
+def test_the_command_keeps_what_it_measured(keep, capsys, monkeypatch, tmp_path):
+    two = tuple(each for each in BACKENDS if each.name in ("rung 7", "gather + SDPA"))
+    monkeypatch.setattr(ladder, "BACKENDS", two)
+    assert ladder.main([*keep, "--plot", f"{tmp_path}/run.png"], Machine()) == 0
+    shown = capsys.readouterr()
+    (run,) = Run.recorded(tmp_path)
+    assert shown.out.startswith(ladder.table(run)) and "gather + SDPA" in shown.err
+    assert run.command == "python -m lessons_bench.ladder"
+    assert (tmp_path / run.file_name).name == "a-card-3000.json"
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_wrong_rung_is_an_error_and_is_not_recorded(keep, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        ladder,
+        "BACKENDS",
+        (backend("rung 7", lambda *batch: right(*batch) + 1), backend("other", right)),
+    )
+    assert ladder.main(keep, Machine()) == 1
+    shown = capsys.readouterr()
+    assert (
+        "! rung 7 (tiny): the result is 1.0e+00 away" in shown.out
+        and "Not recorded" in shown.err
+    )
+    assert Run.recorded(tmp_path) == []
+    monkeypatch.setattr(
+        ladder,
+        "BACKENDS",
+        (backend("rung 7", right), backend("other", lambda *batch: right(*batch) + 1)),
+    )
+    assert (
+        ladder.main([], Machine()) == 0
+        and "! other (tiny): the result" in capsys.readouterr().out
+    )
+
+
+# On a GPU
+
+
+@needs_gpu
+def test_the_read_limit_is_a_memory_bandwidth():
+    assert 50 < ladder.read_limit() < 50_000
+
+
+@needs_gpu
+def test_a_small_workload_is_measured_on_the_gpu():
+    workload = Workload("small", "16 sequences of 512 tokens", 32, 8, 128, (512,) * 16)
+    run = ladder.measure([workload], ["rung 1", "rung 7", "rung 8", "gather"], quick=True)
+    assert (
+        not [row for row in run.rows if row.reason]
+        and run.card == torch.cuda.get_device_name()
+    )
+    assert 0 < run.milliseconds("small", "rung 7") < run.milliseconds("small", "rung 1")

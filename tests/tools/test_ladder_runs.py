@@ -1,0 +1,188 @@
+"""What a run of lesson 07's benchmark says, and its pictures."""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import pytest
+
+import lessons_draw.ladder
+from benchmark_machine import LIMIT, Machine
+from lessons_bench import ladder_runs
+from lessons_bench.backends import BACKENDS
+from lessons_bench.ladder_runs import Row, Run
+from lessons_bench.workloads import WORKLOADS
+from paged_attention.ladder import FP8
+from paged_attention.splits import SPLIT_COST, choose_num_splits
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+def made_up(shares=None, workloads=WORKLOADS, **fields):
+    """A run with these shares of the limit, {backend: share}; what is None has failed."""
+    shares = shares or {
+        "rung 1": 0.05,
+        "rung 7": 0.9,
+        "rung 8": 0.8,
+        ladder_runs.FLASHINFER[0]: 0.75,
+        ladder_runs.FLASHINFER[1]: 0.5,
+        "PyTorch varlen_attn": None,
+    }
+    rows = []
+    for workload in workloads:
+        for each in (each for each in BACKENDS if each.name in shares):
+            size = workload.kv_bytes(FP8 if each.fp8 else None)
+            share = shares[each.name]
+            measured = (
+                (None, size, None, None, None, "it fell over")
+                if share is None
+                else (size / (share * LIMIT) / 1e6, size, share * LIMIT, share, 1e-4)
+            )
+            rows.append(Row(workload.name, each.name, each.title, *measured))
+    facts = {
+        "date": "2026-01-02",
+        "command": "made up for a test",
+        "read_limit_gb_per_s": LIMIT,
+        "rows": tuple(rows),
+    }
+    return Run(**Machine().facts() | facts | fields)
+
+
+# What a run says
+
+
+def test_a_run_answers_and_names_what_it_has():
+    run = made_up()
+    assert run.milliseconds("gqa_b8_c512", "rung 7") == pytest.approx(
+        16.777216e6 / (0.9 * LIMIT) / 1e6
+    )
+    assert [row.rung for row in run.rungs("gqa_b8_c512")] == [1, 7, 8]
+    assert [row.backend for row in run.others("gqa_b8_c512")] == [*ladder_runs.FLASHINFER[:2]]
+    assert run.flashinfer_row("gqa_b8_c512").backend == ladder_runs.FLASHINFER[0]
+    with pytest.raises(
+        KeyError,
+        match="no workload 'large' in this run on A Card 3000; it has gqa_b64_c1024, ",
+    ):
+        run.milliseconds("large", "rung 7")
+    with pytest.raises(
+        KeyError, match="no backend 'rung 3' for gqa_b8_c512 .* it has rung 1, rung 7"
+    ):
+        run.milliseconds("gqa_b8_c512", "rung 3")
+    with pytest.raises(
+        ValueError, match="PyTorch varlen_attn has no time for gqa_b8_c512 .*: it fell over"
+    ):
+        run.milliseconds("gqa_b8_c512", "PyTorch varlen_attn")
+
+
+def test_ratios_are_of_right_results_only():
+    run = made_up()
+    assert set(run.ratios()) == set(run.workloads) and all(
+        abs(ratio - 1.2) < 1e-9 for ratio in run.ratios().values()
+    )
+    wrong = tuple(
+        (
+            dataclasses.replace(row, reason="wrong")
+            if row.backend == ladder_runs.FLASHINFER[0]
+            else row
+        )
+        for row in run.rows
+    )
+    slower = dataclasses.replace(run, rows=wrong).ratios()
+    assert all(abs(ratio - 1.8) < 1e-9 for ratio in slower.values())
+    assert (
+        made_up({"rung 7": 0.5}).ratios()
+        == {}
+        == made_up({"rung 7": None, "rung 8": 0.5}).fp8_ratios()
+    )
+
+
+# The pictures
+
+
+def bars(axes):
+    return [(round(bar.get_width(), 6), bar.get_hatch()) for bar in axes.patches]
+
+
+def test_the_ladder_has_a_bar_for_each_that_has_a_time():
+    run = made_up()
+    (axes,) = lessons_draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    assert bars(axes) == [
+        (200.0, None),
+        (3600.0, None),
+        (3200.0, None),
+        (3000.0, "///"),
+        (2000.0, "///"),
+    ]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "rung 1: parallel softmax",
+        "rung 7: balanced, one launch",
+        "rung 8: fp8 cache",
+        *ladder_runs.FLASHINFER[:2],
+    ]
+    assert (
+        axes.lines[0].get_xdata()[0] == LIMIT
+        and axes.get_xlim()[1] > LIMIT
+        and axes.yaxis_inverted()
+    )
+    texts = [text.get_text() for text in axes.texts]
+    assert (
+        texts[:2] == ["1.34 ms, 5%", "0.0746 ms, 90%"]
+        and texts[-1] == "the limit:\n4,000 GB/s"
+    )
+    assert "A Card 3000" in axes.get_title(loc="left") and "GB/s" in axes.get_xlabel()
+
+
+def test_the_ladder_grows_rung_by_rung():
+    (axes,) = lessons_draw.ladder.ladder(
+        made_up(), "gqa_b64_c1024", up_to=7, others=False
+    ).axes
+    assert bars(axes) == [(200.0, None), (3600.0, None)]
+    with pytest.raises(ValueError, match="no rung up to 0 with a time for gqa_b64_c1024"):
+        lessons_draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
+    with pytest.raises(ValueError, match="its workloads are gqa_b64_c1024, "):
+        lessons_draw.ladder.ladder(made_up(), "huge")
+
+
+def test_a_wrong_result_is_marked_in_the_picture():
+    run = made_up({"rung 7": 1.3})
+    run = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], reason="wrong"),))
+    (axes,) = lessons_draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    assert (
+        axes.texts[0].get_text().endswith("130% (wrong result)")
+        and axes.get_xlim()[1] > 1.3 * LIMIT
+    )
+
+
+@pytest.mark.parametrize(
+    "num_rows, num_tiles, multiprocessors", [(6, 16, 8), (5, 10, 4), (1, 7, 3), (9, 3, 4)]
+)
+def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multiprocessors):
+    splits = tuple(range(1, num_tiles + 1))
+    panels = lessons_draw.ladder.waves(num_rows, num_tiles, multiprocessors, splits).axes
+    ends = [axes.lines[0].get_xdata()[0] for axes in panels]
+    assert splits[ends.index(min(ends))] == choose_num_splits(
+        num_rows, num_tiles, multiprocessors
+    )
+    for num_splits, axes, end in zip(splits, panels, ends, strict=True):
+        tiles = [bar for bar in axes.patches if bar.get_hatch() is None]
+        costs = [bar for bar in axes.patches if bar.get_hatch()]
+        assert (
+            sum(bar.get_width() for bar in tiles) == num_rows * num_tiles
+            and len(costs) == num_rows * num_splits
+        )
+        assert max(bar.get_x() + bar.get_width() for bar in costs) <= end
+        assert f"{end} units of time" in axes.get_title(loc="left")
+
+
+def test_equal_shares_end_together():
+    num_tiles = [16, 5, 3, 30, 9, 1]
+    (axes,) = lessons_draw.ladder.balanced(num_tiles, 8).axes
+    costs = [bar for bar in axes.patches if bar.get_hatch()]
+    assert [bar.get_x() for bar in costs] == [8] * 8 and {
+        bar.get_width() for bar in costs
+    } == {SPLIT_COST}
+    assert sum(bar.get_width() for bar in axes.patches) == sum(num_tiles) + 8 * SPLIT_COST
+    assert "12 units of time, 67% of it for tiles" in axes.get_title(loc="left")
