@@ -127,6 +127,17 @@ def test_a_signal_to_its_group_is_a_crash_like_any_other(number):
     assert (outcome.ending, outcome.detail) == ("crashed", signal.strsignal(number))
 
 
+@pytest.mark.parametrize("number", GROUP)
+def test_a_signal_to_its_group_that_a_run_ignores_ends_nothing(number):
+    def answer():
+        signal.signal(number, signal.SIG_IGN)
+        os.killpg(os.getpgrp(), number)
+        time.sleep(0.3)
+        return "alive"
+
+    assert run_isolated(answer).value == "alive"
+
+
 EARLY = """
 import os, signal, time
 from lessons_processes import process_family
