@@ -755,7 +755,7 @@ from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
-# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, add_answers, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, add_answers, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back, _start_over
 
 
 # %%
@@ -858,10 +858,13 @@ Engine._check = _check
 # INCLUDE paged_attention/engine/engine.py Engine._take_back
 
 
+# INCLUDE paged_attention/engine/engine.py Engine._start_over
+
+
 # INCLUDE paged_attention/engine/engine.py Engine.run
 
 
-Engine._take_back, Engine.run = _take_back, run
+Engine._take_back, Engine._start_over, Engine.run = _take_back, _start_over, run
 
 # %% [markdown]
 # Two prompts, and the loop from above:

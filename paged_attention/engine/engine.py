@@ -124,12 +124,18 @@ class Engine:
     def cancel(self, id: Hashable) -> Request:
         """Ends a request now. It keeps the tokens that it has generated.
 
+        If Ctrl-C stops this, it is as in `step`, and the request may still be waiting.
+
         Raises UnknownRequestError if no request with this id is waiting or running.
         """
         if id not in self.requests:
             raise UnknownRequestError(f"no request {id!r} is waiting or running")
-        self.scheduler.withdraw(self.requests[id])
-        return self._end(self.requests[id], "cancelled")
+        try:
+            self.scheduler.withdraw(self.requests[id])
+            return self._end(self.requests[id], "cancelled")
+        except BaseException:
+            self._take_back([])
+            raise
 
     def run(self) -> None:
         """Steps until every request has ended."""
@@ -301,8 +307,8 @@ class Engine:
 
     def _end(self, request: Request, reason: str) -> Request:
         self.scheduler.remove(request)
-        del self.requests[request.id]
         request.reason = reason
+        del self.requests[request.id]
         return request
 
     def _end_not_finite(
@@ -329,21 +335,31 @@ class Engine:
     def _take_back(self, before: list[tuple[Request, int]]) -> None:
         """Takes back a step that failed, as if it had never begun.
 
-        The pool starts empty. The step may have ended in the middle of taking a block, so the
-        pool's counts mean nothing.
+        Ctrl-C once more does not leave it half done.
 
         before: the step's requests, each with its number of tokens.
         """
+        try:
+            self._start_over(before)
+        except KeyboardInterrupt:
+            self._take_back(before)
+
+    def _start_over(self, before: list[tuple[Request, int]]) -> None:
+        """Lets all requests wait, those of `before` with as many tokens as it says.
+
+        The pool starts empty. The step may have ended in the middle of taking a block, so the
+        pool's counts mean nothing.
+        """
         for request, num_tokens in before:
             del request.tokens[num_tokens:]
-            request.reason = None
         # The earliest first, as always.
         self.requests = {request.id: request for request, _ in before} | self.requests
-        self.scheduler.running = []
-        self.scheduler.waiting = deque(lead_again(self.requests.values()))
         for request in self.requests.values():
+            request.reason = None
             request.num_preempted += request.num_computed > 0
             request.num_computed = request.num_inserted = 0
+        self.scheduler.running = []
+        self.scheduler.waiting = deque(lead_again(self.requests.values()))
         manager = self.manager
         manager.sequences.clear()
         manager.table.free_rows.clear()

@@ -37,7 +37,6 @@ class AheadEngine(Engine):
             before = [(r, len(r.tokens)) for r, _ in late[0] if self.still_runs(r)]
             return self.complete_late(*late)
         except BaseException:
-            self.in_flight = None
             self._take_back(before)
             raise
 
@@ -99,10 +98,11 @@ class AheadEngine(Engine):
         runs = request.reason is None and request.id in self.manager.sequences
         return runs and request not in self.gave_way
 
-    def _take_back(self, before: Scheduled) -> None:
+    def _start_over(self, before: Scheduled) -> None:
+        self.in_flight = None
         for request in self.requests.values():
             remove_pending(request)
-        super()._take_back(before)
+        super()._start_over(before)
 
 
 def expect_tokens(scheduled: Scheduled) -> None:

@@ -15,6 +15,7 @@ from echo import (
     continuation,
     engine_with,
 )
+from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
@@ -92,6 +93,50 @@ def test_ctrl_c_in_generate_leaves_no_request_behind(place):
     assert set(engine.requests) <= {"other"}
     engine.run()
     assert other.output == continuation([3, 4], ENDLESS)
+    assert_nothing_is_lost(engine)
+
+
+class Impatient(PythonBlockManager):
+    """Ctrl-C comes at the next call of each of these names."""
+
+    interrupted: set[str] = set()
+
+    def __init__(self, num_blocks):
+        self.may_be_interrupted("__init__")
+        super().__init__(num_blocks)
+
+    def free(self, block_id):
+        self.may_be_interrupted("free")
+        super().free(block_id)
+
+    def may_be_interrupted(self, name):
+        if name in self.interrupted:
+            self.interrupted.remove(name)
+            raise KeyboardInterrupt
+
+
+@ENGINES
+@pytest.mark.parametrize("names", [{"__init__"}, {"free"}, {"free", "__init__"}])
+def test_ctrl_c_in_cancel_and_while_a_step_is_taken_back_loses_nothing(make, names):
+    model = EchoModel()
+    engine = make(model, block_manager=Impatient)
+    requests = [engine.add(id, [1, 2, 3, 4, 5, id], ENDLESS) for id in (1, 2, 3)]
+    for _ in range(2):
+        engine.step()
+    before = outputs_of(requests)
+    Impatient.interrupted = set(names)
+    if "free" in names:
+        with pytest.raises(KeyboardInterrupt):
+            engine.cancel(2)
+    else:
+        model.fails = True
+        with pytest.raises(RuntimeError, match="out of memory"):
+            engine.step()
+        model.fails = False
+    assert not Impatient.interrupted
+    assert outputs_of(requests) == before and list(engine.scheduler.waiting) == requests
+    engine.run()
+    assert all(request.output == continuation(request.prompt, ENDLESS) for request in requests)
     assert_nothing_is_lost(engine)
 
 
