@@ -11,6 +11,8 @@ from paged_attention.engine.faults import each_alone, fill_with_leftovers, plant
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.metadata import attn_paged_torch
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BLOCK_SIZE, NUM_BLOCKS = 8, 40
 # A fault: a batch's new tokens, its keys and its table, and the table that attention reads.
 SEEN = [

@@ -26,6 +26,8 @@ from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TOO_MUCH = 9  # the token that breaks the model below
 ROWS = {
     "a NaN": [0.0, math.nan],

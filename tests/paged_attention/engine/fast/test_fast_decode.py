@@ -29,6 +29,7 @@ def test_each_sequence_attends_to_its_whole_context(longest):
         dtype=torch.float32,
         target="checked",
     )
+    assert (found.scores is None) == (longest <= LONGEST_IN_SHARED_MEMORY)
     found.plan(torch.tensor(lengths, dtype=torch.int32))
     out = torch.zeros(3, 6, 32)
     assert found(q, k_cache, v_cache, table, out=out) is out

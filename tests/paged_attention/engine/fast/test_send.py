@@ -13,7 +13,7 @@ devices = pytest.mark.parametrize("device", DEVICES)
 
 @devices
 def test_there_and_back(device):
-    numbers = torch.tensor([3, 1, 2])
+    numbers = torch.tensor([3, 1, 2], dtype=torch.int32)
     tensor = send(numbers, torch.int32, torch.device(device))
     numbers[0] = 7
     assert tensor.device.type == torch.device(device).type
