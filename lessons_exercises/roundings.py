@@ -21,13 +21,14 @@ EXPONENTIALS = {
     "_log_softmax",
     "_softmax",
 }
-INEXACT = PRODUCTS | SUMS | EXPONENTIALS | {"cos", "pow", "rsqrt", "sin"}
+FUNCTIONS = EXPONENTIALS | {"cos", "pow", "rsqrt", "sin"}
 FEW_BITS = 2.0**12  # times this, a number of few bits is whole
 
 
 class Shaken(TorchDispatchMode):
-    """Within this, all that goes into sums, products of matrices, exponentials and their like
-    is off by up to ROUNDINGS roundings, each time in the same way.
+    """Within this, all that goes into sums and products of matrices is off by up to ROUNDINGS
+    roundings, each time in the same way, and so is what comes out of exponentials and their
+    like. What goes into these is off already where it was computed.
 
     Numbers of a few bits stay, such as 0, 1 and 0.5: every processor computes with them
     exactly. Equal ones stay equal, except in products of matrices.
@@ -35,11 +36,12 @@ class Shaken(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         name = operation.overloadpacket.__name__
-        if name in INEXACT:
+        if name in PRODUCTS | SUMS:
             args = tree_map_only(
                 torch.Tensor, lambda given: _moved(given, name in PRODUCTS), args
             )
-        return operation(*args, **(kwargs or {}))
+        result = operation(*args, **(kwargs or {}))
+        return _moved(result, False) if name in FUNCTIONS else result
 
 
 def _moved(x: torch.Tensor, by_place: bool) -> torch.Tensor:
