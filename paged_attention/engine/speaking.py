@@ -1,6 +1,7 @@
 """A model that speaks: its folder, from a package, from the hub, or from this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,9 +37,10 @@ def speaking_model(name: str | Path = SMOLLM2, download: bool = False) -> Path:
     Raises ModelNotHereError.
     """
     folder = Path(name).expanduser()
-    if isinstance(name, Path) or name.startswith((".", "/", "~")) or folder.is_dir():
+    is_on_hub = isinstance(name, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
+    if folder.is_dir() or not (is_on_hub or name == SMOLLM2):
         return folder  # whether it is one, load_model() says
-    if name != SMOLLM2:
+    if is_on_hub:
         return _from_hub(str(name), download)
     folder = build_folder() / "models" / SMOLLM2
     if not folder.exists():

@@ -209,10 +209,10 @@ def test_an_answer_that_uses_a_file_beside_the_notebook_says_what_to_hand_in(
     notebook, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rounding.py").write_text("def up(n, size): return -(-n // size)")
-    notebook("import rounding\ndef blocks_needed(n, size): return -(-n // size)")
+    (tmp_path / "whole_blocks.py").write_text("def up(n, size): return -(-n // size)")
+    notebook("import whole_blocks\ndef blocks_needed(n, size): return -(-n // size)")
     out = notebook('check("0.1", blocks_needed)')
-    assert "hand rounding.py in with it" in out
+    assert "hand whole_blocks.py in with it" in out
 
 
 def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):

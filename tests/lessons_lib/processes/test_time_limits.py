@@ -115,7 +115,7 @@ def test_a_report_may_shorten_the_limit_or_leave_it_for_the_whole_run(seconds, d
     def answer(report):
         for number in range(1_000):
             report(number)
-            work(0.15)
+            work(0.15 if seconds is None else 5.0)
 
     outcome = run_isolated(
         answer, time_limit=0.5, report=True, on_report=lambda value: seconds
