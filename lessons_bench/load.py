@@ -149,7 +149,7 @@ def _measure(arguments: argparse.Namespace, command: str) -> LoadRun:
             arguments.rates,
             arguments.seconds,
             arguments.at_once,
-            say,
+            say=say,
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return LoadRun(
