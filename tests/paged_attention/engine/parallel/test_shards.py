@@ -73,13 +73,6 @@ def load_with_an_error_that_cannot_be_sent(device):
     raise NotSent(1, 2)
 
 
-def load_another_model_on_rank_1(device):
-    model = load_model(device=device)
-    if torch.distributed.get_rank() == 1:
-        model.model.embed_tokens.weight.data = model.model.embed_tokens.weight.data.flip(0)
-    return model
-
-
 def load_one_kv_head(device):
     model = load_model(device="meta")
     model.config.num_key_value_heads = 1
@@ -114,12 +107,6 @@ def test_two_ranks_give_the_tokens_of_one():
             load_one_kv_head,
             ValueError,
             "must divide the model's 1 KV heads",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            load_another_model_on_rank_1,
-            ShardError,
-            "the ranks gave different tokens",
             marks=pytest.mark.slow,
         ),
     ],
