@@ -74,7 +74,9 @@ class Command:
             if value == self.parser.get_default(name):
                 continue
             values = value if isinstance(value, list) else [value] * (value is not True)
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
+            # 20 and not 20.0, as one types it
+            texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
+            words += [f"--{name.replace('_', '-')}", *texts]
         return shlex.join(words)
 
     def show(self, arguments: argparse.Namespace) -> int:

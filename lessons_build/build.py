@@ -21,7 +21,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from lessons_build import our_answers, pictures, words
 from lessons_build.source import Cell, Lesson, SourceError, read_lesson
-from lessons_lib import checks, handed_out
+from lessons_guide import handed_out
+from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, even on a busy machine

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS
 
 BRANCH = "online"

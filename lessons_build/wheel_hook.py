@@ -17,7 +17,7 @@ class HandedOut(BuildHookInterface):
             return
         root = Path(self.root)
         # by its file, because the room imports packages that are not here
-        place = root / "lessons_lib" / "handed_out.py"
+        place = root / "lessons_guide" / "handed_out.py"
         spec = importlib.util.spec_from_file_location("handed_out", place)
         assert spec and spec.loader
         handed_out = importlib.util.module_from_spec(spec)

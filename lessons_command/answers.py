@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib import handed_out
-from lessons_lib.handed_out import digest_of_cell, text_of
+from lessons_guide import handed_out
+from lessons_guide.handed_out import digest_of_cell, text_of
 
 # Left by git where a file was changed on both sides; the second is what was stashed.
 _MERGED = re.compile(

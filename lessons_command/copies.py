@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lessons_command import answers
 from lessons_command.earlier import Earlier
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 
 LIST = ".lessons.json"
 

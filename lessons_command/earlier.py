@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lessons_command import answers
-from lessons_lib import handed_out
-from lessons_lib.handed_out import git
+from lessons_guide import handed_out
+from lessons_guide.handed_out import git
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import importlib
 import os
 from pathlib import Path
 
-from lessons_lib import checks, handed_out, whole
+from lessons_guide import handed_out
+from lessons_lib import checks, whole
 from lessons_lib.display import Card, show
 from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
 

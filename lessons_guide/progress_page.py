@@ -4,7 +4,8 @@ import html
 import re
 from dataclasses import dataclass
 
-from lessons_lib import checks, handed_out, progress
+from lessons_guide import handed_out
+from lessons_lib import checks, progress
 from lessons_lib.display import Card, as_html
 from lessons_lib.paths import NOTEBOOKS
 

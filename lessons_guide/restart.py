@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 from lessons_lib.display import Card
 from lessons_lib.paths import NOTEBOOKS
 

@@ -108,10 +108,9 @@ def build_for_cpu(
 
     inspections = (refuse_text, refuse_symbols) if target == "checked" else ()
     try:
-        library = _compile(sources, name, recipe, rewritten, *inspections)
+        return _load(_compile(sources, name, recipe, rewritten, *inspections), ctypes.CDLL)
     except CompileError as error:
         raise left_out.explain(error, sources) from error.__cause__
-    return _load(library, ctypes.CDLL)
 
 
 def _preprocessed(text: str, module: str, recipe: Recipe) -> str:

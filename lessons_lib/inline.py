@@ -180,7 +180,6 @@ def _built(compiled: dict[str, str], name: str, recipe: Recipe, before, after) -
                 after(built)
             (scratch / FINISHED).write_text(_digest(built), encoding="utf-8")
             _put(scratch, folder)
-        _name_undefined(library)
     return library
 
 
@@ -210,18 +209,6 @@ def _put(built: Path, folder: Path):
         else:
             folder.unlink(missing_ok=True)
     raise CompileError(f"{folder} is in the way of a build and cannot be deleted. Delete it.")
-
-
-def _name_undefined(library: Path):
-    """Loads a new library, where it stays: from elsewhere, addr2line would not find its lines.
-
-    Raises OSError, with the function, if one is not defined. The build is gone then.
-    """
-    try:
-        ctypes.CDLL(str(library))
-    except OSError:
-        shutil.rmtree(library.parent, ignore_errors=True)
-        raise
 
 
 def _is_finished(library: Path) -> bool:

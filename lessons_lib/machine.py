@@ -7,6 +7,7 @@ does needs no such trial.
 
 import errno
 import importlib
+import multiprocessing
 import os
 import re
 import signal
@@ -60,13 +61,15 @@ def may_be_at_fault(outcome: Outcome, message: str) -> bool:
 def blame(error: CompileError) -> CompileError:
     """The error of a build, or one that says what is wrong with this machine.
 
-    The compiler names a line of the text if that is at fault, and the loader a function.
+    The compiler names a line of the text if that is at fault, and the loader a function. In
+    the process of a check nothing is looked for: the check tries our own answer.
     """
-    is_clear = error.line or error.reason
-    if is_clear and not _SIGNS.search(f"{error}\n{error.output}"):
+    if (error.line or error.reason) and not _SIGNS.search(f"{error}\n{error.output}"):
         return error
-    words = "\n".join(_ailments()) or str(error)
-    return CannotBuild(words, error.source, error.line, error.reason, error.output)
+    words = "" if multiprocessing.parent_process() else "\n".join(_ailments())
+    return CannotBuild(
+        words or str(error), error.source, error.line, error.reason, error.output
+    )
 
 
 def fault(exercise_id: str, try_ours: Callable[[str], str], *where: Hashable) -> str:
@@ -164,10 +167,10 @@ def _of_the_compiler() -> list[str]:
         works = tried.returncode == 0
     except OSError:
         works = False
-    remedy = "unset CXX, or install one" if named else "install one"
     if works:
         return []
     return [
         f"The C++ compiler `{' '.join(words)}`{named} does not compile an empty program: "
-        f"{remedy} with sudo apt-get install g++ (macOS: xcode-select --install)."
+        f"{'unset CXX, or ' if named else ''}install one with sudo apt-get install g++ "
+        "(macOS: xcode-select --install)."
     ]

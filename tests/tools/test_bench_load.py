@@ -122,7 +122,7 @@ def test_the_command_starts_a_server_measures_and_writes(tmp_path, capsys):
     (run,) = recorded(tmp_path)
     assert [row.per_second for row in run.rows] == [20.0, None]
     assert all(row.lost == 0 and row.right == row.requests for row in run.rows)
-    assert run.command == "python -m lessons_bench.load --rates 20.0 --seconds 0.2 --at-once 3"
+    assert run.command == "python -m lessons_bench.load --rates 20 --seconds 0.2 --at-once 3"
     assert (tmp_path / "a.png").stat().st_size > 1000
     assert "Recorded in" in capsys.readouterr().out
 

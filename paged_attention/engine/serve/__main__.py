@@ -8,6 +8,7 @@ import re
 import resource
 import signal
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -173,7 +174,9 @@ async def serve(arguments: argparse.Namespace) -> None:
     address = f"[{host}]" if ":" in host else host
     print(f"Serving {serving.model} on http://{address}:{port}", flush=True)
     if arguments.browser:
-        webbrowser.open(f"http://{address}:{port}")
+        # one in the terminal, as over SSH, does not come back before it ends
+        page = (f"http://{address}:{port}",)
+        threading.Thread(target=webbrowser.open, args=page, daemon=True).start()
     await ended.wait()
     server.stop()
     await asyncio.to_thread(serving.engine.stop)  # each stream hears of it

@@ -10,7 +10,7 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.serve.errors import ApiError
 
 MOST_PROMPTS, MOST_STOPS = 64, 4
-MOST_TOKENS = 10**9
+MOST_TOKENS, USUAL_TOKENS = 10**9, 16
 # What both APIs take.
 COMMON = {
     *("model", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"),
@@ -55,8 +55,8 @@ class Asked:
 
     prompts: texts or lists of tokens; or one list of messages, for a chat.
     num_answers: for each prompt.
-    params: how tokens are chosen. The answers to a prompt take the seeds that follow. With
-        MOST_TOKENS, an answer may be as long as the model's context lets it be.
+    params: how tokens are chosen. The answers to a prompt take the seeds that follow.
+    fills_context: whether an answer may be as long as the model's context lets it be.
     include_usage: whether a stream ends with the numbers of tokens.
     """
 
@@ -64,6 +64,7 @@ class Asked:
     prompts: list[str | list[int] | list[Message]]
     num_answers: int
     params: SamplingParams
+    fills_context: bool
     stop: list[str]
     stream: bool
     include_usage: bool
@@ -72,7 +73,7 @@ class Asked:
 def read_completion(body: bytes) -> Asked:
     """Reads and checks a completion's body. Raises ApiError naming what is wrong."""
     fields = _fields(body, {"prompt"}, NOT_IN_COMPLETIONS, "a completion")
-    return _asked(fields, lambda: _prompts(fields.get("prompt")), longest=16)
+    return _asked(fields, lambda: _prompts(fields.get("prompt")), fills_context=False)
 
 
 def read_chat(body: bytes) -> Asked:
@@ -82,7 +83,8 @@ def read_chat(body: bytes) -> Asked:
     if "max_completion_tokens" in fields:  # the newer name
         _integer(fields, "max_completion_tokens", 1, 1, MOST_TOKENS)
         fields["max_tokens"] = fields["max_completion_tokens"]
-    return _asked(fields, lambda: [_messages(fields.get("messages"))], longest=MOST_TOKENS)
+    longest = "max_tokens" not in fields
+    return _asked(fields, lambda: [_messages(fields.get("messages"))], fills_context=longest)
 
 
 def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> dict[str, Any]:
@@ -100,8 +102,7 @@ def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> d
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _asked(fields: dict[str, Any], prompts: Callable[[], list], longest: int) -> Asked:
-    """longest: the tokens of an answer where the client names no number."""
+def _asked(fields: dict[str, Any], prompts: Callable[[], list], fills_context: bool) -> Asked:
     model = _of_type(fields, "model", str, "a text", "")
     if not model:
         raise ApiError(400, "model is missing: it names the model", "model")
@@ -113,7 +114,8 @@ def _asked(fields: dict[str, Any], prompts: Callable[[], list], longest: int) ->
         model,
         prompts(),
         _integer(fields, "n", 1, 1, MOST_PROMPTS),
-        _params(fields, longest),
+        _params(fields),
+        fills_context,
         _stop(fields.get("stop", [])),
         stream,
         _of_type(options, "include_usage", bool, "true or false", False),
@@ -210,7 +212,7 @@ def _message(message, name: str) -> Message:
     return {"role": ROLES[role], "content": content}
 
 
-def _params(fields: dict[str, Any], longest: int) -> SamplingParams:
+def _params(fields: dict[str, Any]) -> SamplingParams:
     """The defaults are OpenAI's, where this engine's own differ."""
     temperature = _number(fields, "temperature", 1.0, 0.0, 2.0)
     if temperature < 1e-5:
@@ -219,7 +221,7 @@ def _params(fields: dict[str, Any], longest: int) -> SamplingParams:
     if top_p == 0:
         raise ApiError(400, "top_p must be above 0 and at most 1", "top_p")
     return SamplingParams(
-        max_new_tokens=_integer(fields, "max_tokens", longest, 1, MOST_TOKENS),
+        max_new_tokens=_integer(fields, "max_tokens", USUAL_TOKENS, 1, MOST_TOKENS),
         temperature=temperature,
         top_p=top_p,
         seed=_integer(fields, "seed", secrets.randbelow(2**62), -(2**62), 2**62),

@@ -11,7 +11,7 @@ from functools import partial
 from tornado.iostream import StreamClosedError
 
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
-from paged_attention.engine.serve.asked import MOST_TOKENS, Asked, read_completion
+from paged_attention.engine.serve.asked import Asked, read_completion
 from paged_attention.engine.serve.engine_thread import (
     Asking,
     News,
@@ -89,10 +89,10 @@ class Completions(Handler):
         requests: list[Asking] = []
         for index, answer in enumerate(answers):
             seed = asked.params.seed + index % asked.num_answers
-            longest = asked.params.max_new_tokens
-            if longest == MOST_TOKENS:
-                longest = max(1, self.most_tokens() - len(answer.prompt))
-            params = replace(asked.params, seed=seed, max_new_tokens=longest)
+            params = replace(asked.params, seed=seed)
+            if asked.fills_context:  # a prompt that fills it alone is refused by the engine
+                room = max(1, self.most_tokens() - len(answer.prompt))
+                params = replace(params, max_new_tokens=room)
             requests.append((answer.prompt, params, partial(tell, index)))
         try:
             self.numbers = serving.engine.submit(requests)

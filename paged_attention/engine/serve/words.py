@@ -41,13 +41,13 @@ class Words(Protocol):
 class Characters:
     """Of the small model: a token is a character."""
 
-    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
-        raise ValueError(NO_TEMPLATE)
-
     special: Mapping[int, str] = {}
     end_tokens = frozenset[int]()
     encode = staticmethod(tasks.encode)
     decode = staticmethod(tasks.decode)
+
+    def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        raise ValueError(NO_TEMPLATE)
 
 
 class TokenizerWords:

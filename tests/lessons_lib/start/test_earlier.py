@@ -6,7 +6,7 @@ import pytest
 
 from course_versions import LESSON, Clone, answer, answers_in, lesson, stub, write
 from lessons_command import copies, earlier, lab
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 
 STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
 

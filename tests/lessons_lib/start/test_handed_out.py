@@ -12,8 +12,7 @@ import pytest
 
 from course_versions import answer, write
 from lessons_command import copies
-from lessons_guide import given
-from lessons_lib import handed_out
+from lessons_guide import given, handed_out
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
 FIRST = "00_start_here.ipynb"

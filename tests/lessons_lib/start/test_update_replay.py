@@ -9,7 +9,7 @@ import pytest
 
 from course_versions import Clone, answer, answers_in, write
 from lessons_command import copies
-from lessons_lib import handed_out
+from lessons_guide import handed_out
 from lessons_lib.paths import ROOT
 
 pytestmark = pytest.mark.slow

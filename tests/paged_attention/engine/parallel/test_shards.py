@@ -73,6 +73,14 @@ def load_with_an_error_that_cannot_be_sent(device):
     raise NotSent(1, 2)
 
 
+def load_other_words_on_rank_1(device):
+    model = load_model(device=device)
+    if torch.distributed.get_rank() == 1:
+        words = model.model.embed_tokens.weight
+        words.data = words.data.flip(0)
+    return model
+
+
 def load_one_kv_head(device):
     model = load_model(device="meta")
     model.config.num_key_value_heads = 1
@@ -96,6 +104,13 @@ def test_two_ranks_give_the_tokens_of_one():
         and run.cache_bytes * 2 == engine.manager.kv_cache.nbytes
         and run.seconds > 0
     )
+
+
+def test_ranks_that_do_not_agree_are_an_error():
+    """With one token each, so that no rank ends before the other."""
+    params = SamplingParams(max_new_tokens=1)
+    with pytest.raises(ShardError, match="the ranks gave different tokens"):
+        serve_sharded(PROMPTS, params, backend="gloo", load=load_other_words_on_rank_1)
 
 
 @pytest.mark.parametrize(
