@@ -55,8 +55,7 @@ class ModelRunner:
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor:
         """Runs the model over a step.
 
-        Returns (len(scheduled), vocab_size): the logits after each request's last token of the
-            step.
+        Returns (len(scheduled), vocab_size): the logits after each request's last token.
         """
         # A request that is forked from another in this step has nothing to compute.
         computing = [(request, num_tokens) for request, num_tokens in scheduled if num_tokens]
