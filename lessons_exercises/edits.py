@@ -28,6 +28,9 @@ In C++ and CUDA a form is edits, or a whole text: lines of which none is an edit
 `## spellings`, the first section, has forms that are right: each mistake is made in each
 combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
 exercises in Python. A line that begins with `# ` is a comment.
+
+`## slug (hangs on rounding)` begins a mistake that gives other results on other processors.
+Where it does, nothing is recorded: it is tried on the learner's machine.
 """
 
 import ast
@@ -45,6 +48,7 @@ from lessons_lib.checks import MistakesError
 
 OUR_ANSWERS = Path(__file__).with_name("our_answers.json")
 _INDENT = "    "
+_HANGS = " (hangs on rounding)"
 # up to a comma or the end of the line, with two levels of brackets
 _ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
 _EDIT = re.compile(r"(?P<maybe>maybe )?(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
@@ -143,6 +147,7 @@ class Section:
     lines: list[tuple[str, str]]  # (place, line), below the title
     is_python: bool
     head: str = ""  # goes before each text without one, such as `def f(x):`
+    hangs: bool = False  # on how a processor rounds
 
     @functools.cached_property
     def message(self) -> str:
@@ -188,7 +193,8 @@ def sections(file: Path, is_python: bool = True, head: str = "") -> Iterator[Sec
             raise MistakesError(f"{place}: the first line has to be `## name-of-the-mistake`.")
     for start, end in itertools.pairwise([*starts, len(lines)]):
         place, title = lines[start]
-        yield Section(title[3:].strip(), place, lines[start + 1 : end], is_python, head)
+        slug, hangs = title[3:].strip().removesuffix(_HANGS), title.endswith(_HANGS)
+        yield Section(slug, place, lines[start + 1 : end], is_python, head, hangs)
 
 
 def _with_or_alone(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:

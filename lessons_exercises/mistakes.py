@@ -164,6 +164,12 @@ class Bank(Sequence):
         texts = [file.read_text(encoding="utf-8") for file in self._files()]
         return records.key("\0".join([*texts, self.answer]))
 
+    @functools.cached_property
+    def hanging(self) -> set[str]:
+        """The slugs of the exercise's own mistakes that hang on how a processor rounds."""
+        sections = self._sections(self.file.with_suffix(".mistakes"))
+        return {section.slug for section in sections if section.hangs}
+
     def _files(self) -> list[Path]:
         own = self.file.with_suffix(".mistakes")
         is_function = not self.prepare and f"class {self.answer_name}" not in self.answer

@@ -74,10 +74,10 @@ class Records:
             return None
         place = number, row[number]
         if place not in self._decoded:
-            self._decoded[place] = results.decode(
-                json.loads(self.results(number)[row[number]])
-            )
-        return place[1], self._decoded[place]
+            encoded = json.loads(self.results(number)[row[number]])
+            self._decoded[place] = None if encoded is None else results.decode(encoded)
+        decoded = self._decoded[place]
+        return None if decoded is None else (place[1], decoded)
 
     def gives(self, same, recorded, actual) -> bool:
         """Whether a recorded result is the `actual` one."""
@@ -124,7 +124,7 @@ def write(
 ):
     """Writes the file of an exercise.
 
-    recorded: for each text, its encoded result on each case.
+    recorded: for each text, its encoded result on each case; None where it hangs on rounding.
     named: (slug, number of the form, its text), in the order in which they are looked through.
     messages: of all mistakes.
     """
@@ -140,7 +140,8 @@ def write(
     rows: dict[str, list] = {}
     for slug, number, text in named:
         row = forms[key(text)]
-        rows.setdefault(repr(row), [slug, number, row])
+        is_whole = None not in recorded[text]
+        rows.setdefault(repr(row) if is_whole else text, [slug, number, row])
     data = {
         "made_with": made_with,
         "source": source,

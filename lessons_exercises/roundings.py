@@ -32,24 +32,29 @@ class Shaken(TorchDispatchMode):
 
     Numbers of a few bits stay, such as 0, 1 and 0.5: every processor computes with them
     exactly. Equal ones stay equal, except in products of matrices.
+
+    way: -1 for the other way.
     """
+
+    def __init__(self, way: int = 1):
+        super().__init__()
+        self.roundings = way * ROUNDINGS
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         name = operation.overloadpacket.__name__
         if name in PRODUCTS | SUMS:
             args = tree_map_only(
-                torch.Tensor, lambda given: _moved(given, name in PRODUCTS), args
+                torch.Tensor, lambda given: self._moved(given, name in PRODUCTS), args
             )
         result = operation(*args, **(kwargs or {}))
-        return _moved(result, False) if name in FUNCTIONS else result
+        return self._moved(result, False) if name in FUNCTIONS else result
 
-
-def _moved(x: torch.Tensor, by_place: bool) -> torch.Tensor:
-    if x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
-        return x
-    stays = (x * FEW_BITS == (x * FEW_BITS).round()) & (x.abs() < FEW_BITS)
-    stays |= (x == x.round()) | ~x.isfinite()
-    places = torch.arange(x.numel()).view(x.shape) if by_place else 0
-    by = (x.double() * 1e9 + places).sin()  # anything from -1 to 1
-    moved = x.double() * (1 + ROUNDINGS * torch.finfo(x.dtype).eps / 2 * by)
-    return torch.where(stays, x, moved.to(x.dtype))
+    def _moved(self, x: torch.Tensor, by_place: bool) -> torch.Tensor:
+        if x.dtype not in (torch.float32, torch.float64) or x.device.type != "cpu":
+            return x
+        stays = (x * FEW_BITS == (x * FEW_BITS).round()) & (x.abs() < FEW_BITS)
+        stays |= (x == x.round()) | ~x.isfinite()
+        places = torch.arange(x.numel()).view(x.shape) if by_place else 0
+        by = (x.double() * 1e9 + places).sin()  # anything from -1 to 1
+        moved = x.double() * (1 + self.roundings * torch.finfo(x.dtype).eps / 2 * by)
+        return torch.where(stays, x, moved.to(x.dtype))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
+from lessons_exercises import drawn, tensors
 from lessons_exercises.lesson_06.native import POISON, Finding, result_of, show
 from lessons_exercises.lesson_07.native import (
     COMMENT,
@@ -55,8 +55,8 @@ def made(case: Case) -> Keys:
     head_size = shape.head_size
     generator = torch.Generator().manual_seed(case.seed)
     memory = torch.full((case.num_keys, head_size + BEHIND_A_ROW), POISON)
-    memory[:, :head_size] = torch.randn(case.num_keys, head_size, generator=generator)
-    q = torch.randn(head_size, generator=generator).to(shape.dtype)
+    memory[:, :head_size] = drawn.normal(case.num_keys, head_size, generator=generator)
+    q = drawn.normal(head_size, generator=generator).to(shape.dtype)
     return Keys(shape, q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size))
 
 

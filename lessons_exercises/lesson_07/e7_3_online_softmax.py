@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
+from lessons_exercises import drawn, tensors
 from lessons_exercises.lesson_06.native import result_of, show
 from lessons_exercises.lesson_07.native import COMMENT, SHAPES, build_all, group_lanes
 from lessons_exercises.mistakes import Bank
@@ -52,7 +52,7 @@ def made(case: Case) -> Rounds:
     rounds, groups = len(case.there), 32 // group_lanes(shape)
     scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
     scores += case.rise * torch.arange(rounds)[:, None, None]
-    values = torch.randn(rounds, groups, ROWS, shape.head_size, generator=generator)
+    values = drawn.normal(rounds, groups, ROWS, shape.head_size, generator=generator)
     values = values.to(shape.dtype)
     for number, there in enumerate(case.there):
         for group in range(groups):
