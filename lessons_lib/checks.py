@@ -610,13 +610,9 @@ def _suspects(
             equal[number, key] = given + bool(given and exercise.same(recorded, actual))
         return equal[number, key]
 
-    def has_record(form, number) -> bool:
-        return isinstance(form, Form) and form.record(number) is not None
-
     def least_fit(form) -> int:
         least = 2 if form is not None else 0
-        # what has to be tried comes last: most forms are out of the question by then
-        for about in sorted(seen, key=lambda about: not has_record(form, about[0])):
+        for about in seen:
             least = least and min(least, fit(form, *about))
         return least
 

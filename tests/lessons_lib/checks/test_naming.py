@@ -134,12 +134,6 @@ def test_what_is_not_recorded_is_tried():
     assert not explained(form, [2, 5])
 
 
-def test_what_is_not_recorded_is_not_tried_where_a_record_speaks_against_it():
-    form = Kept({1: (1, 5)})
-    assert not explained(form, [0, 6]) and form.loaded == 0
-    assert explained(form, [0, 5]) and form.loaded == 1
-
-
 class FromElsewhere(Kept):
     """A record of another version of Python, whose errors may have other words."""
 
