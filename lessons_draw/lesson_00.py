@@ -2,7 +2,17 @@
 
 import matplotlib.pyplot as plt
 
-from lessons_draw import EDGE, FREE, GREEN, USED, WASTED, Picture, draw_block, show
+from lessons_draw import (
+    EDGE,
+    FREE,
+    GREEN,
+    USED,
+    WASTED,
+    Picture,
+    conversation,
+    draw_block,
+    show,
+)
 
 
 def opening() -> Picture:
@@ -20,6 +30,11 @@ def opening() -> Picture:
             " block with that number. Blocks 1, 3 and 4 are free."
         ),
     )
+
+
+def at_the_end() -> Picture:
+    """Three people who ask the engine of lesson 08 at once."""
+    return conversation.recorded()
 
 
 def one_piece_each(lengths: dict[str, int], limit: int) -> Picture:

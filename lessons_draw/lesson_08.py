@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from lessons_draw import Picture, pool_steps, serving, show, timeline
+from lessons_draw import Picture, conversation, pool_steps, serving, show, timeline
+from lessons_draw.conversation import Columns
 
 
 def opening() -> Picture:
@@ -17,6 +18,16 @@ def opening() -> Picture:
             " scattered in it, with free ones between them."
         ),
     )
+
+
+def recorded_conversation() -> Picture:
+    """Three people who ask a model that speaks, at once."""
+    return conversation.recorded()
+
+
+def side_by_side(talk) -> Columns:
+    """A conversation with several people, as far as it is. talk: a Conversation."""
+    return Columns(talk)
 
 
 def one_row() -> Picture:

@@ -180,7 +180,7 @@ def _forms(exercise: Exercise) -> dict:
 
 
 def _encoded(exercise: Exercise, form, case):
-    """What the form gives; None where a mistake that may hang on roundings does.
+    """What the form gives; HANGS where a mistake that may hang on roundings does.
 
     Raises MistakesError where another one does.
     """
@@ -194,7 +194,7 @@ def _encoded(exercise: Exercise, form, case):
             if exercise.same(given, shaken):
                 continue
             if may_hang:
-                return None
+                return records.HANGS
             raise MistakesError(
                 f"{exercise.id}: what {slug} ({form.place}) gives on this case hangs on "
                 "roundings, which other processors do in their own ways. Change the case, or "

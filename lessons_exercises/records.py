@@ -27,6 +27,7 @@ _ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistake
 _BUILT = {".cpp", ".cu", ".cuh", ".h"}
 _SHOWN_ALONE = {"where", "message"}
 FOLDER = Path(__file__).parent / "records"
+HANGS: dict = {}  # instead of a result that hangs on rounding; no result is encoded so
 
 
 class Records:
@@ -75,9 +76,9 @@ class Records:
         place = number, row[number]
         if place not in self._decoded:
             encoded = json.loads(self.results(number)[row[number]])
-            self._decoded[place] = None if encoded is None else results.decode(encoded)
+            self._decoded[place] = HANGS if encoded == HANGS else results.decode(encoded)
         decoded = self._decoded[place]
-        return None if decoded is None else (place[1], decoded)
+        return None if decoded is HANGS else (place[1], decoded)
 
     def gives(self, same, recorded, actual) -> bool:
         """Whether a recorded result is the `actual` one."""
@@ -124,7 +125,7 @@ def write(
 ):
     """Writes the file of an exercise.
 
-    recorded: for each text, its encoded result on each case; None where it hangs on rounding.
+    recorded: for each text, its encoded result on each case, or HANGS.
     named: (slug, number of the form, its text), in the order in which they are looked through.
     messages: of all mistakes.
     """
@@ -140,7 +141,7 @@ def write(
     rows: dict[str, list] = {}
     for slug, number, text in named:
         row = forms[key(text)]
-        is_whole = None not in recorded[text]
+        is_whole = HANGS not in recorded[text]
         rows.setdefault(repr(row) if is_whole else text, [slug, number, row])
     data = {
         "made_with": made_with,

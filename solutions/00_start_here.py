@@ -20,7 +20,11 @@
 #
 # **At the end you will have built** an engine that serves a real language model to many
 # requests at once, and all that it rests on: the block manager, the block tables, attention
-# through them, and the CUDA kernels that make it fast.
+# through them, and the CUDA kernels that make it fast. Here three people ask it at the same
+# time. What the model was told before each question lies in memory once, in the three orange
+# blocks:
+#
+# PICTURE at_the_end
 #
 # **You need** some Python, and to know what a tensor of PyTorch and its shape are. From lesson
 # 01 on there is a little C++, and from lesson 03 on a rough idea of attention helps. You need

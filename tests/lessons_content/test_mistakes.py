@@ -454,4 +454,4 @@ def test_a_mistake_that_may_hang_on_rounding_is_recorded_where_it_does_not(tmp_p
         given = [
             kept.read(str(case)).decode().split("\n")[place] for case, place in enumerate(row)
         ]
-    assert "null" in given and set(given) != {"null"}
+    assert "{}" in given and set(given) != {"{}"}

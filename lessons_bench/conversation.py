@@ -1,0 +1,181 @@
+"""Records three people who ask at once: `python -m lessons_bench.conversation`.
+
+The model that speaks is SmolLM2-135M-Instruct, whose weights are not the course's. So lessons
+show what it said here.
+"""
+
+import datetime
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from lessons_bench.command import Command
+from lessons_bench.records import Record
+from lessons_bench.serving import processor
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.conversation import Conversation
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.serve.words import TokenizerWords
+from paged_attention.engine.speaking import SMOLLM2, ModelNotHereError, speaking_model
+
+SYSTEM = (
+    "You are the assistant of a course on computers. You are friendly and patient. The people "
+    "who ask you are curious, and they have little time. Answer each question in one or two "
+    "short sentences, in plain English, without a list."
+)
+QUESTIONS = {
+    "Ada": "What is the capital of France?",
+    "Ben": "What can I cook with eggs and tomatoes?",
+    "Cleo": "What is a library good for?",
+}
+WISH = "Write a short wish for somebody who has just finished a course."
+TOKEN_BUDGET = 64  # of a step: less than a prompt, so that the others find its blocks
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one person asked and was told.
+
+    num_prompt: tokens of the prompt, the system's text included.
+    num_output: tokens of the answer.
+    blocks: ids, in the step in which most blocks were in use.
+    """
+
+    name: str
+    question: str
+    answer: str
+    num_prompt: int
+    num_output: int
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ConversationRun(Record, kept_in="conversation"):
+    """A conversation of several people with one engine.
+
+    card: the processor.
+    steps: of the engine, for all answers.
+    tokens_per_second: of all answers together, the prompts included.
+    wish: what the model said when it was asked for WISH afterwards.
+    """
+
+    card: str
+    device: str
+    torch: str
+    transformers: str
+    threads: int
+    date: str
+    command: str
+    model: str
+    system: str
+    answers: tuple[Answer, ...]
+    steps: int
+    tokens_per_second: float
+    wish: str
+
+    @property
+    def shared(self) -> set[int]:
+        """The blocks that more than one person's prompt is in."""
+        everyone = [block for answer in self.answers for block in answer.blocks]
+        return {block for block in everyone if everyone.count(block) > 1}
+
+    @property
+    def used(self) -> set[int]:
+        return {block for answer in self.answers for block in answer.blocks}
+
+
+def talk(folder: Path) -> dict:
+    """What the model in a folder says, and in which blocks that lies, as fields of a run."""
+    model, words = load_model(folder), TokenizerWords(folder)
+    engine = Engine(model, token_budget=TOKEN_BUDGET)
+    conversation = Conversation(engine, words, SYSTEM, QUESTIONS)
+    most: dict[str, list[int]] = {}
+    while conversation.step():
+        running = [request.id for request in engine.scheduler.running]
+        blocks = {str(id): engine.manager.blocks_of(id) for id in running}
+        if sum(map(len, blocks.values())) >= sum(map(len, most.values())):
+            most = blocks
+    wish = Conversation(engine, words, SYSTEM, {"": WISH})
+    while wish.step():
+        pass
+    told = conversation.answers
+    return {
+        "answers": tuple(
+            Answer(
+                name,
+                QUESTIONS[name],
+                told[name],
+                len(request.prompt),
+                len(request.output),
+                tuple(most.get(name, ())),
+            )
+            for name, request in conversation.requests.items()
+        ),
+        "steps": len(conversation.history),
+        "tokens_per_second": conversation.tokens_per_second,
+        "wish": wish.answers[""],
+    }
+
+
+def recorded() -> ConversationRun:
+    """The conversation that comes with the course."""
+    return ConversationRun.recorded()[0]
+
+
+def table(run: ConversationRun) -> str:
+    """A conversation as text."""
+    lines = [f"{run.model} on {run.card}, {run.threads} threads, {run.date}, by {run.command}"]
+    for answer in run.answers:
+        lines += ["", f"{answer.name}: {answer.question}", f"  {answer.answer}"]
+    return "\n".join([*lines, "", summary(run)])
+
+
+def summary(run: ConversationRun) -> str:
+    """The blocks and the speed, in a line."""
+    return (
+        f"{len(run.used)} blocks in use, {len(run.shared)} of them shared · "
+        f"{run.tokens_per_second:.0f} tokens a second"
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if the model is not here, or if nothing is recorded."""
+    command = Command(
+        "conversation",
+        "Lets three people ask SmolLM2 at once, and prints what they are told.",
+        ConversationRun,
+        table,
+    )
+    add = command.parser.add_argument
+    add("--model", default=SMOLLM2, help="a folder, smollm2, or a name on the hub")
+    add("--download", action="store_true", help="fetch it if it is not on this machine")
+    arguments = command.parse(words)
+    if arguments.recorded:
+        return command.show(arguments)
+    try:
+        folder = speaking_model(arguments.model, arguments.download)
+    except ModelNotHereError as error:
+        print(error, file=sys.stderr)
+        return 1
+    said = talk(folder)
+    run = ConversationRun(
+        card=processor(),
+        device="cpu",
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        threads=torch.get_num_threads(),
+        date=datetime.date.today().isoformat(),
+        command=command.line(arguments, "model"),
+        model="SmolLM2-135M-Instruct" if arguments.model == SMOLLM2 else str(arguments.model),
+        system=SYSTEM,
+        **said,
+    )
+    return command.keep(run, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

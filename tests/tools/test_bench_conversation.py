@@ -1,0 +1,53 @@
+"""The recorded conversation: what lessons show of it, and the command that records one."""
+
+import json
+
+import pytest
+
+from lessons_bench import conversation
+from lessons_bench.conversation import ConversationRun, main
+from lessons_lib.paths import SOLUTIONS
+from tiny_checkpoints import save_model_that_speaks
+
+
+def test_what_is_recorded_is_whole_and_its_system_prompt_lies_in_memory_once():
+    run = conversation.recorded()
+    assert [answer.name for answer in run.answers] == list(conversation.QUESTIONS)
+    assert run.system == conversation.SYSTEM
+    for answer in run.answers:
+        assert answer.question == conversation.QUESTIONS[answer.name]
+        assert len(answer.blocks) >= -(-answer.num_prompt // 16)
+        assert run.shared < set(answer.blocks)
+
+
+def test_the_summary_ends_with_the_wish():
+    text = (SOLUTIONS / "summary.py").read_text(encoding="utf-8")
+    words = " ".join(line.removeprefix("# ").removeprefix("> ") for line in text.splitlines())
+    assert words.split()[-21:] == conversation.recorded().wish.split()
+
+
+def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):
+    folder, kept = tmp_path / "speaks", tmp_path / "kept"
+    save_model_that_speaks(folder)
+    config = folder / "config.json"  # a byte is a token there, so the system prompt is long
+    settings = json.loads(config.read_text()) | {"max_position_embeddings": 512}
+    config.write_text(json.dumps(settings))
+    assert main(["--model", str(folder), "--record", "--folder", str(kept)]) == 0
+    printed = capsys.readouterr().out
+    (run,) = ConversationRun.recorded(kept)
+    assert run.command == f"python -m lessons_bench.conversation --model {folder}"
+    assert run.wish and conversation.table(run) in printed
+    assert main(["--recorded", "--folder", str(kept)]) == 0
+    assert capsys.readouterr().out.strip() == conversation.table(run)
+
+
+def test_without_the_model_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path))
+    assert main([]) == 1
+    assert "--download" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lesson", ["00_start_here", "08_serve_a_model"])
+def test_lessons_show_it(lesson):
+    notebook = (SOLUTIONS / f"{lesson}.ipynb").read_text(encoding="utf-8")
+    assert all(answer.answer in notebook for answer in conversation.recorded().answers)
