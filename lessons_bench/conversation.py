@@ -7,14 +7,13 @@ show what it said here.
 import datetime
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 from lessons_bench.command import Command
-from lessons_bench.records import Record
+from lessons_bench.conversation_runs import Answer, ConversationRun, table
 from lessons_bench.serving import processor
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.conversation import Conversation
@@ -34,58 +33,6 @@ QUESTIONS = {
 }
 WISH = "Write a short wish for somebody who has just finished a course."
 TOKEN_BUDGET = 64  # of a step: less than a prompt, so that the others find its blocks
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one person asked and was told.
-
-    num_prompt: tokens of the prompt, the system's text included.
-    num_output: tokens of the answer.
-    blocks: ids, in the step in which most blocks were in use.
-    """
-
-    name: str
-    question: str
-    answer: str
-    num_prompt: int
-    num_output: int
-    blocks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ConversationRun(Record, kept_in="conversation"):
-    """A conversation of several people with one engine.
-
-    card: the processor.
-    steps: of the engine, for all answers.
-    tokens_per_second: of all answers together, the prompts included.
-    wish: what the model said when it was asked for WISH afterwards.
-    """
-
-    card: str
-    device: str
-    torch: str
-    transformers: str
-    threads: int
-    date: str
-    command: str
-    model: str
-    system: str
-    answers: tuple[Answer, ...]
-    steps: int
-    tokens_per_second: float
-    wish: str
-
-    @property
-    def shared(self) -> set[int]:
-        """The blocks that more than one person's prompt is in."""
-        everyone = [block for answer in self.answers for block in answer.blocks]
-        return {block for block in everyone if everyone.count(block) > 1}
-
-    @property
-    def used(self) -> set[int]:
-        return {block for answer in self.answers for block in answer.blocks}
 
 
 def talk(folder: Path) -> dict:
@@ -119,27 +66,6 @@ def talk(folder: Path) -> dict:
         "tokens_per_second": conversation.tokens_per_second,
         "wish": wish.answers[""],
     }
-
-
-def recorded() -> ConversationRun:
-    """The conversation that comes with the course."""
-    return ConversationRun.recorded()[0]
-
-
-def table(run: ConversationRun) -> str:
-    """A conversation as text."""
-    lines = [f"{run.model} on {run.card}, {run.threads} threads, {run.date}, by {run.command}"]
-    for answer in run.answers:
-        lines += ["", f"{answer.name}: {answer.question}", f"  {answer.answer}"]
-    return "\n".join([*lines, "", summary(run)])
-
-
-def summary(run: ConversationRun) -> str:
-    """The blocks and the speed, in a line."""
-    return (
-        f"{len(run.used)} blocks in use, {len(run.shared)} of them shared · "
-        f"{run.tokens_per_second:.0f} tokens a second"
-    )
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -6,7 +6,8 @@ import textwrap
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
-from lessons_bench import conversation
+from lessons_bench.conversation_runs import recorded as runs
+from lessons_bench.conversation_runs import summary
 from lessons_draw import EDGE, GREEN, PINK, QUIET, SHARED, USED, Picture, draw_block, show
 
 COLUMN = 10.0  # in widths of a character, more or less
@@ -16,7 +17,7 @@ TINT = "#f2f2f2"
 
 def recorded() -> Picture:
     """The conversation that comes with the course."""
-    run = conversation.recorded()
+    (run,) = runs()
     said = " ".join(
         f"{each.name} asks: {each.question} The answer: {each.answer}" for each in run.answers
     )
@@ -41,7 +42,7 @@ def _figure(run):
         for place, block in enumerate(answer.blocks):
             own = SHARED if block in run.shared else colour
             draw_block(axes, left + 1.25 * place, 1.4, str(block), own, width=1.1)
-    words = f"{run.model}: {conversation.summary(run)}"
+    words = f"{run.model}: {summary(run)}"
     axes.text(0, 0.5, words, fontsize=9.5, color=QUIET, va="center")
     labels = ((7.25, "asked"), (4.65, "told"), (1.9, "blocks"))
     for y, label in labels:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from lessons_bench import (
+    conversation_runs,
     engine_peers_runs,
     fast_engine_runs,
     ladder_runs,
@@ -13,7 +14,15 @@ from lessons_bench import (
     two_gpus_runs,
 )
 from lessons_bench.workloads import TITLES
-from lessons_draw import engine_peers, lesson_07, lesson_09, lesson_10, lesson_11, show
+from lessons_draw import (
+    engine_peers,
+    lesson_07,
+    lesson_08,
+    lesson_09,
+    lesson_10,
+    lesson_11,
+    show,
+)
 from lessons_site.pictures import Pictures
 from lessons_site.serving_picture import servers
 
@@ -35,6 +44,7 @@ def results_page(pictures: Pictures) -> str:
         *peers(pictures),
         *two_gpus(),
         *load(pictures),
+        *conversation(pictures),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -237,6 +247,24 @@ def load(pictures: Pictures) -> list[str]:
             f"The model: {run.model}.",
             pictures.drawn(lesson_11.waiting(run)),
             *everything(run, load_runs.table),
+        ]
+    return parts
+
+
+def conversation(pictures: Pictures) -> list[str]:
+    """A model that speaks, asked by three people at once."""
+    parts = [
+        "## Three people who ask at once",
+        "[Lesson 08](08_serve_a_model.ipynb)'s engine serves a small model that speaks, on a"
+        " processor.",
+    ]
+    for run in conversation_runs.recorded():
+        parts += [
+            f"### {run.card}, {run.threads} threads",
+            f"Measured on {run.date} with PyTorch {run.torch} and transformers"
+            f" {run.transformers}, by `{run.command}`.",
+            pictures.drawn(lesson_08.recorded_conversation()),
+            *everything(run, conversation_runs.table),
         ]
     return parts
 

