@@ -75,7 +75,7 @@ class Command:
                 continue
             values = value if isinstance(value, list) else [value] * (value is not True)
             # 20 and not 20.0, as one types it
-            texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
+            texts = [str(each).removesuffix(".0") for each in values]
             words += [f"--{name.replace('_', '-')}", *texts]
         return shlex.join(words)
 

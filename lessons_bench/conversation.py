@@ -1,4 +1,4 @@
-"""Records three people who ask at once: `python -m lessons_bench.conversation`.
+"""Three people who ask at once: `python -m lessons_bench.conversation --record`.
 
 The model that speaks is SmolLM2-135M-Instruct, whose weights are not the course's. So lessons
 show what it said here.
@@ -35,6 +35,10 @@ WISH = "Write a short wish for somebody who has just finished a course."
 TOKEN_BUDGET = 64  # of a step: less than a prompt, so that the others find its blocks
 
 
+def num_used(blocks: dict[str, list[int]]) -> int:
+    return len({block for ids in blocks.values() for block in ids})
+
+
 def talk(folder: Path) -> dict:
     """What the model in a folder says, and in which blocks that lies, as fields of a run."""
     model, words = load_model(folder), TokenizerWords(folder)
@@ -44,7 +48,7 @@ def talk(folder: Path) -> dict:
     while conversation.step():
         running = [request.id for request in engine.scheduler.running]
         blocks = {str(id): engine.manager.blocks_of(id) for id in running}
-        if sum(map(len, blocks.values())) >= sum(map(len, most.values())):
+        if num_used(blocks) >= num_used(most):
             most = blocks
     wish = Conversation(engine, words, SYSTEM, {"": WISH})
     while wish.step():

@@ -69,8 +69,10 @@ def table(run: ConversationRun) -> str:
 
 
 def summary(run: ConversationRun) -> str:
-    """The blocks and the speed, in a line."""
-    return (
-        f"{len(run.used)} blocks in use, {len(run.shared)} of them shared · "
-        f"{run.tokens_per_second:.0f} tokens a second"
-    )
+    """The blocks and the speed of a run."""
+    return in_a_line(len(run.used), len(run.shared), run.tokens_per_second)
+
+
+def in_a_line(used: int, shared: int, rate: float) -> str:
+    """Numbers of blocks, and tokens a second."""
+    return f"{used} blocks in use, {shared} of them shared · {rate:.0f} tokens a second"

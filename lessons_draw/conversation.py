@@ -6,18 +6,18 @@ import textwrap
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
+from lessons_bench.conversation_runs import in_a_line, summary
 from lessons_bench.conversation_runs import recorded as runs
-from lessons_bench.conversation_runs import summary
 from lessons_draw import EDGE, GREEN, PINK, QUIET, SHARED, USED, Picture, draw_block, show
 
-COLUMN = 10.0  # in widths of a character, more or less
+COLUMN = 10.0  # in units of the axes; 32 characters fit
 OWN = (USED, GREEN, PINK)
 TINT = "#f2f2f2"
 
 
-def recorded() -> Picture:
-    """The conversation that comes with the course."""
-    (run,) = runs()
+def recorded(run=None) -> Picture:
+    """A recorded conversation; the one that comes with the course, if no run is given."""
+    run = run or runs()[0]
     said = " ".join(
         f"{each.name} asks: {each.question} The answer: {each.answer}" for each in run.answers
     )
@@ -26,8 +26,8 @@ def recorded() -> Picture:
         _figure(run),
         alt=(
             f"Three columns. {said} Below each, the blocks of this request. All three begin "
-            f"with blocks {shared}, which are drawn in another colour: the system prompt lies "
-            "in them, once."
+            f"with blocks {shared}, which are drawn in another colour: most of the system "
+            "prompt lies in them, once."
         ),
     )
 
@@ -57,7 +57,7 @@ def _bubble(axes, left: float, bottom: float, height: float, text: str, colour: 
     box = (left, bottom), COLUMN, height
     axes.add_patch(FancyBboxPatch(*box, boxstyle=style, facecolor=colour, edgecolor=EDGE))
     words = textwrap.fill(text, 32)
-    axes.text(left + 0.35, bottom + height / 2, words, fontsize=10, va="center", wrap=False)
+    axes.text(left + 0.35, bottom + height / 2, words, fontsize=10, va="center")
 
 
 class Columns:
@@ -80,6 +80,4 @@ class Columns:
         return "\n".join([*said, self._line()])
 
     def _line(self) -> str:
-        used, shared = self.talk.blocks
-        rate = self.talk.tokens_per_second
-        return f"{used} blocks in use, {shared} of them shared · {rate:.0f} tokens a second"
+        return in_a_line(*self.talk.blocks, self.talk.tokens_per_second)

@@ -61,8 +61,9 @@ def may_be_at_fault(outcome: Outcome, message: str) -> bool:
 def blame(error: CompileError) -> CompileError:
     """The error of a build, or one that says what is wrong with this machine.
 
-    The compiler names a line of the text if that is at fault, and the loader a function. In
-    the process of a check nothing is looked for: the check tries our own answer.
+    The compiler names a line of the text if that is at fault, and the loader a function. In a
+    process that another one started, as a check does, nothing is looked for: the check tries
+    our own answer.
     """
     if (error.line or error.reason) and not _SIGNS.search(f"{error}\n{error.output}"):
         return error

@@ -17,12 +17,12 @@ from lessons_bench.workloads import TITLES
 from lessons_draw import (
     engine_peers,
     lesson_07,
-    lesson_08,
     lesson_09,
     lesson_10,
     lesson_11,
     show,
 )
+from lessons_draw.conversation import recorded as drawn_conversation
 from lessons_site.pictures import Pictures
 from lessons_site.serving_picture import servers
 
@@ -263,7 +263,7 @@ def conversation(pictures: Pictures) -> list[str]:
             f"### {run.card}, {run.threads} threads",
             f"Measured on {run.date} with PyTorch {run.torch} and transformers"
             f" {run.transformers}, by `{run.command}`.",
-            pictures.drawn(lesson_08.recorded_conversation()),
+            pictures.drawn(drawn_conversation(run)),
             *everything(run, conversation_runs.table),
         ]
     return parts

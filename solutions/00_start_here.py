@@ -21,8 +21,8 @@
 # **At the end you will have built** an engine that serves a real language model to many
 # requests at once, and all that it rests on: the block manager, the block tables, attention
 # through them, and the CUDA kernels that make it fast. Here three people ask it at the same
-# time. What the model was told before each question lies in memory once, in the three orange
-# blocks:
+# time. Before each question, the model is told the same. Nearly all of that lies in memory
+# once, in the three orange blocks:
 #
 # PICTURE at_the_end
 #

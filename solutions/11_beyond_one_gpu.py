@@ -484,6 +484,43 @@ print("none after it has left")
 # requests. To the next one it says at once that it is full (status 429), and the client may try
 # again a little later.
 #
+# ### A chat
+#
+# A model that was trained to talk is asked at another address, `/v1/chat/completions`. The body
+# has **messages** in place of a prompt, each with a role and a content. The server puts them
+# into the model's own template. If you have fetched the model that speaks in lesson
+# [08](08_serve_a_model.ipynb), it answers here, piece by piece:
+
+# %% tags=["nbval-ignore-output"]
+from paged_attention.engine.speaking import ModelNotHereError, speaking_model
+
+
+def chat(address, question):
+    """Prints the model's answer as it comes."""
+    fields = {"model": "smollm2", "temperature": 0, "max_tokens": 60, "stream": True}
+    fields["messages"] = [{"role": "user", "content": question}]
+    request = Request(f"{address}/v1/chat/completions", json.dumps(fields).encode())
+    request.add_header("Content-Type", "application/json")
+    for line in directly.open(request):
+        event = line.decode().removeprefix("data: ").strip()
+        if event.startswith("{"):
+            print(
+                json.loads(event)["choices"][0]["delta"].get("content", ""), end="", flush=True
+            )
+    print()
+
+
+try:
+    speaking_model()
+except ModelNotHereError as error:
+    print(error)
+else:
+    speaks = [*command, "--model", "smollm2"]
+    with subprocess.Popen(speaks, stdout=subprocess.PIPE, text=True) as speaker:
+        chat(speaker.stdout.readline().split()[-1], "What is the capital of France?")
+        speaker.terminate()
+
+# %% [markdown]
 # ### Under load
 #
 # Clients come at random times. Two times matter to each of them: the **time to first token**,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
+from lessons_exercises import drawn, tensors
 from lessons_exercises.mistakes import Bank
 from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
@@ -79,7 +79,7 @@ def make_heads(case):
         token, head, place = map(torch.arange, case[1:4])
         o = 100 * (token[:, None, None] + 1) + 10 * head[:, None] + place
     else:
-        o = torch.randn(case[1:4], generator=torch.Generator().manual_seed(case.seed))
+        o = drawn.normal(*case[1:4], generator=torch.Generator().manual_seed(case.seed))
     o = o.to(case.dtype)
     return o.transpose(0, 1).contiguous().transpose(0, 1) if case.heads_first else o
 

@@ -37,11 +37,14 @@ def prepare(answer):
 
 
 class Narrow(Case):
-    """A case of 16 bits. Every processor draws the same: a score is compared more closely than
-    16 bits would allow.
+    """A case of 16 bits, with numbers that are the same on every processor.
+
+    Where randn's last bit differs, a number may round to another one of 16 bits, and scores
+    are compared more closely than that.
     """
 
     def batch(self):
+        assert self.spread == 1 and not self.shift
         batch = super().batch()
         generator = torch.Generator().manual_seed(self.seed)
         for numbers in (batch.q, batch.k_cache, batch.v_cache):

@@ -15,6 +15,7 @@ def test_what_is_recorded_is_whole_and_its_system_prompt_lies_in_memory_once():
     (run,) = recorded()
     assert [answer.name for answer in run.answers] == list(conversation.QUESTIONS)
     assert run.system == conversation.SYSTEM
+    assert len(run.shared) == 3
     for answer in run.answers:
         assert answer.question == conversation.QUESTIONS[answer.name]
         assert len(answer.blocks) >= -(-answer.num_prompt // 16)
@@ -24,7 +25,8 @@ def test_what_is_recorded_is_whole_and_its_system_prompt_lies_in_memory_once():
 def test_the_summary_ends_with_the_wish():
     text = (SOLUTIONS / "summary.py").read_text(encoding="utf-8")
     words = " ".join(line.removeprefix("# ").removeprefix("> ") for line in text.splitlines())
-    assert words.split()[-21:] == recorded()[0].wish.split()
+    wish = recorded()[0].wish.split()
+    assert words.split()[-len(wish) :] == wish
 
 
 def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):

@@ -83,8 +83,8 @@ def read_chat(body: bytes) -> Asked:
     if "max_completion_tokens" in fields:  # the newer name
         _integer(fields, "max_completion_tokens", 1, 1, MOST_TOKENS)
         fields["max_tokens"] = fields["max_completion_tokens"]
-    longest = "max_tokens" not in fields
-    return _asked(fields, lambda: [_messages(fields.get("messages"))], fills_context=longest)
+    fills_context = "max_tokens" not in fields
+    return _asked(fields, lambda: [_messages(fields.get("messages"))], fills_context)
 
 
 def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ FIELDS = [  # what is wrong, and the words for it
     ({"prompt": ["a"] * 65}, "prompt has 65 prompts; at most 64"),
     ({"prompt": "C" * 600}, r"the prompt may grow to 600 \+ 16 tokens, and .* room for 512"),
     ({"prompt": ["C", "C" * 600]}, r"prompt\[1\] may grow to 600 \+ 16 tokens, .*"),
-    ({"max_tokens": 10**8}, "the prompt may grow to .* has room for .*"),
+    ({"max_tokens": 10**9}, "the prompt may grow to .* has room for .*"),
     ({"max_tokens": 0}, MOST_TOKENS),
     ({"max_tokens": "7"}, MOST_TOKENS),
     ({"max_tokens": 10**9 + 1}, MOST_TOKENS),
