@@ -189,9 +189,9 @@ class Bank(Sequence):
         general = [mistake for file in self._files()[1:] for mistake in self._read(file)]
         return (*found, *(mistake for mistake in general if mistake.slug not in slugs))
 
-    @functools.cached_property
+    @property
     def further(self) -> tuple[Mistake, ...]:
-        """A teacher's own."""
+        """A teacher's own, as the files are now."""
         found: list[Mistake] = []
         for file in further_files(f"{self.exercise_id}[!0-9]*mistakes"):
             found += self._read(file, known=[each.slug for each in (*self.own, *found)])

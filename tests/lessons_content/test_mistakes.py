@@ -425,8 +425,8 @@ def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_pa
 
 THIRDS = """
         ## thirds{}
-        Three thirds.
-            (num_tokens + block_size - 1) => int(torch.full((3,), num_tokens / 3).sum())
+        Three thirds, twice.
+            (num_tokens + block_size - 1) => 2 * int(torch.full((3,), num_tokens / 3).sum())
         """
 
 
@@ -463,9 +463,16 @@ def test_a_mistake_that_may_hang_on_rounding_is_recorded_where_it_does_not(tmp_p
 
         def blocks_needed(num_tokens, block_size):
             thirds = int(torch.full((3,), num_tokens / 3).sum())
-            return thirds // block_size
+            return 2 * thirds // block_size
 
-        print(checks.run("0.1", blocks_needed).mistake)
+        exercise = checks.find("0.1")
+        verdict = checks.compare(
+            exercise,
+            lambda _, case: exercise.reference(*case),
+            lambda _, case: blocks_needed(*case),
+            lambda _: None,
+        )
+        print(verdict.mistake)
         """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
     words = [sys.executable, "program.py"]
