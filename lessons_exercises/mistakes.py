@@ -166,9 +166,13 @@ class Bank(Sequence):
 
     @functools.cached_property
     def hanging(self) -> set[str]:
-        """The slugs of the exercise's own mistakes that hang on how a processor rounds."""
-        sections = self._sections(self.file.with_suffix(".mistakes"))
-        return {section.slug for section in sections if section.hangs}
+        """The slugs of the course's mistakes that may hang on how a processor rounds."""
+        return {
+            section.slug
+            for file in self._files()
+            for section in self._sections(file)
+            if section.hangs
+        }
 
     def _files(self) -> list[Path]:
         own = self.file.with_suffix(".mistakes")

@@ -486,10 +486,11 @@ print("none after it has left")
 #
 # ### A chat
 #
-# A model that was trained to talk is asked at another address, `/v1/chat/completions`. The body
-# has **messages** in place of a prompt, each with a role and a content. The server puts them
-# into the model's own template. If you have fetched the model that speaks in lesson
-# [08](08_serve_a_model.ipynb), it answers here, piece by piece:
+# A model that was trained to talk is asked at another address, `/v1/chat/completions`. Instead
+# of a prompt, the body has a list of **messages**. Each has a role, such as `user`, and its
+# text, which is called `content`. The server puts them into the model's own template. If you
+# have fetched the model that speaks in lesson [08](08_serve_a_model.ipynb), it answers here,
+# piece by piece:
 
 # %% tags=["nbval-ignore-output"]
 from paged_attention.engine.speaking import ModelNotHereError, speaking_model
