@@ -258,26 +258,32 @@ class Engine:
         those = [(object(), prompt, own) for prompt, own in zip(prompts, each, strict=True)]
         results: list[Request | RequestError | TypeError] = []
         try:
-            for id, prompt, own in those:
-                try:
-                    results.append(self.add(id, prompt, own))
-                except (RequestError, TypeError) as error:
-                    results.append(error)
-            num_refused = sum(isinstance(result, Exception) for result in results)
-            ids = {id for id, _, _ in those}
-            with tqdm(
-                total=len(prompts), initial=num_refused, disable=not progress, unit="request"
-            ) as bar:
-                while self.scheduler.has_work():
-                    ended = [request for request, _ in self.step() if request.reason]
-                    bar.update(sum(request.id in ids for request in ended))
-                bar.update(len(prompts) - bar.n)  # those that ended without a token
+            self._generate(those, results, progress)
         except BaseException:
             for id, _, _ in those:
                 if id in self.requests:
                     self.cancel(id)
             raise
         return results
+
+    def _generate(self, those: list[tuple], results: list, progress: bool) -> None:
+        """What `generate` does until it is stopped. In CPython 3.12 and later, Ctrl-C in a
+        comprehension's condition would miss an `except` of the same function.
+        """
+        for id, prompt, own in those:
+            try:
+                results.append(self.add(id, prompt, own))
+            except (RequestError, TypeError) as error:
+                results.append(error)
+        num_refused = sum(isinstance(result, Exception) for result in results)
+        ids = {id for id, _, _ in those}
+        with tqdm(
+            total=len(those), initial=num_refused, disable=not progress, unit="request"
+        ) as bar:
+            while self.scheduler.has_work():
+                ended = [request for request, _ in self.step() if request.reason]
+                bar.update(sum(request.id in ids for request in ended))
+            bar.update(len(those) - bar.n)  # those that ended without a token
 
     def _check(self, request: Request) -> None:
         id = request.id

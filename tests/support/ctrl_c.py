@@ -13,14 +13,17 @@ class CtrlC:
 
     If that is a NOP, before the next one: the NOP of an inner `try` is in no handler's range,
         and no real signal comes there.
+    function: the only one whose instructions count.
     """
 
-    def __init__(self, at: int | None = None):
-        self.at, self.count = at, 0
+    def __init__(self, at: int | None = None, function: str = ""):
+        self.at, self.count, self.function = at, 0, function
 
     def __call__(self, frame, event, argument):
         file = frame.f_code.co_filename
         if "paged_attention" not in file and not file.endswith("echo.py"):
+            return None
+        if self.function and frame.f_code.co_name != self.function:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

@@ -34,11 +34,19 @@ class AheadEngine(Engine):
                 self.in_flight = self.launch()
             if late is None:
                 return []
-            before = [(r, len(r.tokens)) for r, _ in late[0] if self.still_runs(r)]
+            before = self._lengths(late[0])
             return self.complete_late(*late)
         except BaseException:
             self._take_back(before)
             raise
+
+    def _lengths(self, scheduled: Scheduled) -> Scheduled:
+        """Each request that still runs, with its number of tokens.
+
+        In CPython 3.12 and later, Ctrl-C in a comprehension's condition would miss an `except`
+        of the same function: so this is not in `step`.
+        """
+        return [(r, len(r.tokens)) for r, _ in scheduled if self.still_runs(r)]
 
     def launch(self) -> tuple | None:
         """Schedules a step and has the device compute it, without waiting for it."""

@@ -12,6 +12,7 @@ from echo import (
     EchoModel,
     ahead_engine,
     assert_nothing_is_lost,
+    assert_right,
     continuation,
     engine_with,
 )
@@ -28,24 +29,18 @@ def busy_engine(make, steps: int):
     """An engine with too small a pool, after some steps: greedy and drawing requests, a shared
     prefix, an end by length.
     """
-    engine = make(num_blocks=7, token_budget=8, history=History())
-    for number, prompt in enumerate(
-        ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6])
-    ):
-        engine.add(
-            number,
-            prompt,
-            SamplingParams(
-                max_new_tokens=2 + 2 * number,
-                temperature=number % 2,
-                seed=number,
-                ignore_end=number > 2,
-            ),
-        )
-    requests = list(engine.requests.values())
+    engine, requests = make(num_blocks=7, token_budget=8, history=History()), []
+    prompts = [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6]
+    for number, prompt in enumerate(prompts):
+        most, draws = 2 + 2 * number, number % 2
+        params = SamplingParams(most, draws, seed=number, ignore_end=number > 2)
+        requests.append(engine.add(number, prompt, params))
     for _ in range(steps):
         engine.step()
     return engine, requests
+
+
+PROMPTS = [[1, 2, 3, 4, 5], [6, 7], [1, 2, 3, 4, 6]]
 
 
 def outputs_of(requests):
@@ -56,38 +51,63 @@ def outputs_of(requests):
 @settings(max_examples=30, deadline=None)
 @given(steps=st.integers(0, 12), place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
+    assert_a_step_loses_nothing(make, steps, lambda count: [int(place * count)])
+
+
+@ENGINES
+@pytest.mark.parametrize("steps", [0, 3, 9])
+def test_nor_does_it_before_any_instruction_of_step_itself(make, steps):
+    """Compilers leave some instructions of a `try` without its handler."""
+    assert_a_step_loses_nothing(make, steps, range, "step")
+
+
+def assert_a_step_loses_nothing(make, steps, places, function=""):
+    """places: of the number of instructions, those before which Ctrl-C comes."""
     undisturbed, expected = busy_engine(make, steps)
-    clock = CtrlC()
+    clock = CtrlC(function=function)
     before = outputs_of(expected)
     with clock.watching():
         undisturbed.step()
     after = outputs_of(expected)
     undisturbed.run()
-    engine, requests = busy_engine(make, steps)
-    with pytest.raises(KeyboardInterrupt), CtrlC(int(place * clock.count)).watching():
-        engine.step()
-    assert outputs_of(requests) in (before, after)
-    assert [*engine.scheduler.running, *engine.scheduler.waiting] == [
-        each for each in requests if each.reason is None
-    ]
-    assert not any(PENDING in request.tokens for request in requests)
-    engine.run()
-    assert outputs_of(requests) == outputs_of(expected)
-    assert EchoModel.config._attn_implementation == "eager"
-    assert_nothing_is_lost(engine)
+    for place in places(clock.count):
+        engine, requests = busy_engine(make, steps)
+        with pytest.raises(KeyboardInterrupt), CtrlC(place, function).watching():
+            engine.step()
+        assert outputs_of(requests) in (before, after)
+        assert [*engine.scheduler.running, *engine.scheduler.waiting] == [
+            each for each in requests if each.reason is None
+        ]
+        assert not any(PENDING in request.tokens for request in requests)
+        engine.run()
+        assert outputs_of(requests) == outputs_of(expected)
+        assert EchoModel.config._attn_implementation == "eager"
+        assert_nothing_is_lost(engine)
 
 
 @settings(max_examples=30, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_in_generate_leaves_no_request_behind(place):
-    prompts, clock = [[1, 2, 3, 4, 5], [6, 7], [1, 2, 3, 4, 6]], CtrlC()
+    clock = CtrlC()
     with clock.watching():
-        engine_with().generate(prompts, ENDLESS)
+        engine_with().generate(PROMPTS, ENDLESS)
+    assert_nothing_is_left(CtrlC(int(place * clock.count)))
+
+
+def test_nor_does_it_before_any_instruction_of_generate_itself():
+    clock = CtrlC(function="generate")
+    with clock.watching():
+        engine_with().generate(PROMPTS, ENDLESS)
+    for at in range(clock.count):
+        assert_nothing_is_left(CtrlC(at, "generate"))
+
+
+def assert_nothing_is_left(ctrl_c):
     engine = engine_with()
     other = engine.add("other", [3, 4], ENDLESS)
     try:
-        with CtrlC(int(place * clock.count)).watching():
-            engine.generate(prompts, ENDLESS)
+        with ctrl_c.watching():
+            engine.generate(PROMPTS, ENDLESS)
     except KeyboardInterrupt:
         pass
     assert set(engine.requests) <= {"other"}
@@ -136,7 +156,7 @@ def test_ctrl_c_in_cancel_and_while_a_step_is_taken_back_loses_nothing(make, nam
     assert not Impatient.interrupted
     assert outputs_of(requests) == before and list(engine.scheduler.waiting) == requests
     engine.run()
-    assert all(request.output == continuation(request.prompt, ENDLESS) for request in requests)
+    assert_right(requests)
     assert_nothing_is_lost(engine)
 
 
@@ -155,7 +175,7 @@ def test_the_model_may_fail_and_the_step_is_taken_again(make):
         assert not any(PENDING in request.tokens for request in requests)
     model.fails = False
     engine.run()
-    assert all(request.output == continuation(request.prompt, ENDLESS) for request in requests)
+    assert_right(requests)
     assert_nothing_is_lost(engine)
 
 
@@ -174,19 +194,13 @@ def test_a_draw_that_fails_takes_back_those_before_it():
 
         engine.sample = sample
         for id in (1, 2, 3):
-            params = SamplingParams(
-                max_new_tokens=id, temperature=3.0, seed=id, ignore_end=True
-            )
+            params = SamplingParams(id, temperature=3.0, seed=id, ignore_end=True)
             requests.append(engine.add(id, [1, 2, 3, 4, id], params))
         if fails_at is not None:
             with pytest.raises(RuntimeError, match="no memory"):
                 engine.step()
-            assert outputs_of(requests) == [([], None)] * 3 and list(engine.requests) == [
-                1,
-                2,
-                3,
-            ]
-            assert list(engine.scheduler.waiting) == requests
+            assert outputs_of(requests) == [([], None)] * 3
+            assert list(engine.requests.values()) == list(engine.scheduler.waiting) == requests
         reported = []
         while engine.scheduler.has_work():
             reported += [(request.id, token) for request, token in engine.step()]
