@@ -8,15 +8,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 ARGS   ?=
 PIP_ARGS ?=
 INSTALL = "$(PYTHON)" lessons_command/install.py
-NBVAL   = --nbval --nbval-current-env --nbval-cell-timeout=900
-ALONE   = $(shell grep -rl --include="test_*.py" "mark\.alone" tests)
+PYTEST  = -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 5 --nbval --nbval-current-env --nbval-cell-timeout=900
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 # Otherwise each of the tests' many processes would compile the course anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab copies test test-slow test-platforms test-gpu test-nbgrader test-cluster test-hub wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-host-steps bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
+.PHONY: help lab copies test test-all wheel fuzz mutants answer-mutants lint format exercise lessons records check grade draft doctor bench-build bench-cuda bench bench-prefill bench-fast-engine bench-host-steps bench-timeline bench-engine-peers bench-serving bench-load colour screenshots site clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -29,29 +28,17 @@ copies: $(READY)  ## make or update your copies in my-notebooks/ for an editor, 
 	$(PY) -P -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
 
 test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 07
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not heavy and not alone and not platforms and not nbgrader and not hub" --durations 5 $(NBVAL) $(ARGS)
-	$(PY) -m pytest -m "alone and not slow" $(ALONE)
+	$(PY) $(PYTEST) -m "not slow" $(ARGS)
 
-test-slow: $(READY)-test  ## run what takes longer: lessons 08 to 11, every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "(slow or heavy or sampled) and not alone and not nbgrader and not hub" --every 1 --durations 5 $(NBVAL) $(ARGS)
-	$(PY) -m pytest -m "slow and alone" $(or $(ARGS),$(ALONE))
-
-test-platforms: $(READY)-test $(READY)-platforms  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
-	$(PY) -m pytest -m platforms $(ARGS)
-
-test-gpu: $(READY)-test  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
+test-all: $(READY)-test  ## run all of them, with lessons 08 to 11 and every spelling (TOOL=hub, nbgrader, cluster, platforms or gpu: what needs that)
+ifeq ($(TOOL),)
+	$(PY) $(PYTEST) --every 1 $(ARGS)
+else ifeq ($(TOOL),gpu)
 	PYTHON=$(PY) bash tests/gpu.sh
-
-test-nbgrader: $(READY)-test  ## run nbgrader's own commands on the notebooks (ARGS="-m nbgrader" executes them all)
-	@$(INSTALL) nbgrader -- $(PIP_ARGS) --upgrade --target .build/nbgrader
-	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m "nbgrader and not slow" $(ARGS)
-
-test-cluster: $(READY)-test  ## grade a class on Dask workers of this machine (ARGS="-m cluster" with the slow ones)
-	@$(INSTALL) cluster -- $(PIP_ARGS) --upgrade --target .build/cluster
-	PYTHONPATH="$(CURDIR)/.build/cluster" $(PY) -m pytest -m "cluster and not slow" $(ARGS)
-
-test-hub: $(READY)-test  ## run JupyterHub with two learners in browsers (apt-get: chromium npm)
-	$(PY) -m pytest -m hub $(ARGS)
+else
+	$(if $(filter hub,$(TOOL)),,@$(INSTALL) $(TOOL) -- $(PIP_ARGS) --upgrade --target .build/$(TOOL))
+	PYTHONPATH="$(CURDIR)/.build/$(TOOL)" $(PY) -m pytest --tool $(TOOL) $(ARGS)
+endif
 
 wheel: $(READY)-test  ## make the course's wheel, in .build/wheel
 	$(PY) -m lessons_build --handed-out

@@ -3,18 +3,19 @@
 Tests never touch the learner's own progress, and are shared out so that all workers have work.
 """
 
+import importlib.util
 import locale
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# They run models and kernels for minutes: only `make test-slow` compares their outputs.
+# They run models and kernels for minutes: only `make test-all` compares their outputs.
 LONG_LESSONS = ("08", "09", "10", "11")
 
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
@@ -33,6 +34,7 @@ def pytest_addoption(parser):
         default=48,
         help="of the tests that are one of many alike, run one in this many",
     )
+    parser.addoption("--tool", help="run only what needs this tool, such as hub")
 
 
 def pytest_configure(config):
@@ -61,29 +63,82 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks the cells of long lessons as slow. Then leaves out most of the tests that are one
-    of many alike, the same on all workers.
+    """Marks the cells of long lessons as slow, and what cannot run here as skipped. Then
+    leaves out what needs a rare tool, and most of the tests that are one of many alike, the
+    same on all workers.
 
     Of those marked `sampled(4)`, one in four runs at least.
     """
     for item in items:
         if item.path.suffix == ".ipynb" and item.path.name[:2] in LONG_LESSONS:
             item.add_marker("slow")
+        if reason := missing(item):
+            item.add_marker(pytest.mark.skip(reason=reason))
+    before = list(items)
     result = yield  # -k and -m leave some
+    kept = [item for item in items if tool_of(item) == config.getoption("--tool")]
     alike = defaultdict(list)
-    for item in items:
+    for item in kept:
         if mark := item.get_closest_marker("sampled"):
             alike[mark.args].append(item)
     every = config.getoption("--every")
-    left_out = {
-        item
-        for own, them in alike.items()
-        for item in set(them) - set(them[:: min((every, *own))])
-    }
-    if left_out:
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+    for own, them in alike.items():
+        others = set(them) - set(them[:: min((every, *own))])
+        kept = [item for item in kept if item not in others]
+    config.left_out = Counter(map(kind_of, set(before) - set(kept)))
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
     return result
+
+
+def tool_of(item) -> str | None:
+    mark = item.get_closest_marker("tool")
+    return mark and mark.args[0]
+
+
+def kind_of(item) -> str:
+    """Why a test was left out."""
+    if tool := tool_of(item):
+        return f"that need TOOL={tool}"
+    if item.get_closest_marker("slow"):
+        return "slow"
+    return "like others" if item.get_closest_marker("sampled") else "not asked for"
+
+
+def missing(item) -> str | None:
+    """What a test needs and this machine has not."""
+    if mark := item.get_closest_marker("gpu"):
+        import torch
+
+        wanted = mark.args[0] if mark.args else 1
+        if torch.cuda.device_count() < wanted:
+            return "there is no GPU here" if wanted == 1 else "there is one GPU at most"
+    # CI installs Chromium, so that there no test can be skipped by accident
+    if item.get_closest_marker("browser") and "CI" not in os.environ:
+        if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+            return "no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)"
+        if not importlib.util.find_spec("playwright"):
+            return "playwright is not installed"
+    return None
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one of xdist's workers
+        session.config.workeroutput["left_out"] = dict(session.config.left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    node.config.left_out = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says in one line what did not run."""
+    left_out = Counter(getattr(config, "left_out", {}))
+    left_out["skipped"] = len(terminalreporter.stats.get("skipped", ()))
+    words = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left_out.items()) if count)
+    if words:
+        terminalreporter.write_line(f"left out: {words}; CONTRIBUTING.md says how each is run")
 
 
 def pytest_unconfigure(config):

@@ -195,10 +195,10 @@ def _encoded(exercise: Exercise, form, case, may_hang: bool):
 
     Raises MistakesError where another one does.
     """
-    given = checks._attempt(exercise, form, case)
+    given = checks.attempt(exercise, form, case)
     for way in (1, -1) if exercise.language == "python" else ():
         with roundings.Shaken(way):
-            shaken = checks._attempt(exercise, form, case)
+            shaken = checks.attempt(exercise, form, case)
         if exercise.same(given, shaken):
             continue
         if may_hang:

@@ -42,7 +42,7 @@ def exam_of(exercise_id: str, seed: int) -> Exam:
     visible = exercise.in_order(exercise.cases())
     hidden = exercise.in_order(exercise.hidden(seed))
     cases = (*visible, *hidden)
-    expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
+    expected = tuple(checks.attempt(exercise, exercise.reference, case) for case in cases)
 
     def chancy(case):  # names a mistake as the notebook's check would
         return exercise.chancy(case) or any(case is each for each in hidden)
@@ -156,7 +156,7 @@ def broken(
     # it claims to have returned
     if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
         outcome = replace(outcome, ending="exited", detail="without a result")
-    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
+    return checks.from_broken_run(exercise, replace(outcome, last_report=last_report))
 
 
 def decode(data):

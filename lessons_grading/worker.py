@@ -202,7 +202,7 @@ def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Ex
 
 def _pack(exercise: checks.Exercise, answer) -> dict:
     """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)}."""
-    refused = checks._refuse(exercise, answer)
+    refused = checks.refuse(exercise, answer)
     if refused and refused.mistake == "not-an-answer":
         return {"refused": (refused.mistake, refused.message)}
     if isinstance(answer, str) and len(answer) <= LARGEST_ANSWER:
@@ -220,7 +220,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
-        refused = checks._not_sendable(
+        refused = checks.not_sendable(
             exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
         )
         return {"refused": (refused.mistake, refused.message)}
@@ -288,7 +288,7 @@ def observe(tryout: str, packed: dict, ended: list[int], report: Report):
     for number, case in enumerate(cases):
         if number in ended:
             continue
-        report(["case", number, results.encode(checks._attempt(exercise, subject, case))])
+        report(["case", number, results.encode(checks.attempt(exercise, subject, case))])
 
 
 def _loaded(text: str):
@@ -296,7 +296,7 @@ def _loaded(text: str):
 
 
 def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
-    refused = checks._refuse(exercise, answer)
+    refused = checks.refuse(exercise, answer)
     if refused:
         report(["refused", refused.mistake, refused.message])
     return refused is not None

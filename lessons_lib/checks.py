@@ -260,7 +260,7 @@ def _modules(lesson: str, number: str = "*") -> list[str]:
 def run(exercise_id: str, answer: object) -> CheckResult:
     """Checks a function, a class, or a C++ exercise's text. A wrong answer never raises."""
     exercise = find(exercise_id)
-    refused = _refuse(exercise, answer)
+    refused = refuse(exercise, answer)
     if refused:
         return refused
     verdict, outcome = _try(exercise, answer)
@@ -284,7 +284,7 @@ def _try(exercise: Exercise, answer) -> tuple[CheckResult, isolation.Outcome]:
                 _prepare, exercise.id, answer, time_limit=BUILD_TIME_LIMIT
             )
             if built.ending != "returned":
-                return _from_broken_run(exercise, built), built
+                return from_broken_run(exercise, built), built
         outcome = _run_isolated(exercise, answer, {})
         if not crashed_first(outcome):
             return _verdict_on(exercise, answer, outcome), outcome
@@ -292,10 +292,10 @@ def _try(exercise: Exercise, answer) -> tuple[CheckResult, isolation.Outcome]:
         # the larger cases tell them apart.
         again = _run_isolated(exercise, answer, {outcome.last_report[0]: CRASH})
     except TypeError as error:
-        return _not_sendable(exercise, error), isolation.Outcome("returned")
+        return not_sendable(exercise, error), isolation.Outcome("returned")
     except (OSError, RuntimeError) as error:  # no process could be started
         outcome = isolation.Outcome("raised", error=error)
-        return _from_broken_run(exercise, outcome), outcome
+        return from_broken_run(exercise, outcome), outcome
     again = replace(again, printed=outcome.printed)
     return in_general(_verdict_on(exercise, answer, again), outcome), outcome
 
@@ -342,11 +342,11 @@ def crashed_first(outcome: isolation.Outcome) -> bool:
 
 def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> CheckResult:
     if outcome.ending != "returned":
-        return _named_from_text(exercise, answer, _from_broken_run(exercise, outcome))
-    return _named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
+        return named_from_text(exercise, answer, from_broken_run(exercise, outcome))
+    return named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
 
 
-def _refuse(exercise: Exercise, answer) -> CheckResult | None:
+def refuse(exercise: Exercise, answer) -> CheckResult | None:
     """The verdict that needs no run: not attempted, the wrong type, or refused by its text."""
 
     def result(mistake, message):
@@ -396,7 +396,7 @@ def _not_an_answer(exercise: Exercise, answer) -> CheckResult:
     )
 
 
-def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:
+def named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:
     """The result, with the mistake that the text shows if the answer failed on a case."""
     shown = SHOWN.search(result.message)
     slug = exercise.name_from_text(answer) if shown else None
@@ -408,7 +408,7 @@ def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckRe
     )
 
 
-def _not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
+def not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
     return CheckResult(
         exercise.id,
         False,
@@ -442,9 +442,9 @@ def _examine(
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
 
-    def attempt(number, case):
+    def attempt_here(number, case):
         return ended.get(number) or one_call.keeping_reserve(
-            _attempt, exercise, subject, case, otherwise=raised
+            attempt, exercise, subject, case, otherwise=raised
         )
 
     def report_printed(about: tuple[int, Failure | None]):
@@ -453,8 +453,8 @@ def _examine(
 
     verdict = compare(
         exercise,
-        lambda number, case: _attempt(exercise, exercise.reference, case),
-        attempt,
+        lambda number, case: attempt(exercise, exercise.reference, case),
+        attempt_here,
         report_printed,
         builds=True,
     )
@@ -473,7 +473,7 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
 
     def passes(theirs, ours) -> bool:
         return all(
-            exercise.same(_attempt(exercise, ours, case), _attempt(exercise, theirs, case))
+            exercise.same(attempt(exercise, ours, case), attempt(exercise, theirs, case))
             for case in exercise.in_order(exercise.cases())
         )
 
@@ -487,14 +487,14 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
 def compare(
     exercise: Exercise,
     expect: Callable[[int, Any], object],
-    attempt: Callable[[int, Any], object],
+    observe: Callable[[int, Any], object],
     report: Callable[[tuple[int, Failure | None]], object],
     builds: bool = False,
 ) -> CheckResult:
     """The verdict on an answer.
 
     expect: called with (number, case), gives our result.
-    attempt: called with (number, case), gives the answer's result.
+    observe: called with (number, case), gives the answer's result.
     report: called before each case with (number, failure); failure is None until there is one.
     builds: whether mistakes in C++ and CUDA may run here, where they may crash the process.
     """
@@ -503,7 +503,7 @@ def compare(
     failure: Failure | None = None
     for number, case in cases:
         report((number, None))
-        expected, actual = expect(number, case), attempt(number, case)
+        expected, actual = expect(number, case), observe(number, case)
         if isinstance(actual, Raised) and _is_a_stubs(actual):
             return CheckResult(exercise.id, False, *_stub_reached(exercise, actual))
         seen.append((number, case, actual))
@@ -523,7 +523,7 @@ def compare(
             or time.thread_time() - begun > NARROWING_WORK
         ):
             break
-        actual = attempt(number, case)
+        actual = observe(number, case)
         waits += isinstance(actual, Stuck)
         failure = _named(exercise, failure, failure.suspects, [(number, case, actual)], builds)
     return _verdict(exercise, failure)
@@ -603,7 +603,7 @@ def _suspects(
                     return 2 * form.is_recorded
                 built.add(id(form))
             has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
-            return 2 * (has_time and exercise.same(_attempt(exercise, form, case), actual))
+            return 2 * (has_time and exercise.same(attempt(exercise, form, case), actual))
         key, recorded = record
         if (number, key) not in equal:
             given = bool(form.gives(exercise.same, recorded, actual))
@@ -621,7 +621,7 @@ def _suspects(
     return tuple(pair for least in (2, 1) for pair, its in fits if its == least)
 
 
-def _attempt(exercise: Exercise, subject, case):
+def attempt(exercise: Exercise, subject, case):
     """What `subject` does on `case`; an exception is a result like any other."""
     try:
         return exercise.observe(subject.load() if isinstance(subject, Form) else subject, case)
@@ -662,7 +662,7 @@ def _case(exercise: Exercise, number: int):
     return exercise.in_order(exercise.cases())[number]
 
 
-def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
+def from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
     """The verdict on an answer that was not built, or whose process ended early.
 
     Raises MistakesError for a teacher's file that cannot be read.
@@ -731,7 +731,7 @@ def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     """The failure of an answer that did not survive case `number`. Until then it was right."""
     cases = exercise.in_order(exercise.cases())[: number + 1]
-    expected = [_attempt(exercise, exercise.reference, case) for case in cases]
+    expected = [attempt(exercise, exercise.reference, case) for case in cases]
     seen = [*zip(range(len(cases)), cases, [*expected[:-1], result], strict=True)]
     failure = _failure(exercise, number, expected[-1], result)
     return _named(exercise, failure, _every_form(exercise), seen)

@@ -42,9 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
+        repository = addresses.repository()
         if problems := not_as_given(select([])):
             raise SiteError("\n".join(problems))
-        prepare(SITE / "source", addresses.repository())
+        prepare(SITE / "source", repository)
         if options.prepare:
             return 0
         html = build(SITE, environment(SITE, shlex.split(options.pip_args)))

@@ -13,11 +13,9 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 nvcc --version | grep release
 "$python" -c 'import torch; print("PyTorch", torch.__version__, "GPUs", torch.cuda.device_count())'
 
-# All that use a GPU where there is one.
-with_gpu=$(grep -rlE --include="test_*.py" "cuda.is_available|on_each_target|device_of|TARGETS" tests | sort)
-step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 $with_gpu
+step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/paged_attention tests/lessons_lib/cuda tests/lessons_lib/cuda_on_cpu tests/tools
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
-    solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb solutions/09_*.ipynb solutions/10_*.ipynb
+    solutions/0[5-9]_*.ipynb solutions/10_*.ipynb
 "$python" tests/support/gpu_sanitized.py --build  # not under the tools, where compiling takes long
 for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/support/gpu_sanitized.py

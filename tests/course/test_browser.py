@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_build.build import select
 from lessons_lib.paths import ROOT, build_folder
 
-try:
-    from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab
-except ImportError:  # playwright is missing
-    find_chromium = lambda: None  # noqa: E731
-
 pytestmark = [
     pytest.mark.browser,
-    # CI installs Chromium, so that there the test cannot be skipped by accident.
-    pytest.mark.skipif(
-        not find_chromium() and "CI" not in os.environ,
-        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
-    ),
 ]
 
 
@@ -45,10 +36,45 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def lab(server):
+def opened(server):
+    """Opens a lesson with nothing beside it; gives the browser's page, and its notebook."""
     with browser_page() as page:
-        yield page, *server
+
+        def open_lesson(name):
+            notebook = Notebook(page, *server, f"{name}.ipynb")
+            notebook.close_side_bar()
+            return page, notebook
+
+        yield open_lesson
         page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+
+
+def answers_to(lesson) -> dict[str, str]:
+    """Ours, by the id of their cells, and without the marks that no learner's have."""
+    return {
+        f"exercise-{cell.exercise.replace('.', '-')}": re.sub(
+            r" *(//|#) (BEGIN|END) SOLUTION.*\n?", "", cell.solution()
+        )
+        for cell in lesson.cells
+        if cell.kind == "exercise"
+    }
+
+
+def run_up_to(notebook, cell_id: str, answers=None) -> None:
+    """Runs the cells above this one, and types these answers into them."""
+    answers = answers or {}
+    for cell in notebook.cells()[: notebook.index(cell_id)]:
+        if cell["id"] in answers:
+            notebook.type_into(cell["id"], answers[cell["id"]])
+        if cell["cell_type"] == "code":
+            notebook.run_cell(cell["id"])
+
+
+def photograph(page, notebook, cell_id: str, name: str) -> None:
+    """The screen with this cell, for the README."""
+    notebook.cell(cell_id).scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    page.screenshot(path=picture_folder() / name)
 
 
 def shown(cell: dict, kind: str = "text/plain") -> str:
@@ -82,21 +108,18 @@ SLOW = pytest.mark.slow, pytest.mark.sampled
     ],
     ids=lambda lesson: lesson.name,
 )
-def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson):
+def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(opened, lesson):
     """The summary and the glossary have no exercises, and run to their ends."""
-    page, port, token = lab
-    notebook = Notebook(page, port, token, f"{lesson.name}.ipynb")
-    notebook.close_side_bar()
-    stub = next((cell for cell in lesson.cells if cell.kind == "exercise"), None)
-    assert notebook.run_all() is (stub is None)
-    if stub:
-        number = stub.exercise.replace(".", "-")
-        assert "not attempted yet" in shown(
-            notebook.cells()[notebook.index(f"check-{number}")]
-        )
-        notebook.type_into(f"exercise-{number}", stub.solution())
-        notebook.run_cell(f"exercise-{number}")
-        assert ": passed" in shown(notebook.run_cell(f"check-{number}"))
+    page, notebook = opened(lesson.name)
+    answers = answers_to(lesson)
+    assert notebook.run_all() is (not answers)
+    if answers:
+        stub, answer = next(iter(answers.items()))
+        check = stub.replace("exercise", "check")
+        assert "not attempted yet" in shown(notebook.cells()[notebook.index(check)])
+        notebook.type_into(stub, answer)
+        notebook.run_cell(stub)
+        assert ": passed" in shown(notebook.run_cell(check))
     has_code = any(cell.kind != "markdown" for cell in lesson.cells)  # all but the glossary
     assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
@@ -109,27 +132,13 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson)
 
 
 @pytest.mark.slow
-def test_lesson_01_a_failed_check_then_a_right_answer(lab):
+def test_lesson_01_a_failed_check_then_a_right_answer(opened):
     """The picture that the README shows is taken at the failed check."""
-    page, port, token = lab
-    notebook = Notebook(page, port, token, "01_block_manager.ipynb")
-    notebook.close_side_bar()
-    right = next(
-        cell.solution()
-        for cell in select(["01"])[0].cells
-        if cell.exercise == "1.1" and cell.kind == "exercise"
-    )
+    page, notebook = opened("01_block_manager")
+    right = answers_to(*select(["01"]))["exercise-1-1"]
     wrong = re.sub(r" *block_ids_\.pop_back\(\);\n", "", right)
     assert wrong != right
-
-    for cell in notebook.cells()[: notebook.index("exercise-1-1")]:
-        if cell["cell_type"] == "code":
-            notebook.run_cell(cell["id"])
-    notebook.type_into(
-        "exercise-1-1",
-        wrong.replace("    // BEGIN SOLUTION\n", "").replace("    // END SOLUTION\n", ""),
-    )
-    notebook.run_cell("exercise-1-1")
+    run_up_to(notebook, "check-1-1", {"exercise-1-1": wrong})
     failed = notebook.run_cell("check-1-1")
     assert "not yet (pop-does-not-remove)" in shown(failed)
     error = failed["outputs"][-1]
@@ -138,9 +147,7 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
         "exercise 1.1: pop-does-not-remove",
     )
     assert len(error["traceback"]) == 1
-    notebook.cell("check-1-1").scroll_into_view_if_needed()
-    page.wait_for_timeout(500)
-    page.screenshot(path=picture_folder() / "01_block_manager.png")
+    photograph(page, notebook, "check-1-1", "01_block_manager.png")
 
     notebook.type_into("exercise-1-1", right)
     notebook.run_cell("exercise-1-1")
@@ -150,30 +157,17 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
 
 
 @pytest.mark.slow
-def test_lesson_06_names_a_race_with_its_line(lab):
+def test_lesson_06_names_a_race_with_its_line(opened):
     """The README shows this picture too."""
-    page, port, token = lab
-    notebook = Notebook(page, port, token, "06_cuda_kernel.ipynb")
-    notebook.close_side_bar()
-    answers = {
-        f"exercise-{cell.exercise.replace('.', '-')}": cell.solution()
-        for cell in select(["06"])[0].cells
-        if cell.kind == "exercise"
-    }
+    page, notebook = opened("06_cuda_kernel")
+    answers = answers_to(*select(["06"]))
     right = answers["exercise-6-3"]
     wrong = right.replace("  __syncthreads();\n  value = of_warp[0];", "  value = of_warp[0];")
     assert wrong != right
-    answers["exercise-6-3"] = re.sub(r" *// (BEGIN|END) SOLUTION\n", "", wrong)
-    for cell in notebook.cells()[: notebook.index("exercise-6-3") + 1]:
-        if cell["cell_type"] == "code":
-            if cell["id"] in answers:
-                notebook.type_into(cell["id"], answers[cell["id"]])
-            notebook.run_cell(cell["id"])
+    run_up_to(notebook, "check-6-3", answers | {"exercise-6-3": wrong})
     failed = shown(notebook.run_cell("check-6-3"))
     assert "not yet" in failed and re.search(r"line \d+", failed), failed
-    notebook.cell("check-6-3").scroll_into_view_if_needed()
-    page.wait_for_timeout(500)
-    page.screenshot(path=picture_folder() / "06_race.png")
+    photograph(page, notebook, "check-6-3", "06_race.png")
 
 
 @pytest.mark.slow
@@ -183,36 +177,29 @@ def test_lesson_06_names_a_race_with_its_line(lab):
     [lesson for lesson in select([])[1:] if lesson.name != "glossary"],
     ids=lambda lesson: lesson.name,
 )
-def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
+def test_a_lesson_from_the_first_cell_to_the_last(opened, lesson):
     """Every exercise is typed in; then the whole notebook runs. The README's picture of it is
     the lesson's key picture.
     """
-    page, port, token = lab
-    notebook = Notebook(page, port, token, f"{lesson.name}.ipynb")
-    notebook.close_side_bar()
-    exercises = [cell for cell in lesson.cells if cell.kind == "exercise"]
-    for cell in exercises:
-        notebook.type_into(f"exercise-{cell.exercise.replace('.', '-')}", cell.solution())
+    page, notebook = opened(lesson.name)
+    answers = answers_to(lesson)
+    for cell_id, answer in answers.items():
+        notebook.type_into(cell_id, answer)
     finished = notebook.run_all()
-    cells = notebook.cells()
+    cells = [cell for cell in notebook.cells() if cell["cell_type"] == "code"]
     errors = [
         (cell["id"], output["ename"], output["evalue"])
         for cell in cells
-        if cell["cell_type"] == "code"
         for output in cell["outputs"]
         if output["output_type"] == "error"
     ]
-    state = [
-        (cell["id"], cell["execution_count"], len(cell["outputs"]))
-        for cell in cells
-        if cell["cell_type"] == "code"
-    ]
+    state = [(cell["id"], cell["execution_count"], len(cell["outputs"])) for cell in cells]
     assert (finished, errors) == (True, []), state
     passed = [
         cell for cell in cells if cell["id"].startswith("check-") and ": passed" in shown(cell)
     ]
-    assert len(passed) == len(exercises)
-    assert page.locator(".jp-Notebook img").count() >= (2 if exercises else 1)
+    assert len(passed) == len(answers)
+    assert page.locator(".jp-Notebook img").count() >= (2 if answers else 1)
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
         picture = page.locator(f'.jp-Notebook img[alt*="{words}"]').first

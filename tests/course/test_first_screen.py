@@ -2,23 +2,18 @@
 
 import base64
 import io
-import os
 import re
 
 import nbformat
 import pytest
 from PIL import Image
 
+from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_build import build, pictures
-from lessons_build.source import Cell, Lesson, SourceError
+from lessons_build.source import SourceError
 from lessons_draw import USED
 from lessons_draw.raster import as_png
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-
-try:
-    from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab
-except ImportError:  # playwright is missing
-    find_chromium = lambda: None  # noqa: E731
 
 LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
 QUICK = ("05_batched_metadata",)  # the tallest picture
@@ -51,10 +46,6 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    not find_chromium() and "CI" not in os.environ,
-    reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
-)
 @pytest.mark.parametrize(
     "lesson",
     [pytest.param(name, marks=() if name in QUICK else SLOW) for name in LESSONS],
@@ -81,14 +72,6 @@ def test_a_line_in_the_text_becomes_the_picture():
 def test_a_picture_that_is_not_drawn_is_named(lesson, name):
     with pytest.raises(SourceError, match=f"PICTURE {name}: .*(closing|lesson_77)"):
         pictures.put_into(f"PICTURE {name}", lesson)
-
-
-def test_a_notebook_without_its_picture_is_out_of_step():
-    lesson = Lesson("00_start_here", (Cell("markdown", "PICTURE opening"),))
-    expected, without = build.render_student(lesson), build.render_student(lesson)
-    assert build._without_outputs(without) == build._without_outputs(expected)
-    del without.cells[0]["attachments"]
-    assert build._without_outputs(without) != build._without_outputs(expected)
 
 
 def test_block_tables_are_drawn_as_a_png_of_the_same_size():

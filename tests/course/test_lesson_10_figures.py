@@ -32,9 +32,8 @@ def test_what_the_host_does_in_lesson_08():
     assert 4.5 < timeline.step / timeline.gpu_time < 5.5 and "so about five times" in TEXT
     assert f"{RATES['lesson 08']:,.0f} tokens a second" in TEXT
     assert TRACE == "64 requests, prompts of 143 to 1,013, 128 new each"
-    assert (
-        "64 requests, with prompts of 143 to 1,013 tokens and 128 new tokens for each" in TEXT
-    )
+    words = "64 requests, with prompts of 143 to 1,013 tokens and 128 new tokens for each"
+    assert words in TEXT
 
 
 def test_the_gpu_waits_less_for_a_recorded_step_but_computes_longer():
@@ -88,9 +87,8 @@ def test_where_a_step_is_above_its_limit():
     weights = 2 * (28 * 15.7e6 + 151_936 * 1024) / RUN.read_limit / 1e6  # ms
     assert 1.8 < small.budget["products of matrices"] / weights < 2.4
     assert "They take about twice as long" in TEXT
-    assert (
-        "Attention** is most of a step" in TEXT and "at nine tenths of the card's rate" in TEXT
-    )
+    assert "Attention** is most of a step" in TEXT
+    assert "at nine tenths of the card's rate" in TEXT
     rates = [(step.limit - weights) / step.budget["attention"] for step in (small, large)]
     assert 0.8 < rates[0] < rates[1] and 0.88 < rates[1] < 0.93
     for step in (small, large):
@@ -169,10 +167,8 @@ def test_fused_layers_shorten_the_kernels_and_their_start():
 def test_choosing_the_tokens_is_most_of_completing_a_step():
     step = 64_000 / RATES["+ layers"]
     completes = TIMELINES["+ plan"].host_time("completes")
-    assert (
-        f"{RATES['+ layers']:,.0f} tokens a second, a step takes {step:.1f} milliseconds"
-        in TEXT
-    )
+    words = f"{RATES['+ layers']:,.0f} tokens a second, a step takes {step:.1f} milliseconds"
+    assert words in TEXT
     assert f"the host needs {completes:.1f} of them" in TEXT
     left = round(round(step, 1) - round(completes, 1), 1)
     assert f"{left} milliseconds are left" in TEXT

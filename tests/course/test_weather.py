@@ -1,4 +1,4 @@
-"""No test's verdict depends on the machine's speed or load, except for tests that say so."""
+"""No test's verdict depends on the machine's speed or load."""
 
 import ast
 from collections.abc import Iterator
@@ -22,12 +22,8 @@ HARMLESS = {
 
 
 def functions_with_a_clock(tree: ast.Module) -> Iterator[str]:
-    """The outermost functions in which a clock is read, without those marked as `alone`."""
+    """The outermost functions in which a clock is read."""
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        if any(
-            "mark.alone" in ast.unparse(decorator) for decorator in function.decorator_list
-        ):
-            continue
         calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
         if any(
             isinstance(call, ast.Attribute)
@@ -43,13 +39,6 @@ def functions_with_a_clock(tree: ast.Module) -> Iterator[str]:
     [
         ("def test_a():\n    start = time.monotonic()", ["test_a"]),
         ("@pytest.mark.slow\ndef test_a():\n    assert time.perf_counter() < 3", ["test_a"]),
-        (
-            (
-                "@pytest.mark.slow\n@pytest.mark.alone\ndef test_a():\n"
-                "    assert time.perf_counter() < 3"
-            ),
-            [],
-        ),
         ("def test_a():\n    time.sleep(1)\n    work = time.process_time()", []),
     ],
 )
@@ -57,7 +46,7 @@ def test_a_clock_is_found(text, found):
     assert [*functions_with_a_clock(ast.parse(text))] == found
 
 
-def test_who_reads_a_clock_is_alone():
+def test_who_reads_a_clock_decides_nothing_by_it():
     found = {
         (path.stem, name)
         for path in FILES
@@ -68,10 +57,8 @@ def test_who_reads_a_clock_is_alone():
 
 
 def test_properties_have_no_deadline():
-    assert (
-        settings().deadline is None
-        and HealthCheck.too_slow in settings().suppress_health_check
-    )
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
     for path in FILES:
         assert (
             "deadline=" not in path.read_text(encoding="utf-8").replace("deadline=None", "")

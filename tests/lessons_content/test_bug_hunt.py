@@ -128,9 +128,8 @@ def test_what_was_given_is_not_an_attempt():
 
 
 def test_the_given_text_hides_what_it_should():
-    assert len(FAULTS) == 8 and not any(
-        words in GIVEN for words in ("SOLUTION", "STUB", '#include "', "fault")
-    )
+    assert len(FAULTS) == 8
+    assert not re.search('SOLUTION|STUB|#include "|fault', GIVEN)
 
 
 def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
@@ -140,17 +139,9 @@ def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
     (cell,) = read_lesson(path).cells
     assert cell == Cell("exercise", source, "1.1", "cuda", faulty=True)
     assert cell.student() == 'text = r"""\nx = 6;\n"""'
-    assert (
-        cell.solution()
-        == cell.student()
-        + """
-# BEGIN SOLUTION
-text = text.replace(
-    "x = 6;",
-    "x = 7;",
-)
-# END SOLUTION"""
-    )
+    repair = 'text = text.replace(\n    "x = 6;",\n    "x = 7;",\n)'
+    marked = f"# BEGIN SOLUTION\n{repair}\n# END SOLUTION"
+    assert cell.solution() == f"{cell.student()}\n{marked}"
     path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')
     with pytest.raises(SourceError, match="cell with regions"):
         read_lesson(path)
@@ -194,13 +185,6 @@ def test_only_tokens_are_not_poison_and_no_two_share_a_slot(case):
     assert {table.dtype, tensors["context_lens"].dtype} == {torch.int32}
     again = case.tensors()
     assert all(torch.equal(each, again[name]) for name, each in tensors.items())
-
-
-def test_blocks_are_scattered():
-    table = HuntCase("", (40,)).tensors()["block_table"]
-    assert table[0].tolist() != sorted(table[0].tolist())
-    other = HuntCase("", (40,), num_q_heads=2).tensors()["block_table"]
-    assert not torch.equal(table, other)
 
 
 NUMBERS = {"one": 1, "two": 2, "four": 4}

@@ -45,7 +45,7 @@ def tried(tmp_path):
     return run
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_mistake_whose_message_is_shown(tried):
     assert tried(SHOWN) == (
         0,
@@ -56,7 +56,7 @@ def test_a_mistake_whose_message_is_shown(tried):
     )
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_mistake_that_the_course_names_first_and_one_that_no_case_sees(tried):
     code, (first, second, third, last) = tried(ALREADY + "\n" + NOTHING)
     assert code == 1

@@ -3,7 +3,6 @@ without the visible ones.
 """
 
 import functools
-import time
 
 import pytest
 
@@ -18,7 +17,7 @@ by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise
 
 
 def attempts(exercise, subject, cases):
-    return [checks._attempt(exercise, subject, case) for case in cases]
+    return [checks.attempt(exercise, subject, case) for case in cases]
 
 
 @by_exercise
@@ -53,19 +52,6 @@ def test_right_answers_pass(exercise, seed):
             assert exercise.same(ours, theirs), (
                 f"{exercise.describe(case)}\n{exercise.show(ours, theirs)}"
             )
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-@by_exercise
-def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
-    subject, times = exercise.prepare(our_answer(exercise)), []
-    for seed in SEEDS:
-        started = time.monotonic()
-        cases = list(exercise.hidden(seed))
-        attempts(exercise, exercise.reference, cases), attempts(exercise, subject, cases)
-        times.append(time.monotonic() - started)
-    assert min(times) < 1
 
 
 @pytest.mark.sampled
@@ -120,11 +106,10 @@ def drawn_cases(exercise_id: str, seed: int):
 def caught(exercise, wrong, cases, expected):
     """Whether a case shows it, and then in two texts that differ."""
     for case, ours in zip(cases, expected, strict=True):
-        theirs = checks._attempt(exercise, wrong, case)
+        theirs = checks.attempt(exercise, wrong, case)
         if not exercise.same(ours, theirs):
             texts = exercise.show(ours, theirs)
-            assert texts[0] != texts[1] and all(
-                isinstance(text, str) and text for text in texts
-            )
+            assert texts[0] != texts[1]
+            assert all(isinstance(text, str) and text for text in texts)
             return True
     return False

@@ -102,13 +102,13 @@ def written_out(body: str) -> str:
     )
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "body", "use"), UNCOVERED)
 def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
     assert uses(**{method: written_out(body)}) == f"{method}() {use}"
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "body"), COVERED)
 def test_an_unusual_right_lock_is_left_alone(method, body):
     manager_type = manager_with(**{method: written_out(body)})

@@ -174,7 +174,7 @@ def test_an_answer_is_saved_as_it_passes_and_a_failure_leaves_it(folder):
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param("paged_torch", marks=pytest.mark.heavy), "blockwise", "kernel"]
+    "path", [pytest.param("paged_torch", marks=pytest.mark.slow), "blockwise", "kernel"]
 )
 def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, path):
     of_path = parts.KERNEL if path == "kernel" else parts.PATH_FUNCTIONS[path]
@@ -309,7 +309,7 @@ def test_without_a_mutex_does_as_well(model, expected):
     ("path", "exercises", "other"),
     [
         ("paged_torch", ("1.1", "1.3"), "1.4"),
-        pytest.param("kernel", ("6.2", "6.6"), "6.3", marks=pytest.mark.heavy),
+        pytest.param("kernel", ("6.2", "6.6"), "6.3", marks=pytest.mark.slow),
     ],
 )
 def test_texts_that_cannot_be_built_together_all_count_as_ours(

@@ -7,6 +7,8 @@ import sys
 import zipfile
 from unittest import mock
 
+import pytest
+
 from lessons_exercises import records
 from lessons_lib import checks, results
 
@@ -57,6 +59,7 @@ def test_what_is_recorded_comes_back_nearly_as_it_was():
     assert torch.allclose(back, number, rtol=1e-5, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_numbers_that_become_half_are_the_same_with_any_of_pytorchs_kernels():
     """randn's are not: their last bits hang on the length of the processor's vectors."""
     program = """

@@ -242,7 +242,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
         *(form for _, form in forms_of(exercise)),
     ]
     for number, case in enumerate(exercise.in_order(exercise.cases())[:4]):
-        expected = checks._attempt(exercise, exercise.reference, case)
+        expected = checks.attempt(exercise, exercise.reference, case)
         for result in (attempt(exercise, form, number, case) for form in forms):
             there = results.decode(json.loads(json.dumps(results.encode(result))))
             assert exercise.same(expected, there) == exercise.same(expected, result)

@@ -333,7 +333,7 @@ def assert_resumes(folder: Path):
     assert called(folder) == ["a", "b", "c", "c", "d", "d", "e"]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_ctrl_c_ends_it_with_a_sentence_and_the_next_run_goes_on(hand_in):
     folder = hand_in("a.ipynb").parent
     process = start(folder)
@@ -346,7 +346,7 @@ def test_ctrl_c_ends_it_with_a_sentence_and_the_next_run_goes_on(hand_in):
     assert_resumes(folder)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_killed_command_leaves_no_process_and_the_next_run_goes_on(hand_in):
     folder = hand_in("a.ipynb").parent
     process = start(folder)

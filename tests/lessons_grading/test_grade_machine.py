@@ -13,7 +13,7 @@ from lessons_lib.paths import ROOT
 
 NAME = "01_block_manager.ipynb"
 pytestmark = [
-    pytest.mark.heavy,
+    pytest.mark.slow,
     pytest.mark.skipif(confinement.missing() is not None, reason="needs bubblewrap"),
 ]
 

@@ -472,7 +472,7 @@ def test_the_smallest_of_very_many_groups_are_a_number(written):
     assert page.text.index("3 of 623") < page.text.index("2 of 623")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_report_needs_little_memory_for_each_student(written, monkeypatch):
     """Hardly more than a row of the class page, so ten thousand fit in far less than 1 GB."""
     monkeypatch.setattr(report, "write_whole", lambda file, text: None)

@@ -1,4 +1,6 @@
-"""nbgrader's own commands on our notebooks: `make test-nbgrader` installs it and runs this."""
+"""nbgrader's own commands on our notebooks: `make test-all TOOL=nbgrader` installs it and runs
+this.
+"""
 
 import importlib.util
 import json
@@ -16,10 +18,10 @@ from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 pytestmark = [
-    pytest.mark.nbgrader,
+    pytest.mark.tool("nbgrader"),
     pytest.mark.skipif(
         not importlib.util.find_spec("nbgrader"),
-        reason="nbgrader is not installed: make test-nbgrader",
+        reason="nbgrader is not installed: make test-all TOOL=nbgrader",
     ),
 ]
 LESSONS = sorted(

@@ -155,7 +155,7 @@ def _try(exercise_id: str, texts: list[str], report):
     torch.set_num_threads(1)
     exercise = checks.find(exercise_id)
     cases = exercise.in_order(exercise.cases())
-    expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
+    expected = [checks.attempt(exercise, exercise.reference, case) for case in cases]
     for text in texts:
         form = Form(text, exercise.mistakes, "mutant", is_respelt=False, is_further=False)
         report(_outcome(exercise, form, cases, expected))
@@ -171,7 +171,7 @@ def _outcome(exercise: Exercise, form: Form, cases: list, expected: list) -> str
     except Exception:
         return "refused"
     passes = all(
-        exercise.same(ours, checks._attempt(exercise, form, case))
+        exercise.same(ours, checks.attempt(exercise, form, case))
         for case, ours in zip(cases, expected, strict=True)
     )
     return "passes" if passes else "refused"

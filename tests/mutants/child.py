@@ -18,7 +18,7 @@ _PLAIN = (
     "_hypothesis_pytestplugin",
     "--hypothesis-profile=mutants",
     "-m",
-    "not (slow or alone or platforms or nbgrader or browser)",
+    "not (slow or tool or browser)",
 )
 _MEMORY = 8 << 30
 

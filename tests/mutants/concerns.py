@@ -11,7 +11,6 @@ class Concerns:
 
     tests: file or folder to its tests, quickest first.
     elsewhere: files that other processes run too.
-    wanted: file or folder to the share of its mutants that must be killed or explained.
     imports: modules that tests need and that take long to import.
     patience: processor seconds that a test may take on top of three times its usual time.
     """
@@ -20,11 +19,7 @@ class Concerns:
         self.root = root
         data = tomllib.loads((root / "tests/mutants/concerns.toml").read_text())
         self.imports, self.patience = data.get("imports", []), data["patience"]
-        self._tests, self._elsewhere, self._wanted = (
-            data["tests"],
-            data.get("elsewhere", []),
-            data["wanted"],
-        )
+        self._tests, self._elsewhere = data["tests"], data.get("elsewhere", [])
 
     def files(self, chosen: list[str] = ()) -> list[str]:
         """The files under each of `chosen` (a file or a folder), or all files in the table.
@@ -52,15 +47,11 @@ class Concerns:
     def elsewhere(self, file: str) -> bool:
         return any(file == name or file.startswith(f"{name}/") for name in self._elsewhere)
 
-    def wanted(self, file: str) -> float:
-        return self._wanted[self._entry(self._wanted, file)]
-
     def names(self) -> list[str]:
         """Every file, folder and test in the table."""
         return [
             *self._tests,
             *self._elsewhere,
-            *self._wanted,
             *(test for tests in self._tests.values() for test in tests),
         ]
 

@@ -5,8 +5,8 @@ from collections import Counter
 OUTCOMES = ("killed", "explained", "survived", "not built", "to do")
 
 
-def print_table(mutants, concerns, results, explained, show: bool = False) -> int:
-    """Prints a line for each file. Returns 1 if too few mutants were killed, else 0.
+def print_table(mutants, concerns, results, explained, show: bool = False) -> None:
+    """Prints a line for each file.
 
     show: whether to print the survivors first.
     """
@@ -24,21 +24,10 @@ def print_table(mutants, concerns, results, explained, show: bool = False) -> in
         + "".join(f"{outcome:>11}" for outcome in OUTCOMES)
         + f"{'share':>9}"
     )
-    too_few = False
     for path, count in counts.items():
-        too_few |= share(count) < concerns.wanted(path)
-        _print_line(
-            path,
-            count,
-            (
-                ""
-                if share(count) >= concerns.wanted(path)
-                else f"  wanted: {concerns.wanted(path):.0%}"
-            ),
-        )
+        _print_line(path, count)
     if len(counts) > 1:
-        _print_line("all", sum(counts.values(), Counter()), "")
-    return int(too_few)
+        _print_line("all", sum(counts.values(), Counter()))
 
 
 def share(count: Counter) -> float:
@@ -47,6 +36,6 @@ def share(count: Counter) -> float:
     return (count["killed"] + count["explained"]) / tried if tried else 1.0
 
 
-def _print_line(name: str, count: Counter, remark: str):
+def _print_line(name: str, count: Counter):
     numbers = "".join(f"{count[outcome] or '':>11}" for outcome in OUTCOMES)
-    print(f"{name:44}{sum(count.values()):>10}{numbers}{share(count):>9.1%}{remark}")
+    print(f"{name:44}{sum(count.values()):>10}{numbers}{share(count):>9.1%}")

@@ -58,18 +58,8 @@ def test_a_size_below_one_is_named(name):
         ("add_sequence", (1, 1), DuplicateSequenceError, "sequence 1 exists already"),
         ("add_sequence", (7, -3), ValueError, "num_tokens must be 0 or more, not -3"),
         ("add_sequence", (7, 2.5), TypeError, "float"),
-        (
-            "add_sequence",
-            (7, 13),
-            SequenceTooLongError,
-            "13 tokens need 4 blocks of 4",
-        ),
-        (
-            "add_sequence",
-            (7, 12),
-            OutOfBlocksError,
-            "needs 3 blocks, and 2 are free",
-        ),
+        ("add_sequence", (7, 13), SequenceTooLongError, "13 tokens need 4 blocks of 4"),
+        ("add_sequence", (7, 12), OutOfBlocksError, "needs 3 blocks, and 2 are free"),
         ("append_token", (7,), UnknownSequenceError, r"no sequence 7; the.*\[1, 2, 3, 4\]"),
         ("fork_sequence", (7, 8), UnknownSequenceError, "no sequence 7"),
         ("fork_sequence", (1, 1), DuplicateSequenceError, "sequence 1 exists"),
@@ -143,12 +133,7 @@ ROWS = torch.ones(2, 2, 8)
         ("v", ROWS.half(), TypeError, "v must be torch.float32"),
         ("v", [1.0], TypeError, "v must be a tensor, not list"),
         ("v_cache", POOL[:2], ValueError, r"v_cache must have the shape \(3, 4, 2, 8\)"),
-        (
-            "k_cache",
-            POOL[0],
-            ValueError,
-            "k_cache must have the shape .num_blocks",
-        ),
+        ("k_cache", POOL[0], ValueError, "k_cache must have the shape .num_blocks"),
     ],
 )
 def test_what_does_not_fit_its_slots_is_not_written(name, value, error, words):
@@ -189,22 +174,10 @@ PREFILL = [
     (dict(x=X[1:]), ValueError, r"x must have the shape \(4, 4, 16\), not \(3, 4, 16\)"),
     (dict(x=X[:, 1:]), ValueError, r"x must have the shape \(4, 4, 16\), not \(4, 3, 16\)"),
     (dict(x=X[..., 1:]), ValueError, r"x must have the shape \(4, 4, 16\), not \(4, 4, 15\)"),
-    (
-        dict(x=X.flatten(0, 1)),
-        ValueError,
-        r"the shape \(4, 4, 16\), not \(16, 16\)",
-    ),
+    (dict(x=X.flatten(0, 1)), ValueError, r"the shape \(4, 4, 16\), not \(16, 16\)"),
     (dict(request_num_blocks=[4]), ValueError, "each of the 2 sequences, not 1 entries"),
-    (
-        dict(request_num_blocks=[1, 3]),
-        ValueError,
-        "1 1 blocks, and its 5 tokens fill 2",
-    ),
-    (
-        dict(request_num_blocks=[2, 3]),
-        ValueError,
-        "3 3 blocks, and its 8 tokens fill 2",
-    ),
+    (dict(request_num_blocks=[1, 3]), ValueError, "1 1 blocks, and its 5 tokens fill 2"),
+    (dict(request_num_blocks=[2, 3]), ValueError, "3 3 blocks, and its 8 tokens fill 2"),
     (dict(seq_ids=[], request_num_blocks=[], x=X[:0]), ValueError, "the batch is empty"),
 ]
 DECODING = [

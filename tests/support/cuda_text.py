@@ -8,7 +8,7 @@ import torch
 ON_CPU = ("fast", "checked")
 on_gpu = pytest.param(
     "gpu",
-    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
+    marks=pytest.mark.gpu,
 )
 on_cpu = pytest.mark.parametrize("target", ON_CPU)
 each_target = pytest.mark.parametrize("target", [*ON_CPU, on_gpu])

@@ -16,10 +16,10 @@ from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
 
 on_a_cluster = [
-    pytest.mark.cluster,
+    pytest.mark.tool("cluster"),
     pytest.mark.skipif(
         not importlib.util.find_spec("distributed"),
-        reason="Dask is not installed: make test-cluster",
+        reason="Dask is not installed: make test-all TOOL=cluster",
     ),
 ]
 needs_sandbox = pytest.mark.skipif(

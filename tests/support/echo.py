@@ -132,6 +132,11 @@ def ahead_engine(model=None, **options) -> AheadEngine:
     return engine
 
 
+def assert_right(requests) -> None:
+    for request in requests:
+        assert request.output == continuation(request.prompt, request.params)
+
+
 def assert_nothing_is_lost(engine: Engine):
     manager, num_blocks = engine.manager, engine.manager.kv_cache.shape[2]
     assert not manager.sequences and not engine.requests and (manager.table.cpu == -1).all()

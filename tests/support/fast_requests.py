@@ -1,6 +1,5 @@
 """Requests for the fast engine, the parts that it may have, and what the plain one gives."""
 
-import contextlib
 import functools
 import itertools
 
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
-from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
+from traces import actions
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 ALL_PARTS = [
@@ -21,12 +21,14 @@ ALL_PARTS = [
 ]
 PROMPTS = ["?ab>", "a1b2?a>", "a1b2c3d4?c>", "a1b2c3d4?b>", "C", "a1b2c3d4e5f6?e>"]
 
-actions = st.one_of(
-    st.tuples(st.just("add"), st.integers(0, len(PROMPTS) - 1), st.integers(0, 11)),
-    st.tuples(st.just("answers"), st.integers(0, len(PROMPTS) - 1), st.integers(0, 11)),
-    st.tuples(st.just("step"), st.integers(1, 5)),
-    st.tuples(st.just("cancel"), st.integers(0, 9)),
-    st.tuples(st.just("preempt"), st.integers(0, 2)),
+all_sizes = st.fixed_dictionaries(
+    {
+        "block_size": st.just(4),
+        "num_blocks": st.integers(9, 16),
+        "token_budget": st.integers(3, 40),
+        "max_num_seqs": st.integers(1, 5),
+        "prefix_sharing": st.booleans(),
+    }
 )
 
 
@@ -50,6 +52,11 @@ def params_of(number: int, most: int = 12) -> SamplingParams:
     )
 
 
+def some_traces(prompts: list[list[int]]):
+    params = st.integers(0, 11).map(params_of)
+    return st.lists(actions(st.sampled_from(prompts), params), min_size=3, max_size=16)
+
+
 @functools.cache
 def alone(prompt: tuple[int, ...], params: SamplingParams) -> list[int]:
     """What the plain engine gives when nothing else runs."""
@@ -63,36 +70,3 @@ def assert_as_alone(requests) -> None:
         if request.reason == "cancelled":
             expected = expected[: len(request.output)]
         assert request.output == expected
-
-
-def nothing_is_lost(engine) -> bool:
-    pool = engine.manager.block_manager
-    kept = engine.prefix_cache.num_evictable()
-    return pool.get_num_free_blocks() + kept == engine.manager.kv_cache.shape[2]
-
-
-def play(engine, trace, request_of) -> list:
-    """Does what a trace says, and returns the requests that were accepted.
-
-    request_of: gives the prompt and the parameters for a number.
-    """
-    accepted = []
-    for number, (action, *details) in enumerate(trace):
-        if action == "step":
-            for _ in range(details[0]):
-                engine.step()
-        elif action == "preempt":
-            for request in engine.scheduler.running[details[0] : details[0] + 1]:
-                engine.scheduler.preempt(request)
-        elif action == "cancel":
-            if details[0] < len(accepted) and accepted[details[0]].reason is None:
-                engine.cancel(accepted[details[0]].id)
-        else:
-            first = details[0] + len(PROMPTS) * details[1]
-            places = range(3 if action == "answers" else 1)
-            ids = [(number, place) for place in places]
-            params = [request_of(first + len(PROMPTS) * place)[1] for place in places]
-            with contextlib.suppress(RequestError):
-                accepted += engine.add_answers(ids, request_of(first)[0], params)
-    engine.run()
-    return accepted

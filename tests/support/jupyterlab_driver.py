@@ -12,8 +12,6 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from lessons_lib.paths import NOTEBOOKS
 
 PATIENCE = 900  # seconds; far more than anything here takes, on a busy machine too
@@ -99,6 +97,8 @@ def browser_page(size=LAPTOP):
     """A page in headless Chromium that remembers its console errors in
     `page.console_errors`.
     """
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS

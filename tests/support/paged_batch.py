@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.slots import slot_mapping, write_kv
-from poison import needs_gpu, poison_of
+from poison import poison_of
 
-TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
+TARGETS = ["fast", "checked", pytest.param("gpu", marks=pytest.mark.gpu)]
 on_each_target = pytest.mark.parametrize("target", TARGETS)
 # The kernel computes in float32. What it gives is rounded once more, to 11 bits in float16 and
 # to 8 in bfloat16.

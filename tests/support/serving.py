@@ -1,6 +1,7 @@
 """A server in a thread of this process, for tests."""
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
+import openai
 from tornado.netutil import bind_sockets
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
@@ -20,7 +22,7 @@ MODEL = "small"
 
 
 class RunningServer:
-    """`engine`: to look into. `address`: its URL."""
+    """It ends with the `with` that it begins. `engine`: to look into. `address`: its URL."""
 
     def __init__(
         self, limits: Limits = Limits(), folder=SMALL_MODEL, send_buffer: int = 0, **named
@@ -60,6 +62,17 @@ class RunningServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.stop()
+
+    def client(self, max_retries: int = 0) -> openai.OpenAI:
+        return openai.OpenAI(
+            base_url=f"{self.address}/v1", api_key="none", max_retries=max_retries
+        )
+
     def ask(self, body, path="/v1/completions", **headers) -> tuple[int, dict]:
         """Returns the status and the answer's JSON. body: what becomes JSON, or bytes."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -72,6 +85,27 @@ class RunningServer:
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def answered(self, *pieces: bytes) -> tuple[int, dict]:
+        """The status and the JSON of the first answer to these bytes."""
+        with self.connect() as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            return answer.status, json.load(answer)
+
+    def answer_to(
+        self, method: str, path: str, sent=None, **headers
+    ) -> http.client.HTTPResponse:
+        """An answer with its headers, read to its end: `text` has its body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        data = sent if sent is None or isinstance(sent, bytes) else json.dumps(sent)
+        connection.request(method, path, data, headers)
+        answer = connection.getresponse()
+        answer.text = answer.read()
+        connection.close()
+        return answer
 
     def is_free(self) -> bool:
         """Whether no request and no block is left."""
@@ -86,6 +120,13 @@ def wait_until(true: Callable[[], bool]) -> None:
             return
         time.sleep(0.01)
     raise AssertionError(f"{true} has not come true in a minute")
+
+
+def head_of(length, path: str = "/v1/completions") -> bytes:
+    """What comes before a body."""
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode()
+    )
 
 
 def body(prompt="Cq7b>", **fields) -> dict:

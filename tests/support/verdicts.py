@@ -46,7 +46,7 @@ def _compare_all(exercise_id: str, answers: list, report):
     exercise = checks.find(exercise_id)
     cases = list(exercise.cases())
     exercise = dataclasses.replace(exercise, cases=lambda: cases)
-    attempt, results = checks._attempt, {}
+    attempt, results = checks.attempt, {}
 
     def attempt_once(exercise, form, case):
         key = id(form), id(case)
@@ -54,7 +54,7 @@ def _compare_all(exercise_id: str, answers: list, report):
             results[key] = attempt(exercise, form, case)
         return results[key]
 
-    with mock.patch.object(checks, "_attempt", attempt_once):
+    with mock.patch.object(checks, "attempt", attempt_once):
         for answer in answers:
             subject = exercise.prepare(answer)
             report(
@@ -70,7 +70,7 @@ def _compare_all(exercise_id: str, answers: list, report):
 def recorded_verdicts(exercise: checks.Exercise, forms: list) -> list[checks.CheckResult]:
     """What `checks.run` says of forms, by their records. What is not recorded is tried."""
     cases = exercise.in_order(exercise.cases())
-    expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
+    expected = [checks.attempt(exercise, exercise.reference, case) for case in cases]
 
     def verdict(form) -> checks.CheckResult:
         if slug := exercise.recognise(form.text):
@@ -78,7 +78,7 @@ def recorded_verdicts(exercise: checks.Exercise, forms: list) -> list[checks.Che
 
         def result(number, case):
             recorded = form.record(number)
-            return recorded[1] if recorded else checks._attempt(exercise, form, case)
+            return recorded[1] if recorded else checks.attempt(exercise, form, case)
 
         found = checks.compare(
             exercise,
@@ -86,6 +86,6 @@ def recorded_verdicts(exercise: checks.Exercise, forms: list) -> list[checks.Che
             result,
             lambda _: None,
         )
-        return checks._named_from_text(exercise, form.text, found)
+        return checks.named_from_text(exercise, form.text, found)
 
     return [verdict(form) for form in forms]

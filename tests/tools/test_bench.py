@@ -81,6 +81,7 @@ def test_what_is_recorded_is_printed_as_lessons_show_it(name, capsys, tmp_path):
     assert "--record keeps one" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_run_is_drawn_and_copied(name, capsys, tmp_path):
     places = ["--plot", f"{tmp_path}/run.png", "--json", f"{tmp_path}/run.json"]

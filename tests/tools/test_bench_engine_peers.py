@@ -110,6 +110,7 @@ def test_ours_that_fails_is_an_error_and_ends_the_peer():
     assert not made["peer"].open
 
 
+@pytest.mark.slow
 def test_a_process_serves_prompts_that_begin_with_the_turn(tmp_path):
     server = RemoteServer("a server", Counting, tmp_path, TASKS)
     assert [server.serve(0, turn).first for turn in (4, 5)] == [(4, 4), (5, 5)]
@@ -117,11 +118,13 @@ def test_a_process_serves_prompts_that_begin_with_the_turn(tmp_path):
     assert TASKS[0].prompts == [[5, 1], [6, 2, 3]] and not server._process.is_alive()
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_begin_says_why(tmp_path):
     with pytest.raises(ServerFailed, match="ImportError: no flash_attn"):
         RemoteServer("a server", Refusing, tmp_path, TASKS)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_an_error_each_time_it_is_asked(tmp_path):
     server = RemoteServer("a server", Dying, tmp_path, TASKS)
     for _ in range(2):

@@ -54,34 +54,25 @@ def with_batch(**changes) -> dict:
 def test_a_slot_is_of_one_token_or_of_nobody(sequences, block_size, seed):
     batch = Batch(sequences, HALF, 64, block_size, seed=seed, device="cpu")
     kv_lens = [cached + new for cached, new in sequences]
-    assert batch.metadata.seq_lens_kv.tolist() == kv_lens and int(
-        (~batch.unused).sum()
-    ) == sum(kv_lens)
+    assert batch.metadata.seq_lens_kv.tolist() == kv_lens
+    assert int((~batch.unused).sum()) == sum(kv_lens)
     table = batch.metadata.block_table
     blocks = [-(-kv_len // block_size) for kv_len in kv_lens]
-    used = [
-        entry
-        for row, count in zip(table.tolist(), blocks, strict=True)
-        for entry in row[:count]
-    ]
-    assert (
-        len(set(used)) == len(used)
-        and min(used) >= 0
-        and (table == -1).sum() == table.numel() - len(used)
-    )
+    rows = zip(table.tolist(), blocks, strict=True)
+    used = [entry for row, count in rows for entry in row[:count]]
+    assert len(set(used)) == len(used)
+    assert min(used) >= 0
+    assert (table == -1).sum() == table.numel() - len(used)
     assert not batch.unused.flatten()[batch.metadata.slot_mapping].any()
-    assert batch.unused.all(dim=1).sum() >= path_b.SPARE_BLOCKS and len(batch.q) == sum(
-        new for _, new in sequences
-    )
+    assert batch.unused.all(dim=1).sum() >= path_b.SPARE_BLOCKS
+    assert len(batch.q) == sum(new for _, new in sequences)
 
 
 def test_the_scenarios_are_a_prefill_a_decode_and_a_mix():
     one, other, mix = SCENARIOS.values()
-    assert (
-        [cached for cached, _ in one] == [0]
-        and [new for _, new in other] == [1]
-        and len(mix) > 2
-    )
+    assert [cached for cached, _ in one] == [0]
+    assert [new for _, new in other] == [1]
+    assert len(mix) > 2
     assert {new == 1 for _, new in mix} == {cached == 0 for cached, _ in mix} == {True, False}
 
 
@@ -108,13 +99,12 @@ def reads_on(q, k_cache, v_cache, metadata):
 
 
 def test_what_leaks_from_unused_slots_is_seen():
-    row = compare_batches(
-        "one", [Batch(((599, 1),), HALF, 64, 16, device="cpu")], fused=reads_on
+    leaky, tight = (
+        compare_batches("one", [Batch(((599, 1),), HALF, 64, 16, device="cpu")], fused=fused)
+        for fused in (reads_on, attn_paged_torch)
     )
-    assert row.difference < 4e-3 and not row.same_when_poisoned
-    assert compare_batches(
-        "one", [Batch(((599, 1),), HALF, 64, 16, device="cpu")], fused=attn_paged_torch
-    ).same_when_poisoned
+    assert leaky.difference < 4e-3 and not leaky.same_when_poisoned
+    assert tight.same_when_poisoned
 
 
 def test_the_worst_of_several_batches_counts():
@@ -125,12 +115,10 @@ def test_the_worst_of_several_batches_counts():
         return attn_paged_torch(q, k_cache, v_cache, metadata) + (metadata is wrong)
 
     row = compare_batches("three", batches, fused=sometimes_off)
-    assert (
-        0.9 < row.difference < 1.1
-        and 0.9 < row.error < 1.1
-        and row.error_of_torch < 4e-3
-        and row.num_batches == 3
-    )
+    assert 0.9 < row.difference < 1.1
+    assert 0.9 < row.error < 1.1
+    assert row.error_of_torch < 4e-3
+    assert row.num_batches == 3
 
 
 # A run
@@ -158,14 +146,11 @@ def test_a_run_names_what_is_not_as_it_should_be(fields, problem):
 
 def test_what_is_recorded_is_whole_and_right():
     for run in path_b_runs.recorded():
-        assert (
-            run.problems() == []
-            and run.num_tokens >= 20
-            and all(len(text) == run.num_tokens for text in run.expected)
-        )
-        assert {row.path for row in run.paths} == set(PATHS) and all(
-            set(row.same) == set(SET_UPS) for row in run.paths
-        )
+        assert run.problems() == []
+        assert run.num_tokens >= 20
+        assert all(len(text) == run.num_tokens for text in run.expected)
+        assert {row.path for row in run.paths} == set(PATHS)
+        assert all(set(row.same) == set(SET_UPS) for row in run.paths)
         assert all(row.texts == run.expected for row in run.paths)
         shapes = {(row.dtype, row.head_size) for row in run.batches}
         assert len(shapes) >= 3 and shapes <= {

@@ -77,14 +77,10 @@ def test_a_solution_is_our_answer_up_to_its_exercise():
 
 
 def test_a_file_is_included_whole_for_us_and_stubbed_for_the_learner(tmp_path):
-    lesson = lesson_from(
-        tmp_path, '# %% exercise="1.1"\ntext = r"""\n// INCLUDE free_list.h\n"""\n'
-    )
-    (cell,) = lesson.cells
-    assert (
-        "block_ids_.pop_back();" in cell.solution()
-        and "block_ids_.pop_back();" not in cell.student()
-    )
+    text = '# %% exercise="1.1"\ntext = r"""\n// INCLUDE free_list.h\n"""\n'
+    (cell,) = lesson_from(tmp_path, text).cells
+    assert "block_ids_.pop_back();" in cell.solution()
+    assert "block_ids_.pop_back();" not in cell.student()
     assert "#pragma once" not in cell.solution()
     assert cell.student().count("throw std::logic_error") == 4
 
@@ -93,27 +89,22 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
     """A lesson shows the very code that later lessons import: a function, a method as a
     function, a class in part.
     """
-    (function,) = lesson_from(
-        tmp_path, '# %% exercise="2.2"\n# INCLUDE paged_attention/slots.py slot_mapping\n'
-    ).cells
+
+    def cell_with(head: str, name: str) -> Cell:
+        (cell,) = lesson_from(
+            tmp_path, f"# %%{head}\n# INCLUDE paged_attention/{name}\n"
+        ).cells
+        return cell
+
+    function = cell_with(' exercise="2.2"', "slots.py slot_mapping")
     assert "block_ids[positions // block_size]" in function.solution()
     assert "block_ids[positions // block_size]" not in function.student()
-    (method,) = lesson_from(
-        tmp_path,
-        '# %% exercise="2.7"\n'
-        "# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence\n",
-    ).cells
+    method = cell_with(' exercise="2.7"', "kv_cache.py PagedAttentionManager.free_sequence")
     assert method.solution().startswith("def free_sequence(self")
     assert method.student().endswith('    raise NotImplementedError("Exercise 2.7")')
-    (part,) = lesson_from(
-        tmp_path,
-        '# %% exercise="3.2"\n'
-        "# INCLUDE paged_attention/softmax_state.py SoftmaxState without merge\n",
-    ).cells
+    part = cell_with(' exercise="3.2"', "softmax_state.py SoftmaxState without merge")
     assert "def update" in part.solution() and "def merge" not in part.solution()
-    (constant,) = lesson_from(
-        tmp_path, "# %%\n# INCLUDE paged_attention/block_table.py NO_BLOCK\n"
-    ).cells
+    constant = cell_with("", "block_table.py NO_BLOCK")
     assert constant.student().startswith("NO_BLOCK = -1")
 
 
@@ -160,16 +151,13 @@ def test_an_exercise_is_named_by_a_string(tmp_path, name):
 
 def test_cell_ids_are_the_same_each_time_and_an_edit_moves_no_other():
     lesson = LESSONS[1]
-    once, twice = build.render_student(lesson), build.render_student(lesson)
-    assert [cell.id for cell in once.cells] == [cell.id for cell in twice.cells]
-    assert [cell.id for cell in once.cells] == [
-        cell.id for cell in build.render_solution(lesson).cells
-    ]
     edited = Lesson(lesson.name, (Cell("markdown", "new"), *lesson.cells))
-    assert [cell.id for cell in build.render_student(edited).cells][1:] == [
-        cell.id for cell in once.cells
-    ]
-    assert len({cell.id for cell in once.cells}) == len(once.cells)
+    once, twice, moved = (
+        [cell.id for cell in build.render_student(each).cells]
+        for each in (lesson, lesson, edited)
+    )
+    assert once == twice == moved[1:] and len(set(once)) == len(once)
+    assert once == [cell.id for cell in build.render_solution(lesson).cells]
 
 
 def test_everything_is_in_step():
@@ -178,11 +166,13 @@ def test_everything_is_in_step():
 
 @pytest.fixture
 def copy_of_the_notebooks(tmp_path, monkeypatch):
+    """With all sources, and the notebooks of lesson 01 alone."""
     for name, folder in (("NOTEBOOKS", NOTEBOOKS), ("SOLUTIONS", SOLUTIONS)):
-        shutil.copytree(
-            folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__")
-        )
-        monkeypatch.setattr(build, name, tmp_path / folder.name)
+        copy = tmp_path / folder.name
+        copy.mkdir()
+        for path in (*folder.glob("*.py"), *folder.glob("01_*.ipynb")):
+            shutil.copy(path, copy)
+        monkeypatch.setattr(build, name, copy)
     return tmp_path
 
 
@@ -192,31 +182,23 @@ def change(path, edit):
     nbformat.write(notebook, path)
 
 
+PUSH_BACK = "    block_ids_.push_back(block_id);"
+OUTPUTS = [nbformat.v4.new_output("stream", text="x")]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "folder, edit, words",
     [
         ("notebooks", lambda nb: nb.cells[0].update(source="other"), "is not what"),
         ("notebooks", lambda nb: nb.cells.pop(), "is not what"),
+        ("notebooks", lambda nb: nb.cells[0].pop("attachments"), "is not what"),
         ("notebooks", lambda nb: nb.cells[3].update(id="moved"), "is not what"),
         ("solutions", lambda nb: nb.cells[1].update(source="other"), "is not what"),
         ("solutions", lambda nb: nb.cells[1].update(execution_count=None), "without a run"),
-        (
-            "notebooks",
-            lambda nb: nb.cells[1].update(
-                outputs=[nbformat.v4.new_output("stream", text="x")]
-            ),
-            "holds outputs",
-        ),
-        (
-            "notebooks",
-            lambda nb: nb.cells[0].update(source="    block_ids_.push_back(block_id);"),
-            "shows a solution",
-        ),
-        (
-            "notebooks",
-            lambda nb: nb.cells[0].update(source="# BEGIN SOLUTION"),
-            "solution marker",
-        ),
+        ("notebooks", lambda nb: nb.cells[1].update(outputs=OUTPUTS), "holds outputs"),
+        ("notebooks", lambda nb: nb.cells[0].update(source=PUSH_BACK), "shows a solution"),
+        ("notebooks", lambda nb: nb.cells[0].update(source="# BEGIN SOLUTION"), "n marker"),
     ],
 )
 def test_check_notices_what_is_out_of_step(copy_of_the_notebooks, folder, edit, words):
@@ -235,14 +217,8 @@ def test_check_notices_a_notebook_without_a_source_and_one_that_is_missing(
 
 
 def test_a_solution_written_into_the_prose_is_a_leak():
-    given = Cell("markdown", "Now write\n\n    block_ids_.push_back(block_id);")
+    given = Cell("markdown", f"Now write\n\n{PUSH_BACK}")
     assert build.leaks([Lesson("01_block_manager", (given,))]) != []
-
-
-def test_no_student_notebook_shows_a_solution():
-    for path in NOTEBOOKS.glob("*.ipynb"):
-        assert "SOLUTION" not in path.read_text()
-    assert build.leaks(LESSONS) == []
 
 
 def test_a_lesson_that_fails_keeps_its_old_notebooks(copy_of_the_notebooks, capsys):
@@ -268,12 +244,11 @@ def test_cells_carry_nbgraders_metadata(lesson):
     points.
     """
     student, solution = build.render_student(lesson), build.render_solution(lesson)
-    for cell in student.cells:
-        cell.metadata.pop("given", None)  # the digest of a stub
-    assert [cell.metadata for cell in student.cells] == [
-        cell.metadata for cell in solution.cells
-    ]
-    of_nbgrader = [dict(cell.metadata.get("nbgrader", ())) for cell in student.cells]
+    ours, theirs = ([cell.metadata for cell in each.cells] for each in (solution, student))
+    for metadata in theirs:
+        metadata.pop("given", None)  # the digest of a stub
+    assert ours == theirs
+    of_nbgrader = [dict(metadata.get("nbgrader", ())) for metadata in ours]
     graded = {each["grade_id"]: each for each in of_nbgrader if each}
     exercises = [cell.exercise.replace(".", "-") for cell in lesson.cells if cell.exercise]
     expected = {}
@@ -341,12 +316,10 @@ def test_every_exercise_has_its_heading_and_a_check_after_it(lesson):
 
 
 @each_lesson
-def test_a_lesson_begins_with_one_line_of_imports_and_a_picture(lesson):
-    """The picture is in the first text, so that it is there before any cell has run."""
+def test_the_first_code_of_a_lesson_is_one_line_of_imports_and_one_that_opens_it(lesson):
     code = [cell.solution() for cell in lesson.cells if cell.kind == "code"]
     if code:  # the glossary has none
         name = lesson.name.split("_")[0]
-        assert "\nPICTURE opening\n" in lesson.cells[0].source
         begins = rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)'
         assert re.fullmatch(begins, code[0].strip())
         assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"
@@ -355,6 +328,7 @@ def test_a_lesson_begins_with_one_line_of_imports_and_a_picture(lesson):
 CPP = 'code = r"""\nint one() {\n  return 1;  // the first\n}\n"""'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, after",
     [
@@ -374,13 +348,12 @@ def test_where_only_words_have_changed_the_outputs_are_kept(
     def lesson(code, text):
         return Lesson("00_start_here", (Cell("markdown", text), Cell("code", code)))
 
+    path = copy_of_the_notebooks / "solutions/00_start_here.ipynb"
     old = build.render_solution(lesson(before, "Old text."))
-    old.cells[1].update(
-        execution_count=1, outputs=[nbformat.v4.new_output("stream", text="kept\n")]
-    )
-    build._write(copy_of_the_notebooks / "solutions/00_start_here.ipynb", old)
+    old.cells[1].update(execution_count=1, outputs=OUTPUTS)
+    build._write(path, old)
     assert build.build([lesson(after, "New text.")], keep_outputs=True) == []
-    new = nbformat.read(copy_of_the_notebooks / "solutions/00_start_here.ipynb", as_version=4)
+    new = nbformat.read(path, as_version=4)
     assert (new.cells[0].source, new.cells[1].source) == ("New text.", after)
     assert new.cells[1].outputs == old.cells[1].outputs and new.cells[1].execution_count == 1
 

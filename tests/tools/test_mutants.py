@@ -47,8 +47,6 @@ def test_same():
 """
 TABLE = """\
 patience = 1
-[wanted]
-shop = 0.9
 [tests]
 shop = ["tests/test_prices.py"]
 """
@@ -150,8 +148,8 @@ def test_small_changes_to_cpp(body, expected):
 
 def test_a_survivor_is_listed_and_the_killed_are_counted(course):
     run = mutants(course)
-    assert run.returncode == 1, run.stdout + run.stderr
-    assert "shop/prices.py:5 killed" in run.stdout and "wanted: 90%" in run.stdout
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "shop/prices.py:5 killed" in run.stdout
     listed = mutants(course, "--list").stdout
     assert (
         "shop/prices.py:9 in is_much\n  - return price >= 10\n  + return price > 10\n"
@@ -254,10 +252,7 @@ def test_the_table_names_every_file_and_only_what_is_there():
 
 def _has_tests(concerns, file) -> bool:
     try:
-        return (
-            all(os.path.exists(ROOT / test) for test in concerns.tests(file))
-            and concerns.wanted(file) >= 0.9
-        )
+        return all(os.path.exists(ROOT / test) for test in concerns.tests(file))
     except KeyError:
         return False
 

@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import os
 import re
 import threading
 from contextlib import contextmanager
@@ -10,26 +9,11 @@ from contextlib import contextmanager
 import nbformat
 import pytest
 
+from jupyterlab_driver import browser_page
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from lessons_site import build, links
 
-try:
-    from jupyterlab_driver import browser_page, find_chromium
-except ImportError:  # playwright is missing
-    find_chromium = lambda: None  # noqa: E731
-
 pytestmark = pytest.mark.slow
-
-
-def in_a_browser(test):
-    """Marks a test that needs Chromium. They are no class, so that one process runs all tests
-    here and builds the site once.
-    """
-    without = pytest.mark.skipif(
-        not find_chromium() and "CI" not in os.environ,
-        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
-    )
-    return pytest.mark.browser(without(test))
 
 
 NAMES = build.page_names()
@@ -130,7 +114,7 @@ def test_results_have_the_card_the_day_and_the_versions_of_others(site):
     assert page.count("All figures of this run") >= 8
 
 
-@in_a_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_is_wider_than_the_window_or_loads_anything_from_elsewhere(
@@ -151,7 +135,7 @@ def test_no_page_is_wider_than_the_window_or_loads_anything_from_elsewhere(
         assert [url for url in asked if not url.startswith((address, "data:"))] == []
 
 
-@in_a_browser
+@pytest.mark.browser
 def test_a_search_finds_a_word_in_a_lesson_and_in_the_glossary(address):
     with browser_page() as page:
         page.goto(f"{address}/search.html?q=swizzle")
@@ -163,7 +147,7 @@ def test_a_search_finds_a_word_in_a_lesson_and_in_the_glossary(address):
         assert any("07_fast_kernel.html" in link for link in addresses)
 
 
-@in_a_browser
+@pytest.mark.browser
 def test_an_answer_unfolds(address):
     with browser_page() as page:
         page.goto(f"{address}/00_start_here.html")

@@ -1,4 +1,4 @@
-"""Grades on Dask workers: `make test-cluster` installs Dask and runs this.
+"""Grades on Dask workers: `make test-all TOOL=cluster` installs Dask and runs this.
 
 In most tests the grader runs no notebooks. It does what their first cell says.
 """

@@ -20,7 +20,7 @@ from lessons_grading.kept import course_digest
 from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 
-pytestmark = pytest.mark.heavy  # many a process that imports PyTorch
+pytestmark = pytest.mark.slow  # many a process that imports PyTorch
 
 
 @pytest.fixture(scope="module", autouse=True)

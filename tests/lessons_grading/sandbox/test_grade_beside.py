@@ -34,7 +34,7 @@ def anna(tmp_path):
     return folder
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ANSWERS)
 def test_an_answer_may_use_what_is_handed_in_beside_its_notebook(anna, how):
     limits = replace(Limits(), sandboxed=missing() is None)

@@ -210,7 +210,7 @@ FAKES = [
     "import lessons_lib\nlessons_lib.check = lambda *_: print('passed')\n",
     (
         "from lessons_lib import checks, verbs\n"
-        "checks.run = checks.compare = checks._attempt = verbs.check = lambda *_: True\n"
+        "checks.run = checks.compare = checks.attempt = verbs.check = lambda *_: True\n"
         "right = lambda answer, case: -(-case[0] // case[1])\n"
         "checks.find('0.1').__dict__['observe'] = right\n"
     ),

@@ -54,10 +54,6 @@ def test_the_first_error_counts(earlier):
     assert (explain(output, SOURCES).line, explain(output, SOURCES).reason) == (2, "first")
 
 
-def test_a_fatal_error_counts_too():
-    assert explain("your code:1:3: fatal error: gone", SOURCES).reason == "gone"
-
-
 @pytest.mark.parametrize(
     "places, line",
     [

@@ -48,11 +48,6 @@ def words(function, *arguments) -> str:
     return words_of(raised.value)
 
 
-def test_the_line_of_a_cell_is_named():
-    answer = cell("\ndef answer(x):\n    return 1 / x\n", "<cell 1>")["answer"]
-    assert words(answer, 0) == "line 3: `return 1 / x`"
-
-
 def test_the_innermost_line_of_a_learner_counts():
     answer = cell(
         "def helper(x):\n    return 1 / x\n\ndef answer(x):\n    return helper(x)\n",
@@ -91,6 +86,8 @@ NAMES = {
     "another is called": ("table.q + len(table.rows)", f"Longer has: {ALL}"),
     "another library's class": ("[].q", ""),
     "another library's object": ("table.rows.q", ""),
+    "a number": ("table.length.q", ""),
+    "a module": ("__import__('torch').q", ""),
 }
 
 

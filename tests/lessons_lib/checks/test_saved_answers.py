@@ -33,63 +33,6 @@ def test_texts_and_classes_come_back_and_the_latest_pass_counts(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["1.1", "3.2"]
 
 
-class Bomb:
-    """An object that is saved and cannot be loaded."""
-
-    def __reduce__(self):
-        return int, ("no\nnumber",)
-
-
-def spoil(path, how):
-    data = path.read_bytes()
-    header, payload = data.split(b"\n", 1)
-    python, other = saved_answers.PYTHON.encode(), b"2.7"
-    {
-        "gone": path.unlink,
-        "empty": lambda: path.write_bytes(b""),
-        "truncated": lambda: path.write_bytes(data[:-9]),
-        "header only": lambda: path.write_bytes(header[:20]),
-        "no text": lambda: path.write_bytes(b"\xff\xfe" + data),
-        "no header": lambda: path.write_bytes(b"[1, 2]\n" + payload),
-        "edited": lambda: path.write_bytes(header + b"\n" + payload[::-1]),
-        "another Python": lambda: path.write_bytes(
-            header.replace(b'"%s"' % python, b'"%s"' % other) + b"\n" + payload
-        ),
-        "a folder": lambda: (path.unlink(), path.mkdir()),
-        "of another exercise": lambda: path.write_bytes(
-            header.replace(b"8.3", b"8.4") + b"\n" + payload
-        ),
-        "explodes": lambda: saved_answers.save("8.3", Bomb()),
-    }[how]()
-
-
-@pytest.mark.parametrize(
-    "how, words",
-    [
-        ("gone", "not passed yet"),
-        ("empty", "its file cannot be read"),
-        ("truncated", "its file has changed since it was saved"),
-        ("header only", "its file cannot be read"),
-        ("no text", "its file cannot be read"),
-        ("no header", "its file cannot be read"),
-        ("edited", "its file has changed since it was saved"),
-        (
-            "another Python",
-            f"saved with Python 2.7, and this is Python {saved_answers.PYTHON}",
-        ),
-        ("a folder", "its file cannot be read"),
-        ("of another exercise", "its file holds an answer to exercise 8.4"),
-        ("explodes", "it cannot be loaded (ValueError: invalid literal"),
-    ],
-)
-def test_a_spoiled_file_is_no_answer(folder, how, words):
-    saved_answers.save("8.3", len)
-    spoil(folder / "8.3", how)
-    with pytest.raises(NoSavedAnswer) as refusal:
-        saved_answers.load("8.3")
-    assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
-
-
 def test_what_cannot_be_saved_breaks_nothing(folder):
     saved_answers.save("8.3", threading.Lock())
     saved_answers.save("1.1", "\ud800")
@@ -108,13 +51,62 @@ def test_what_cannot_be_saved_breaks_nothing(folder):
     saved_answers.save("8.3", len)
 
 
-def test_a_solution_notebook_writes_nothing(folder, monkeypatch):
+def test_a_solution_notebook_reads_and_writes_nothing_of_the_learners(folder, monkeypatch):
+    saved_answers.save("8.3", "text")
     monkeypatch.chdir(SOLUTIONS)
+    with pytest.raises(NoSavedAnswer, match="not passed yet"):
+        saved_answers.load("8.3")
     saved_answers.save("8.2", "text")
-    assert saved_answers.load("8.2").answer == "text" and not folder.exists()
+    assert saved_answers.load("8.2").answer == "text"
     monkeypatch.chdir(folder.parent)
+    assert [path.name for path in folder.iterdir()] == ["8.3"]
     with pytest.raises(NoSavedAnswer, match="not passed yet"):
         saved_answers.load("8.2")
+
+
+UNREADABLE, CHANGED = "its file cannot be read", "its file has changed since it was saved"
+PYTHON = saved_answers.PYTHON
+# What is then in the file, made of its first line and of what comes after it.
+SPOILT = {
+    "empty": (lambda header, payload: b"", UNREADABLE),
+    "truncated": (lambda header, payload: header + payload[:-9], CHANGED),
+    "header only": (lambda header, payload: header[:20], UNREADABLE),
+    "no text": (lambda header, payload: b"\xff\xfe" + header + payload, UNREADABLE),
+    "no header": (lambda header, payload: b"[1, 2]\n" + payload, UNREADABLE),
+    "edited": (lambda header, payload: header + payload[::-1], CHANGED),
+    "another Python": (
+        lambda header, payload: header.replace(f'"{PYTHON}"'.encode(), b'"2.7"') + payload,
+        f"saved with Python 2.7, and this is Python {PYTHON}",
+    ),
+    "of another exercise": (
+        lambda header, payload: header.replace(b"8.3", b"8.4") + payload,
+        "its file holds an answer to exercise 8.4",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_spoiled_file_is_no_answer(folder, how):
+    saved_answers.save("8.3", len)
+    header, payload = (folder / "8.3").read_bytes().split(b"\n", 1)
+    spoil, words = SPOILT[how]
+    (folder / "8.3").write_bytes(spoil(header + b"\n", payload))
+    with pytest.raises(NoSavedAnswer) as refusal:
+        saved_answers.load("8.3")
+    assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
+
+
+def test_a_folder_in_its_place_is_no_answer(folder):
+    (folder / "8.3").mkdir(parents=True)
+    with pytest.raises(NoSavedAnswer, match=UNREADABLE):
+        saved_answers.load("8.3")
+
+
+class Bomb:
+    """An object that is saved and cannot be loaded."""
+
+    def __reduce__(self):
+        return int, ("no\nnumber",)
 
 
 class Leaves:
@@ -129,47 +121,35 @@ class Leaves:
         return sys.exit, ("out of here",)
 
 
-def test_an_answer_that_exits_while_it_is_saved_or_loaded_breaks_nothing():
-    saved_answers.save("8.3", Leaves(at_once=True))
-    with pytest.raises(saved_answers.NoSavedAnswer, match="not passed yet"):
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (Leaves(at_once=True), "not passed yet"),
+        (Leaves(at_once=False), r"it cannot be loaded \(SystemExit: out of here\)$"),
+        (Bomb(), r"it cannot be loaded \(ValueError: invalid literal.*\)$"),
+    ],
+)
+def test_an_answer_that_raises_or_exits_while_it_is_saved_or_loaded_is_none(answer, words):
+    saved_answers.save("8.3", answer)
+    with pytest.raises(NoSavedAnswer, match=words):
         saved_answers.load("8.3")
-    saved_answers.save("8.3", Leaves(at_once=False))
-    with pytest.raises(
-        saved_answers.NoSavedAnswer, match=r"it cannot be loaded \(SystemExit: out of here\)"
-    ):
-        saved_answers.load("8.3")
+
+
+OURS = "def f(x):\n    # BEGIN SOLUTION\n    return x"
+THEIRS = "def f(x):\n    return x"
+USES_IT = "def ff(x):\n    # BEGIN SOLUTION\n    return f(x)"
 
 
 @pytest.mark.parametrize(
     "cells, name, ours",
     [
-        (["", "def f(x):\n    # BEGIN SOLUTION\n    return x"], "f", True),
+        (["", OURS], "f", True),
         (["f = r'''\n// BEGIN SOLUTION\n'''"], "f", True),
         (["class F:\n    # BEGIN SOLUTION\n    pass"], "F", True),
-        # the learner's own, later
-        (
-            ["def f(x):\n    # BEGIN SOLUTION\n    return x", "def f(x):\n    return x"],
-            "f",
-            False,
-        ),
-        (
-            ["def f(x):\n    return x", "def f(x):\n    # BEGIN SOLUTION\n    return x"],
-            "f",
-            True,
-        ),
-        (
-            ["def g(x):\n    # BEGIN SOLUTION\n    return f(x)", "def f(x):\n    return x"],
-            "f",
-            False,
-        ),
-        (
-            [
-                "def f(x):\n    return x",
-                "def ff(x):\n    # BEGIN SOLUTION\n    return f(x)\nx.f = f\n    f = 3",
-            ],
-            "f",
-            False,
-        ),
+        ([OURS, THEIRS], "f", False),
+        ([THEIRS, OURS], "f", True),
+        ([USES_IT, THEIRS], "f", False),
+        ([THEIRS, f"{USES_IT}\nx.f = f\n    f = 3"], "f", False),
         ([], "f", False),
     ],
 )
@@ -218,17 +198,3 @@ def test_where_there_are_neither_cells_nor_a_script_no_answer_is_ours(script, fi
 def test_a_script_that_is_no_text_has_no_answer_of_ours(script):
     Path(script("").__file__).write_bytes(b"f = 1  # BEGIN SOLUTION \xff")
     assert not solution_cells.define("f")
-
-
-def test_only_the_folder_of_solutions_is_home(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert not solution_cells.are_at_home()
-    monkeypatch.chdir(SOLUTIONS)
-    assert solution_cells.are_at_home()
-
-
-def test_in_the_folder_of_solutions_the_learners_own_answers_are_not_there(monkeypatch):
-    saved_answers.save("8.3", "text")
-    monkeypatch.chdir(SOLUTIONS)
-    with pytest.raises(NoSavedAnswer, match="not passed yet"):
-        saved_answers.load("8.3")

@@ -57,16 +57,6 @@ def test_an_answer_that_is_wrong_is_shown_and_raised(capsys, answer, is_learners
     assert progress.load() == (entry if is_learners else {}) and not is_saved("0.1")
 
 
-def test_a_pass_is_kept_with_the_mistakes_before_and_after_it():
-    for answer in blocks_needed, right, blocks_needed:
-        try:
-            verbs.check("0.1", answer)
-        except verbs.CheckFailed:
-            assert answer is blocks_needed
-    assert progress.load() == {"0.1": {"passed": True, "mistakes": ["floor-division"]}}
-    assert saved_answers.load("0.1").answer(17, 16) == 2
-
-
 @pytest.mark.parametrize("answer", [None, ..., "a stub"])
 def test_a_stub_is_not_attempted_and_leaves_no_trace(capsys, answer):
     def blocks_needed(num_tokens, block_size):

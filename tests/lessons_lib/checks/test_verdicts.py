@@ -10,86 +10,56 @@ from lessons_lib import checks
 from lessons_lib.checks import CheckResult, Raised
 from lessons_processes.isolation import Outcome
 
-LIKE_THIS = 'Write it like this: `check("{}", {})`, with nothing around the name.'
-REFUSED = [
-    (
-        "0.1",
-        None,
-        "not-attempted",
-        "`blocks_needed` is still None. Write it in the cell above.",
-    ),
-    (
-        "0.1",
-        ...,
-        "not-attempted",
-        "`blocks_needed` is still Ellipsis. Write it in the cell above.",
-    ),
-    (
-        "1.1",
-        " \n",
-        "not-attempted",
-        "`free_list` is still ' \\n'. Write it in the cell above.",
-    ),
-    (
-        "0.1",
-        7,
-        "not-an-answer",
-        "check('0.1', …) expects the function `blocks_needed`, and got int: 7\n"
-        + LIKE_THIS.format("0.1", "blocks_needed"),
-    ),
-    (
-        "0.1",
-        types.ModuleType("helpers"),
-        "not-an-answer",
-        "check('0.1', …) expects the function `blocks_needed`, and got module: "
-        "<module 'helpers'>\n" + LIKE_THIS.format("0.1", "blocks_needed"),
-    ),
-    (
-        "3.2",
-        checks.NO_ANSWER,
-        "not-an-answer",
-        "check('3.2', …) expects the class `SoftmaxState`, and got nothing\n"
-        + LIKE_THIS.format("3.2", "SoftmaxState"),
-    ),
-    (
-        "1.1",
-        "free_list",
-        "not-an-answer",
-        "check('1.1', …) expects C++ source text, the string `free_list`, "
-        "and got str: 'free_list'\n" + LIKE_THIS.format("1.1", "free_list"),
-    ),
-    (
-        "1.1",
-        len,
-        "not-an-answer",
-        "check('1.1', …) expects C++ source text, the string `free_list`, "
-        "and got builtin_function_or_method: <built-in function len>\n"
-        + LIKE_THIS.format("1.1", "free_list"),
-    ),
-    (
-        "1.1",
-        'int f() {\n  throw std::logic_error("Exercise 1.1");\n}',
-        "not-attempted",
-        'Line 2 of `free_list` is still the stub: throw std::logic_error("Exercise 1.1");',
-    ),
-    (
-        "6.1",
-        '#error "Exercise 6.1: write it"',
-        "not-attempted",
-        'Line 1 of `vector_add` is still the stub: #error "Exercise 6.1: write it"',
-    ),
-    (
-        "1.1",
-        "int f();\n  raise NotImplementedError()  \n",  # nbgrader's stub
-        "not-attempted",
-        "Line 2 of `free_list` is still the stub: raise NotImplementedError()",
-    ),
-]
+FUNCTION, CPP = "the function `blocks_needed`", "C++ source text, the string `free_list`"
 
 
-@pytest.mark.parametrize("exercise, answer, mistake, words", REFUSED)
-def test_an_answer_is_refused_before_it_runs(exercise, answer, mistake, words):
-    assert checks.run(exercise, answer) == CheckResult(exercise, False, mistake, words)
+@pytest.mark.parametrize(
+    "exercise, answer, is_still",
+    [
+        ("0.1", None, "`blocks_needed` is still None"),
+        ("0.1", ..., "`blocks_needed` is still Ellipsis"),
+        ("1.1", " \n", r"`free_list` is still ' \n'"),
+    ],
+)
+def test_an_answer_of_nothing_is_not_attempted(exercise, answer, is_still):
+    words = f"{is_still}. Write it in the cell above."
+    found = checks.run(exercise, answer)
+    assert found == CheckResult(exercise, False, "not-attempted", words)
+
+
+@pytest.mark.parametrize(
+    "exercise, answer, expected, got",
+    [
+        ("0.1", 7, FUNCTION, "int: 7"),
+        ("0.1", types.ModuleType("helpers"), FUNCTION, "module: <module 'helpers'>"),
+        ("3.2", checks.NO_ANSWER, "the class `SoftmaxState`", "nothing"),
+        ("1.1", "free_list", CPP, "str: 'free_list'"),
+        ("1.1", len, CPP, "builtin_function_or_method: <built-in function len>"),
+    ],
+)
+def test_what_is_no_answer_is_refused_with_an_example(exercise, answer, expected, got):
+    name = expected.split("`")[1]
+    words = (
+        f"check('{exercise}', …) expects {expected}, and got {got}\n"
+        f'Write it like this: `check("{exercise}", {name})`, with nothing around the name.'
+    )
+    found = checks.run(exercise, answer)
+    assert found == CheckResult(exercise, False, "not-an-answer", words)
+
+
+@pytest.mark.parametrize(
+    "exercise, before, line",
+    [
+        ("1.1", "int f() {\n", 'throw std::logic_error("Exercise 1.1");'),
+        ("6.1", "", '#error "Exercise 6.1: write it"'),
+        ("1.1", "int f();\n", "raise NotImplementedError()"),  # nbgrader's stub
+    ],
+)
+def test_a_line_of_the_stub_is_named(exercise, before, line):
+    name, number = checks.find(exercise).answer_name, 1 + before.count("\n")
+    words = f"Line {number} of `{name}` is still the stub: {line}"
+    found = checks.run(exercise, f"{before}  {line}  \n}}")
+    assert found == CheckResult(exercise, False, "not-attempted", words)
 
 
 @pytest.mark.parametrize(
@@ -165,43 +135,38 @@ def test_a_verdict_with_a_name_keeps_it_however_the_run_ended():
     )
 
 
-STUBS = [
-    ("", "", doubled, "not-attempted", "`doubled` is still the stub."),
-    (": Exercise 9.9", "line 2", doubled, "not-attempted", "`doubled` is still the stub."),
-    (": Exercise 9.9", "", Outcome, "not-attempted", "`doubled` is still the stub."),
-    (
-        ": Exercise 12.34",
-        "",
-        doubled,
-        "not-attempted",
-        "It calls exercise 12.34, which is still the stub.",
-    ),
-    (
-        ": later",
-        "line 2: `raise NotImplementedError('later')`",
-        Outcome,
-        "not-attempted",
-        "A part of `doubled` is still the stub, in "
-        "line 2: `raise NotImplementedError('later')`.",
-    ),
-    (
-        ": Exercise 9.9 of the course",
-        "",
-        doubled,
-        "missing",
-        "It calls the course's own answer to exercise 9.9, which is not there when "
-        "answers are graded. It may call whatever your notebook defines.",
-    ),
-]
-
-
-@pytest.mark.parametrize("words, where, reference, mistake, message", STUBS)
-def test_a_stub_that_an_answer_reaches_is_named(words, where, reference, mistake, message):
-    """`reference`: our answer, a function or a class."""
-    result = Raised(f"NotImplementedError{words}")
+def reached(words: str, where: str, of=DOUBLES) -> CheckResult:
+    """The verdict on an answer that raises this in that line."""
+    result = Raised(words)
     result.where = where
-    found = verdict(result, replace(DOUBLES, reference=reference))
-    assert found == CheckResult("9.9", False, mistake, message)
+    return verdict(result, of)
+
+
+STILL = "`doubled` is still the stub."
+LATER = "line 2: `raise NotImplementedError('later')`"
+IN_A_LINE = f"A part of `doubled` is still the stub, in {LATER}."
+
+
+@pytest.mark.parametrize(
+    "words, where, reference, message",
+    [
+        ("", "", doubled, STILL),
+        (": Exercise 9.9", "line 2", doubled, STILL),
+        (": Exercise 9.9", "", Outcome, STILL),
+        (": Exercise 12.34", "", doubled, "It calls exercise 12.34, which is still the stub."),
+        (": later", LATER, Outcome, IN_A_LINE),
+    ],
+)
+def test_a_stub_that_an_answer_reaches_is_named(words, where, reference, message):
+    """`reference`: our answer, a function or a class."""
+    exercise = replace(DOUBLES, reference=reference)
+    found = reached(f"NotImplementedError{words}", where, exercise)
+    assert found == CheckResult("9.9", False, "not-attempted", message)
+
+
+def test_an_answer_of_ours_that_is_not_there_is_named():
+    found = reached("NotImplementedError: Exercise 9.9 of the course", "")
+    assert found.mistake == "missing" and "own answer to exercise 9.9" in found.message
 
 
 @pytest.mark.parametrize(
@@ -213,8 +178,6 @@ def test_a_stub_that_an_answer_reaches_is_named(words, where, reference, mistake
     ],
 )
 def test_another_error_is_no_stub(words, where):
-    result = Raised(words)
-    result.where = where
-    found = verdict(result)
+    found = reached(words, where)
     assert found.mistake == "wrong" and words in found.message
     assert found.message.endswith(f"\n  raised in {where}" if where else words)

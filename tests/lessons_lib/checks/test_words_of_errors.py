@@ -22,7 +22,6 @@ def answer(name, text, place="<cell>", **scope):
     "line, is_stub",
     [
         ("raise NotImplementedError('Exercise 3.5')", True),
-        ("raise NotImplementedError", True),
         ("raise NotImplementedError('later')", True),
         ("return torch.nn.Module()(x)", False),
     ],
@@ -47,8 +46,6 @@ def test_the_line_is_one_of_the_answer_and_not_of_another_cell():
     "line, has",
     [
         ("self.get(seq_id).lenght", "Sequence has: length\n"),
-        ("self.get(seq_id).tokens", "Sequence has: length, row\n"),
-        ("self.kvcache", "PagedAttentionManager has: kv_cache\n"),
         (
             "self.block_manager.refcount(0) if self.get(seq_id) else 0",
             "BlockManager has: get_ref_count, increase_ref_count\n",
@@ -58,13 +55,6 @@ def test_the_line_is_one_of_the_answer_and_not_of_another_cell():
 def test_a_name_that_an_object_lacks_comes_with_those_that_it_has(line, has):
     text = f"def append_token(self, seq_id):\n    return {line}\n"
     assert f"\n  {has}" in f"{checks.run('2.5', answer('append_token', text)).message}\n"
-
-
-@pytest.mark.parametrize("thing", ["seq_id", "torch", "[]", "torch.zeros(2)"])
-def test_names_of_others_are_not_listed(thing):
-    text = f"def append_token(self, seq_id):\n    return ({thing}).missing\n"
-    message = checks.run("2.5", answer("append_token", text)).message
-    assert "AttributeError" in message and " has: " not in message
 
 
 def test_an_object_that_cannot_be_looked_at_is_no_trouble():

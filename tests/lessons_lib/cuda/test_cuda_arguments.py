@@ -82,15 +82,12 @@ def test_arguments_that_do_not_fit_together(function, values, named, words):
             ValueError,
             "f: q is a tensor of the layout torch.sparse_coo",
         ),
-        ({"n": 3.0}, TypeError, "f: n takes a whole number .int n., not float"),
         (
             {"n": torch.tensor(3)},
             TypeError,
             "f: n takes a number .*, not a tensor; pass n.item",
         ),
-        ({"n": 2**31}, ValueError, "f: n is 2147483648, which does not fit into int"),
         ({"n": None}, TypeError, "f: n takes a whole number"),
-        ({"causal": 2}, ValueError, "f: causal takes True or False"),
     ],
 )
 def test_values_are_checked_by_name(changed, error, words):
@@ -146,9 +143,11 @@ def test_a_whole_number_is_taken_from_the_least_to_the_largest_of_its_type(type)
     most = least + 2**bits - 1
     assert (number(type, least), number(type, most)) == (least, most)
     for value in (least - 1, most + 1):
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(
+            ValueError, match=f"g: n is {value}, which does not fit into {type}"
+        ):
             number(type, value)
-    with pytest.raises(TypeError, match="takes a whole number"):
+    with pytest.raises(TypeError, match=rf"n takes a whole number \({type} n\), not float"):
         number(type, 1.0)
 
 

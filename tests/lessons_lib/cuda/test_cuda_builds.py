@@ -76,22 +76,6 @@ def test_each_target_and_compiler_has_its_flags(compiler, target, version, wante
         assert wraps == ((target, version) == ("checked", CLANG))
 
 
-def test_the_compiler_gets_no_launch_and_the_watch_looks_at_what_it_preprocessed(compiler):
-    script = compiler(GCC)
-    build_cuda(f"__global__ void k() {{}} void f() {{ k<<<1, 2>>>(); }} {TEXT}")
-    assert sum("-E" in words for words in script.calls()) == 1
-    hidden = "__attribute__((no_sanitize_thread)) void g() {}\n"
-    with pytest.raises(CompileError, match="no_sanitize_thread"):
-        build_cuda(hidden + TEXT, target="checked")
-
-
-def test_without_a_compiler_it_is_said_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path))
-    monkeypatch.setenv("CXX", "/no/such/compiler")
-    with pytest.raises(CompileError, match="`/no/such/compiler` .*: unset CXX, or "):
-        build_cuda(TEXT, target="fast")
-
-
 @pytest.mark.parametrize("target", ["fast", "checked"])
 def test_a_header_that_is_not_there_is_an_error_at_its_line(target):
     """The preprocessor fails as well, so that the watch has nothing to look at."""

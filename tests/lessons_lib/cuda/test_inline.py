@@ -2,6 +2,7 @@
 killed build can spoil.
 """
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from compiler_script import PASS_ON, CompilerScript
-from lessons_lib import CompileError, build_cpp, build_library, run_isolated
-from lessons_lib.compiler_errors import CannotBuild, explain
+from lessons_lib import CompileError, build_cpp, build_cuda, build_library, run_isolated
+from lessons_lib.compiler_errors import CannotBuild
 from lessons_lib.inline import preprocess, read_kernel
 from lessons_lib.paths import KERNELS, ROOT
 from lessons_processes.own_time import observe_session
 
 ANSWER = 'extern "C" int answer() { return 42; }'
+build_fast = functools.partial(build_cuda, target="fast")
 
 
 @pytest.fixture
@@ -36,19 +38,20 @@ def compiler(empty_build_folder, monkeypatch):
     return CompilerScript(monkeypatch, empty_build_folder)
 
 
-def answer_in_a_new_process() -> str:
-    program = "import sys; from lessons_lib import build_library as build; "
-    command = [sys.executable, "-c", f"{program}print(build(sys.argv[1]).answer())", ANSWER]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-
-
 def test_a_library_is_built_once(compiler):
     assert build_library(ANSWER).answer() == 42
     compiled, linked = compiler.calls()
     assert "-c" in compiled and "-shared" in linked
     assert build_library(ANSWER).answer() == 42
-    assert answer_in_a_new_process() == "42\n"
     assert compiler.calls() == [compiled, linked]
+
+
+def test_nor_is_it_built_again_in_a_new_process(compiler):
+    build_library(ANSWER)
+    built = compiler.calls()
+    program = "import sys; from lessons_lib import build_library; build_library(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, check=True)
+    assert compiler.calls() == built
 
 
 def test_every_change_of_text_or_flags_is_another_build(empty_build_folder):
@@ -68,29 +71,6 @@ def test_pytorch_does_not_warn_of_a_toolkit_without_a_gpu():
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
     assert (run.returncode, run.stderr) == (0, b"")
-
-
-@pytest.mark.alone
-def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(
-    empty_build_folder,
-):
-    program = (
-        "import sys, time, torch; from lessons_lib import build_library; started = "
-        "time.monotonic(); build_library(sys.argv[1]); print(time.monotonic() - started)"
-    )
-    times = [
-        float(
-            subprocess.run(
-                [sys.executable, "-c", program, ANSWER],
-                cwd=ROOT,
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        for _ in range(3)
-    ]
-    assert min(times[1:]) < 0.3
 
 
 def test_a_failed_build_leaves_nothing_and_can_be_mended(empty_build_folder):
@@ -198,7 +178,6 @@ def test_an_error_names_the_source_and_shows_the_line():
     assert (caught.value.source, caught.value.line) == ("two.h", 3)
     assert "two.h, line 3: " in str(caught.value)
     assert "\n    int broken( { return 1; }\n" in str(caught.value)
-    assert caught.value._render_traceback_() == [f"CompileError: {caught.value}"]
 
 
 def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
@@ -219,24 +198,12 @@ def test_a_function_that_is_declared_and_never_defined_is_named():
         build_library('int missing(int);\nextern "C" int answer() { return missing(1); }')
 
 
-def test_other_compilers_errors_are_understood():
-    sources = {"your code": "a\nb\nc"}
-    clang = "your code:2:1: error: unknown type name 'b'\nb\n^\n1 error generated."
-    nvcc = 'your code(3): error: identifier "c" is undefined\n'
-    assert explain(clang, sources).line == 2
-    assert (
-        str(explain(nvcc, sources)) == 'your code, line 3: identifier "c" is undefined\n    c'
-    )
-    assert "collect2: error" in str(
-        explain("collect2: error: ld returned 1 exit status", sources)
-    )
-
-
 @pytest.mark.parametrize(
     "call, words",
     [
         (lambda: build_cpp(), "pass at least one C++ source text"),
         (lambda: build_cpp(3), "source 1 is int: 3"),
+        (lambda: build_cuda(3), "source 1 is int: 3"),
         (lambda: build_cpp("int x;", None), "source 2 is NoneType: None"),
     ],
 )
@@ -252,24 +219,20 @@ def test_sources_have_names_of_their_own(names):
         build_library("int x;", ANSWER, names=names)
 
 
-def test_building_leaves_the_environment_as_it_was(empty_build_folder, monkeypatch):
-    monkeypatch.delenv("LC_ALL", raising=False)
-    before = dict(os.environ)
-    build_library(ANSWER)
-    assert dict(os.environ) == before
-
-
 @pytest.mark.parametrize("before", [None, "de_DE.UTF-8"])
-def test_compilers_speak_english_while_they_build(empty_build_folder, monkeypatch, before):
+def test_compilers_speak_english_and_the_environment_stays_as_it_was(
+    empty_build_folder, monkeypatch, before
+):
     """Whatever the learner's language is: the words of errors are looked for."""
     monkeypatch.delenv("LC_ALL", raising=False)
     if before:
         monkeypatch.setenv("LC_ALL", before)
     says = 'echo "your code:1:1: error: no, in $LC_ALL"; exit 1'
     CompilerScript(monkeypatch, empty_build_folder, says)
+    environment = dict(os.environ)
     with pytest.raises(CompileError, match="your code, line 1: no, in C\n"):
         build_library(ANSWER)
-    assert os.environ.get("LC_ALL") == before
+    assert dict(os.environ) == environment
 
 
 @pytest.mark.parametrize("words", ["c++ -DVALUE=42", "'c++' '-DVALUE=42'", ""])
@@ -284,7 +247,7 @@ def test_a_module_without_a_binding_says_what_is_missing():
         build_cpp("int x;")
 
 
-@pytest.mark.parametrize("build", [build_library, preprocess])
+@pytest.mark.parametrize("build", [build_library, build_fast, preprocess])
 @pytest.mark.parametrize("words", ["no-such-compiler", "/bin/false"])
 def test_where_no_compiler_works_it_says_what_to_do(
     empty_build_folder, monkeypatch, build, words

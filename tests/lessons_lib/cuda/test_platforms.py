@@ -4,7 +4,7 @@ and what runs.
 Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and
 qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing links
 or runs it. Clang on this system judges kernels and answers as GCC does. Each test needs its
-tools: `make test-platforms`.
+tools: `make test-all TOOL=platforms`.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ from lessons_lib.inline import read_kernel
 from lessons_lib.paths import ROOT
 from paged_attention.paged_kernel import KERNEL_FILES
 
-pytestmark = pytest.mark.platforms
+pytestmark = pytest.mark.tool("platforms")
 HERE = ROOT / "tests/support/platforms"
 COMMON = (
     "-std=c++17",

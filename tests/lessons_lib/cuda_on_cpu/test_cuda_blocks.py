@@ -153,8 +153,14 @@ TEXT = KERNELS + "".join(
 
 
 @functools.cache
-def library(target: str):
+def built(target: str):
     return build_cuda(TEXT, target=target, name="blocks")
+
+
+def library(target: str, **options):
+    """The library, with these options and no others."""
+    built(target).options(**options)
+    return built(target)
 
 
 def line(words: str) -> int:
@@ -181,9 +187,7 @@ def test_a_barrier_counts_the_threads_of_its_block(
     ]
     predicates = torch.where(torch.rand(shape, generator=generator) < share, values, 0).int()
     out = torch.full((*shape, 3), -5, dtype=torch.int32)
-    library(target).options(seed=seed)
-    library(target).count_threads(predicates, rounds, out, blocks, threads)
-    library(target).options()
+    library(target, seed=seed).count_threads(predicates, rounds, out, blocks, threads)
     yes = predicates != 0
     expected = torch.stack([yes.sum(2), yes.any(2).int(), yes.all(2).int()], 2).int()
     assert torch.equal(out, expected[:, :, None].expand_as(out))
@@ -192,11 +196,9 @@ def test_a_barrier_counts_the_threads_of_its_block(
 @on_cpu
 def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target):
     def turns(seed, together=None, **options):
-        library(target).options(seed=seed, **options)
         out = torch.full((2, 20, 40), -1, dtype=torch.int32)
         next_ = torch.zeros(2, 20, dtype=torch.int32)
-        library(target).turns(next_, out, 20, together, 2, 40)
-        library(target).options()
+        library(target, seed=seed, **options).turns(next_, out, 20, together, 2, 40)
         return out
 
     assert torch.equal(turns(0), torch.arange(40, dtype=torch.int32).expand(2, 20, 40))
@@ -213,10 +215,8 @@ def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target
 @pytest.mark.parametrize("num_threads, num_orders", [(2, 2), (3, 6)])
 def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
     out = torch.full((200, num_threads), -1, dtype=torch.int32)
-    library("fast").options(seed=1)
     next_ = torch.zeros(200, dtype=torch.int32)
-    library("fast").turns(next_, out, 1, None, 200, num_threads)
-    library("fast").options()
+    library("fast", seed=1).turns(next_, out, 1, None, 200, num_threads)
     assert len(out.unique(dim=0)) == num_orders
 
 
@@ -224,9 +224,7 @@ def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
 def test_three_bytes_beside_others_are_not_the_others(target):
     x = torch.randint(0, 256, (32, 3), dtype=torch.uint8)
     out = torch.zeros_like(x)
-    library(target).options(seed=3)
-    library(target).threes(x.flatten(), out)
-    library(target).options()
+    library(target, seed=3).threes(x.flatten(), out)
     assert torch.equal(out, x.flip(0))
 
 
@@ -255,15 +253,13 @@ BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "blo
 
 @pytest.mark.parametrize("which", range(4))
 def test_each_of_them_is_a_barrier(which):
-    x, checked = torch.arange(64, dtype=torch.int32), library("checked")
+    x = torch.arange(64, dtype=torch.int32)
     for seed in range(4):
-        checked.options(seed=seed)
-        out = integers("checked", 64)
+        checked, out = library("checked", seed=seed), integers("checked", 64)
         checked.order(which, x, out)
         assert torch.equal(out, x.flip(0))
         with pytest.raises(KernelError, match="no __syncthreads"):
             checked.order(9, x, out)
-    checked.options()
 
 
 @on_cpu
@@ -282,13 +278,10 @@ def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
 
     In fast mode it reads NaNs. Checked mode names the early reader.
     """
-    for threads in (1, 2):
-        library("fast").options(os_threads=threads)
-        for _ in range(2):  # nor what the launch before left
-            found = torch.zeros(3, 32)
-            library("fast").left_over(found, dynamic, 3)
-            assert found[0].eq(5).all() and found[1:].isnan().all()
-    library("fast").options()
+    for threads in (1, 1, 2, 2):  # nor what the launch before left
+        found = torch.zeros(3, 32)
+        library("fast", os_threads=threads).left_over(found, dynamic, 3)
+        assert found[0].eq(5).all() and found[1:].isnan().all()
     with pytest.raises(KernelError) as caught:
         library("checked").left_over(torch.zeros(3, 32), dynamic, 3)
     assert caught.value.kind == "shared-uninitialised" and caught.value.block == (1, 0, 0)
@@ -326,12 +319,8 @@ def test_a_loop_over_compare_and_swap_may_look_before_it_swaps_and_no_other_thre
 
     def swap(target, look, threads):
         total, seen = torch.zeros(1), torch.full((1,), -5.0)
-        library(target).options(seed=seed)
-        try:
-            x = torch.arange(threads, dtype=torch.float32)
-            library(target).swap(total, x, seen, look, threads)
-        finally:
-            library(target).options()
+        x = torch.arange(threads, dtype=torch.float32)
+        library(target, seed=seed).swap(total, x, seen, look, threads)
         return total.item(), seen.item()
 
     for target in ON_CPU:

@@ -1,5 +1,6 @@
 """What checked mode counts, against small kernels that were counted by hand."""
 
+import functools
 import re
 
 import pytest
@@ -104,48 +105,45 @@ __global__ void meet_kernel(const int* a, int* out) {
 """ + launcher("meet(const int* a, int* out, int blocks)", "blocks", "96", "a, out")
 
 
+ONES = torch.ones(96, dtype=torch.int32)
+
+
+@functools.cache
+def meetings():
+    return build_cuda(MEETINGS, target="checked")
+
+
+def meet(a=ONES, blocks: int = 1):
+    meetings().meet(a, torch.zeros(blocks * 96, dtype=torch.int32), blocks)
+
+
 def test_meetings_and_barriers_are_counted():
-    library = build_cuda(MEETINGS, target="checked")
-    a = torch.ones(96, dtype=torch.int32)
-    out = torch.zeros(2 * 96, dtype=torch.int32)
-    with library.count("a") as counts:
-        library.meet(a, out, 2)
+    with meetings().count("a") as counts:
+        meet(blocks=2)
     assert (counts.barriers, counts.warp_meetings) == (2 * 2, 2 * 3 * (5 + 1 + 1))
     assert (counts.bytes_read, counts.load_instructions) == (2 * 96 * 4, 2 * 3)
     assert counts.steps >= 2 * 96 * 6  # each of the threads goes round a loop five times
 
 
 def test_calls_add_up_and_seeds_do_not_matter():
-    library = build_cuda(MEETINGS, target="checked")
-    a = torch.ones(96, dtype=torch.int32)
     totals = []
     for seed in range(3):
-        library.options(seed=seed)
-        with library.count("a") as counts:
+        meetings().options(seed=seed)
+        with meetings().count("a") as counts:
             assert counts == Counts()
             for _ in range(1 + seed):
-                library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
-        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+                meet()
+        meet()
         assert all(value % (1 + seed) == 0 for value in vars(counts).values())
         totals.append({name: value // (1 + seed) for name, value in vars(counts).items()})
-    library.options(seed=0)
+    meetings().options(seed=0)
     assert totals[0] == totals[1] == totals[2]
 
 
 def test_a_call_that_fails_is_counted_to_its_failure_and_the_next_one_from_zero():
-    library = build_cuda(MEETINGS, target="checked")
-    a = torch.ones(96, dtype=torch.int32)
-    with library.count("a") as counts, pytest.raises(KernelError):
-        library.meet(a[:90], torch.zeros(96, dtype=torch.int32), 1)
+    with meetings().count("a") as counts, pytest.raises(KernelError):
+        meet(ONES[:90])
     assert counts.bytes_read == 4 * 90
-    with library.count("a") as counts:
-        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+    with meetings().count("a") as counts:
+        meet()
     assert counts.bytes_read == 4 * 96
-
-
-def test_a_trace_and_a_count_at_the_same_time():
-    library = build_cuda(MEETINGS, target="checked")
-    a = torch.ones(96, dtype=torch.int32)
-    with library.count("a") as counts, library.trace("a") as accesses:
-        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
-    assert counts.bytes_read == 4 * len(accesses) == 4 * 96

@@ -160,7 +160,7 @@ def error(kind: str, changes: dict[str, str] | None = None) -> KernelError:
 
 
 @pytest.mark.parametrize("kind", REPORTS)
-def test_each_kind_says_what_happened_and_wat(kind):
+def test_each_kind_says_what_happened_and_where(kind):
     found = error(kind)
     first, *others = str(found).split("\n")
     assert (found.kind, first[: len(REPORTS[kind][1])]) == (kind, REPORTS[kind][1])

@@ -260,11 +260,6 @@ def test_an_error_at_the_beginning_has_its_line(text, line):
     assert caught.value.line == line
 
 
-def test_names_of_the_stand_in_are_not_for_answers():
-    with pytest.raises(CompileError, match="cuda_on_cpu_own is a name of the CPU stand-in"):
-        rewrite("int cuda_on_cpu_own;")
-
-
 @pytest.mark.parametrize(
     "text, names",
     [
@@ -303,21 +298,3 @@ def test_any_text_keeps_its_lines_or_is_an_error(text):
         assert 1 <= error.line <= text.count("\n") + 1
     else:
         assert rewritten.count("\n") == text.count("\n")
-
-
-@given(
-    st.lists(
-        st.sampled_from(["a", "b<int>", "x[1]", "(y + 2)", "1 << 3", "f(a, b)"]),
-        min_size=1,
-        max_size=4,
-    ),
-    st.sampled_from(["k", "ns::k", "k<T>", "k<A<B<3>>, 4>"]),
-    st.integers(0, 3),
-)
-def test_what_a_launch_says_arrives_as_it_was(values, kernel, ends):
-    configuration = (", " + "\n" * ends).join(values)
-    rewritten = rewrite(f"void f() {{ {kernel}<<<{configuration}>>>(p); }}")
-    assert (
-        f'configure("{kernel}", {configuration}),' in rewritten
-        and f"{{ {kernel}(arguments...); }})(p);" in rewritten
-    )

@@ -55,15 +55,6 @@ __global__ void leave_kernel(int first, int left, int* out) {
   while (other >= first && other < first + left) other = (other + 1) % 32;
   out[threadIdx.x] = numbers[threadIdx.x / 32 * 32 + other];
 }
-// Each lane meets others up to three times. Then it reads what the lane `from` wrote.
-__global__ void meet_kernel(const unsigned* masks, const int* from, int rounds, int* out) {
-  __shared__ int numbers[32];
-  int lane = threadIdx.x;
-  numbers[lane] = 7 * lane;
-  for (int round = 0; round < rounds; ++round)
-    if (masks[round * 32 + lane]) __syncwarp(masks[round * 32 + lane]);
-  if (from[lane] >= 0) out[lane] = numbers[from[lane]];
-}
 __global__ void vote_kernel(const int* predicates, unsigned mask, int* votes) {
   int lane = threadIdx.x;
   if (!(mask >> lane & 1)) return;
@@ -90,10 +81,6 @@ TEXT = KERNELS + "".join(
         ),
         launcher("two_lines(unsigned lower, unsigned upper, int* moved)", threads="32"),
         launcher("leave(int first, int left, int* found)", threads="64"),
-        launcher(
-            "meet(const unsigned* masks, const int* from, int rounds, int* found)",
-            threads="32",
-        ),
         launcher("vote(const int* predicates, unsigned mask, int* votes)", threads="32"),
     ]
 )
@@ -239,69 +226,6 @@ def test_lanes_that_have_returned_are_not_waited_for(target, first, left):
         library(target).leave(first, left, out)
         assert out.tolist() == [after.get(lane, -5) for lane in range(32)] * 2
     library(target).options()
-
-
-def met(rounds: list[dict[int, int]]) -> list[set[int]]:
-    """For each lane, the lanes whose writes lie before its read.
-
-    Lanes that meet share what they know.
-    """
-    known = [{lane} for lane in range(32)]
-    for masks in rounds:
-        for mask in set(masks.values()):
-            together = set().union(*(known[lane] for lane in range(32) if mask >> lane & 1))
-            for lane in range(32):
-                if mask >> lane & 1:
-                    known[lane] = set(together)
-    return known
-
-
-@st.composite
-def meetings(draw):
-    """Up to three rounds; in each, the lanes meet in groups, some of them in none."""
-    rounds = []
-    for _ in range(draw(st.integers(0, 3))):
-        group_of = draw(st.lists(st.integers(0, 3), min_size=32, max_size=32))
-        groups = [
-            sum(1 << lane for lane in range(32) if group_of[lane] == group)
-            for group in range(4)
-        ]
-        rounds.append({lane: groups[group_of[lane]] for lane in range(32) if group_of[lane]})
-    return rounds
-
-
-LOWER, MIDDLE = dict.fromkeys(range(16), 0xFFFF), dict.fromkeys(range(8, 24), 0x00FFFF00)
-
-
-@given(meetings(), st.integers(0, 31), st.integers(0, 31), st.integers(0, 3))
-@example([LOWER], 3, 9, 0)
-@example([LOWER], 3, 20, 0)
-@example([LOWER, MIDDLE], 20, 0, 1)
-@example([MIDDLE, LOWER], 20, 0, 1)
-@settings(max_examples=150)
-def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(
-    rounds, reader, writer, seed
-):
-    """One lane reads what another wrote. That is silent exactly if a chain of meetings leads
-    from one to the other.
-    """
-    table = torch.zeros(3, 32, dtype=torch.int64)
-    for number, masks in enumerate(rounds):
-        for lane, mask in masks.items():
-            table[number, lane] = mask
-    from_lane = torch.full((32,), -1, dtype=torch.int32)
-    from_lane[reader] = writer
-    out = torch.full((32,), -5, dtype=torch.int32)
-    checked = library("checked")
-    checked.options(seed=seed)
-    arguments = (table.to(torch.uint32), from_lane, len(rounds), out)
-    if writer in met(rounds)[reader]:
-        checked.meet(*arguments)
-        assert out[reader] == 7 * writer
-    else:
-        with pytest.raises(KernelError) as caught:
-            checked.meet(*arguments)
-        assert caught.value.kind in ("missing-syncwarp", "shared-uninitialised"), caught.value
 
 
 @on_cpu

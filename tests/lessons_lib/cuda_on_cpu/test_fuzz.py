@@ -16,6 +16,7 @@ from lessons_lib import CompileError, checks
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.cuda_signatures import functions
 from lessons_lib.paths import KERNELS
+from manager_state import state_of
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.ladder import attn_paged_fast
 from paged_attention.metadata import attn_paged_torch, build_metadata
@@ -106,21 +107,6 @@ CALLS = st.one_of(
     st.tuples(st.sampled_from(["append_token", "free_sequence"]), SEQ_IDS | ANYTHING),
     st.tuples(st.just("append_tokens"), st.lists(st.tuples(SEQ_IDS, COUNTS), max_size=3)),
 )
-
-
-def state_of(manager):
-    """All that a failed call must leave as it was."""
-    blocks = manager.block_manager
-    return (
-        manager.block_table.tolist(),
-        {
-            seq_id: (manager.get(seq_id).length, manager.blocks_of(seq_id))
-            for seq_id in range(4)
-            if seq_id in manager.sequences
-        },
-        blocks.get_num_free_blocks(),
-        [blocks.get_ref_count(block_id) for block_id in range(NUM_BLOCKS)],
-    )
 
 
 @few

@@ -29,51 +29,30 @@ def notebook(learner, monkeypatch, capsys):
     return run
 
 
-FREE_LIST = 'free_list = r"""\n#include <vector>\nclass FreeList {\n  int top;\n};\n"""'
+def test_a_cell_that_python_cannot_read_says_what_to_do(notebook):
+    """All that can be said of such a cell: test_explained_errors.py."""
+    out = notebook("def fork(manager, blocks):\n    return [(1]")
+    assert "SyntaxError" in out and "Python cannot read this cell" in out
+    assert "a check sees your answer from before" in out and 'stub("1.5")' in out
 
 
-@pytest.mark.parametrize(
-    "cell, title, advice_given",
-    [
-        (FREE_LIST.removesuffix('"""'), 'only one of its two """', "before a line with"),
-        (FREE_LIST.split("\n", 1)[1], 'only one of its two """', ""),
-        (FREE_LIST[16:-4], "looks like C++, and the cell is Python", '`free_list = r"""`'),
-        ("int size = 3;", "looks like C++, and the cell is Python", 'r"""'),
-        ("def fork(manager, blocks):\n    return [(1]", "Python cannot read this cell", "^"),
-        ("def fork(manager, blocks)\n    return 1", "Python cannot read this cell", "^"),
-        ("x = (1, 2", "Python cannot read this cell", "a bracket"),
-    ],
-)
-def test_a_cell_that_python_cannot_read_says_what_to_do(notebook, cell, title, advice_given):
-    out = notebook(cell)
-    assert "SyntaxError" in out and title in out and advice_given in out
-    if "fork" in cell or "FreeList" in cell and "#" in cell and cell.count('"""') != 1:
-        assert "a check sees your answer from before" in out and 'stub("1.' in out
-
-
-@pytest.mark.parametrize(
-    "call, meant",
-    [("chek('1.1', 2)", "check"), ("Check('1.1', 2)", "check"), ("prnit(1)", "print")],
-)
-def test_a_misspelt_name_says_which_one_is_like_it(notebook, call, meant):
-    assert f"Do you mean `{meant}`?" in notebook(call)
-
-
-def test_a_name_that_is_like_no_other_says_nothing(notebook):
+def test_a_misspelt_name_says_which_one_is_like_it(notebook):
+    assert "Do you mean `check`?" in notebook("chek('1.1', 2)")
     assert "›" not in notebook("mine")
 
 
 @pytest.mark.parametrize(
-    "cell",
+    "error, number",
     [
-        "raise NotImplementedError('Exercise 1.5')",
-        "raise RuntimeError('Exercise 1.5 is not written yet')",
+        ("NotImplementedError('Exercise 1.5')", "1.5"),
+        ("RuntimeError('Exercise 10.12 is not written yet')", "10.12"),
     ],
 )
-def test_a_cell_that_needs_an_answer_says_which_exercise_to_write(notebook, cell):
-    out = notebook(cell)
-    assert "Exercise 1.5 is not written yet, and this cell needs it" in out and RUN_IT in out
-    assert "›" not in notebook("raise RuntimeError('something else')")
+def test_a_cell_that_needs_an_answer_says_which_exercise_to_write(notebook, error, number):
+    out = notebook(f"raise {error}")
+    assert f"Exercise {number} is not written yet, and this cell needs it" in out
+    assert f"Write the answer into the cell of exercise {number} and {RUN_IT}" in out
+    assert "›" not in notebook("raise RuntimeError('Exercise 1.5 is hard')")
 
 
 def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(notebook):
@@ -142,12 +121,20 @@ def test_a_method_that_only_the_notebooks_class_has_is_no_riddle(notebook):
         assert "has no attribute 'last'" in out and "But a check tries" not in out
 
 
-def test_an_answer_that_is_called_in_its_check(notebook):
+@pytest.mark.parametrize(
+    "cell, call",
+    [
+        ("check('1.5', fork(1))", "'1.5', fork"),
+        ('x = 1\ncheck("1.5", fork())', '"1.5", fork'),
+        ("fork(1)\ncheck('1.5', fork)", None),
+        ("fork(1)", None),
+    ],
+)
+def test_an_answer_that_is_called_in_its_check_is_told(notebook, cell, call):
     notebook("def fork(manager, blocks): return blocks")
-    assert '› A check calls your answer itself\n  Write `check("1.5", fork)`' in (
-        notebook('check("1.5", fork(1))')
-    )
-    assert "›" not in notebook("fork(1)")
+    out = notebook(cell)
+    assert ("› A check calls your answer itself\n" in out) == ("›" in out) == bool(call)
+    assert not call or f"Write `check({call})`, with nothing after the name." in out
 
 
 def test_a_class_of_which_a_part_is_written_is_not_called_the_stub(notebook):

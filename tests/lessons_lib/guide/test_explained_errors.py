@@ -5,7 +5,6 @@ is no Python.
 import pytest
 
 from lessons_guide import methods, misspelt, restart, unfinished
-from lessons_guide.advice import RUN_IT
 from lessons_lib.display import Card
 
 # A method that is missing
@@ -29,8 +28,8 @@ def test_the_cells_that_add_to_a_class_are_named(make_lesson):
         "not Python",
         "n\0",
     )
-    for thing in (Grown(), Grown):
-        card = methods.explain(lacks(thing, "grow"), "", "01", {"Grown": Grown})
+    for thing, known in (Grown(), {"Grown": Grown}), (Grown, {"Grown": Grown}), (Grown(), {}):
+        card = methods.explain(lacks(thing, "grow"), "", "01", known)
         assert card.title == (
             "`grow` comes from a cell that has not run, or not since the cell of "
             "`class Grown` has run again"
@@ -44,14 +43,6 @@ def test_the_cells_that_add_to_a_class_are_named(make_lesson):
             "your cell?",
             restart.IN_THE_MENU,
         ]
-
-
-def test_an_object_of_an_older_class_is_made_anew(make_lesson):
-    make_lesson("Grown.grow = grow")
-    card = methods.explain(lacks(Grown(), "grow"), "", "01", {"Grown": Shop})
-    assert card.title.startswith("This object is older than `class Grown`")
-    assert card.body.endswith(restart.IN_THE_MENU)
-    assert "has not run" in methods.explain(lacks(Grown(), "grow"), "", "01", {}).title
 
 
 class Shop:
@@ -96,6 +87,7 @@ NAMES = [
     ("couns", ["cout", "counts"], LIKE.format("couns", "counts")),
     ("blocks_neded", [], LIKE.format("blocks_neded", "blocks_needed")),
     ("prnit", [], LIKE.format("prnit", "print")),
+    ("Check", ["check"], LIKE.format("Check", "check")),
     ("abc", ["abd"], ""),
     ("abce", ["abcd"], LIKE.format("abce", "abcd")),
     ("quite_another", [], ""),
@@ -155,6 +147,7 @@ SYNTAX = {
     "its end, by its class": ('class FreeList {\n};\n"""', QUOTES, OF_1_1),
     "C++ alone": ("int x = 1;", CPP, INTO),
     "C++ of an exercise": ("class FreeList {\n int x;\n};", CPP, OF_1_1),
+    "C++ that includes": ("#include <vector>\nclass FreeList {\n};", CPP, OF_1_1),
     "C++ of another class": ("class Counter {\n};", CPP, INTO),
     "C++ in quotes": ('x = r"""\nint x;\n""" +', PLAIN, MARK),
     "Python": ("x = (1", PLAIN, MARK),
@@ -191,39 +184,3 @@ def test_a_lessons_assertion_without_own_words_is_explained(
     card = unfinished.explain(AssertionError(words), running, "01")
     assert bool(card) is is_told
     assert not card or card.title == "What this cell expects of your answers is not so"
-
-
-@pytest.mark.parametrize(
-    "running, call",
-    [
-        ("check('1.1', count(3))", "'1.1', count"),
-        ('x = 1\ncheck("1.1", count())', '"1.1", count'),
-        ("check('1.1', count)", None),
-        ("count(3)", None),
-    ],
-)
-def test_an_answer_that_is_called_in_its_check_is_told(running, call):
-    card = unfinished.explain(TypeError("no"), running, "01")
-    words = f"Write `check({call})`, with nothing after the name."
-    assert card == (call and Card("A check calls your answer itself", words))
-
-
-@pytest.mark.parametrize(
-    "words, number",
-    [
-        ("Exercise 1.5", "1.5"),
-        ("Exercise 10.12 is not written yet", "10.12"),
-        ("Exercise 1.5 is hard", None),
-        ("no", None),
-    ],
-)
-def test_a_cell_that_needs_an_answer_says_of_which_exercise(words, number):
-    card = unfinished.explain(NotImplementedError(words), "f()", "01")
-    assert card == (
-        number
-        and Card(
-            f"Exercise {number} is not written yet, and this cell needs it",
-            f"Write the answer into the cell of exercise {number} and {RUN_IT}. "
-            "Then run this one again.",
-        )
-    )

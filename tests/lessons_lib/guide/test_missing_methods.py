@@ -45,9 +45,7 @@ def run(make_lesson, monkeypatch, capsys):
 
 def test_a_class_that_has_run_again_has_lost_its_methods(run):
     out = run(POOL, GROW, SHRINK, POOL, MAKE, USE)
-    assert (
-        "› `grow` comes from a cell that has not run, or not since the cell of `class" in out
-    )
+    assert "› `grow` comes from a cell that has not run, or not since the cell of `cl" in out
     card = out.split("› ")[1]
     assert "Run these 2 cells, in this order" in card and restart.IN_THE_MENU in card
     assert card.index("`def grow(self):` below “Exercise 1.1") < card.index("`def shrink(")

@@ -117,14 +117,3 @@ def test_rubbish_in_its_pipes_and_a_killed_server_are_no_trouble():
     for server in servers():
         server.kill()
     assert run_isolated(lambda: 5).value == 5
-
-
-@pytest.mark.alone
-def test_a_warm_run_takes_milliseconds():
-    run_isolated(os.getpid)
-    times = []
-    for _ in range(5):
-        started = time.monotonic()
-        run_isolated(os.getpid)
-        times.append(time.monotonic() - started)
-    assert min(times) < 0.2

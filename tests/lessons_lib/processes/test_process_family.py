@@ -67,9 +67,12 @@ ENDINGS = {
 }
 
 
+LEFT = [*((ending, daemon) for ending in ENDINGS), ("returned", of_another_program)]
+LEFT += [(ending, sleeper) for ending in ("returned", "timed out", "crashed")]
+
+
 @orphans
-@pytest.mark.parametrize("leave", [sleeper, daemon, of_another_program])
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending, leave", LEFT)
 def test_what_a_run_leaves_ends_with_it(tmp_path, leave, ending):
     mark, end = tmp_path / "alive", ENDINGS[ending]
 
@@ -83,7 +86,7 @@ def test_what_a_run_leaves_ends_with_it(tmp_path, leave, ending):
 
 
 @orphans
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_run_and_what_it_left_end_even_when_the_notebook_was_killed(tmp_path):
     run, left = tmp_path / "run", tmp_path / "left"
 
@@ -127,11 +130,11 @@ def test_a_signal_to_its_group_is_a_crash_like_any_other(number):
     assert (outcome.ending, outcome.detail) == ("crashed", signal.strsignal(number))
 
 
-@pytest.mark.parametrize("number", GROUP)
-def test_a_signal_to_its_group_that_a_run_ignores_ends_nothing(number):
+def test_a_signal_to_its_group_that_a_run_ignores_ends_nothing():
     def answer():
-        signal.signal(number, signal.SIG_IGN)
-        os.killpg(os.getpgrp(), number)
+        for number in GROUP:
+            signal.signal(number, signal.SIG_IGN)
+            os.killpg(os.getpgrp(), number)
         time.sleep(0.3)
         return "alive"
 

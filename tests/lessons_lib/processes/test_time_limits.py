@@ -1,5 +1,6 @@
 """How long a run may take: in own time, and with what a report adds."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -70,26 +71,18 @@ def test_a_busy_processor_takes_no_time_from_a_run():
         assert (outcome.ending, outcome.detail) == ("timed out", "0.2 s")
 
 
-def alarm_of(answer, *arguments, **words) -> float:
-    """In how many seconds the run of an answer would end by itself, as it says."""
-    return run_isolated(answer, *arguments, **words).value
-
-
 def test_a_run_ends_by_itself_if_nobody_ends_it():
     """And later, if a report got it more time."""
 
-    def answer(report, waits=True):
+    def seconds_left(report, waits=True):
         report("a moment, please", waits=waits)
         return signal.getitimer(signal.ITIMER_REAL)[0]
 
-    def without_a_wait(report):
-        return answer(report, waits=False)
-
-    more = {"report": True, "on_report": lambda value: 5_000.0}
+    without_a_wait = functools.partial(seconds_left, waits=False)
+    more = {"on_report": lambda value: 5_000.0}
     limits = [
-        alarm_of(answer, time_limit=100.0, report=True),
-        alarm_of(without_a_wait, time_limit=100.0, **more),
-        alarm_of(answer, time_limit=100.0, **more),
+        run_isolated(answer, time_limit=100.0, report=True, **words).value
+        for answer, words in ((seconds_left, {}), (without_a_wait, more), (seconds_left, more))
     ]
     assert [round(limit, -3) for limit in limits] == [1_000, 1_000, 50_000]
 

@@ -6,24 +6,15 @@ In a real JupyterLab, with the course's extension and without it.
 import ast
 import io
 import json
-import os
 import tokenize
 
 import pytest
 
+from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_lib.paths import NOTEBOOKS
-
-try:
-    from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab
-except ImportError:  # playwright is missing
-    find_chromium = lambda: None  # noqa: E731
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(
-        not find_chromium() and "CI" not in os.environ,
-        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
-    ),
 ]
 
 STACK = '''stack = r"""
@@ -189,7 +180,7 @@ def test_all_cpp_of_the_lessons_is_found_and_numbered_as_in_messages(cells):
         assert cells.numbers()[number] == expected
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_rule_says_which_strings_are_cpp(cells):
     cells.show(*OTHERS, *FURTHER)
     cells.wait_for_numbers(len(OTHERS) + len(FURTHER) - 1, 3)
@@ -202,6 +193,7 @@ def test_a_rule_says_which_strings_are_cpp(cells):
     assert unfinished == ["1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_words_have_the_theme_s_colours(page, typed):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         page.evaluate(

@@ -206,19 +206,8 @@ def test_a_folder_of_the_time_before_stamps_loses_nothing(course, tmp_path):
             assert copied.beside[0].taken.answers == ("1.1",)
 
 
-NAMES = [
-    "a space",
-    "a'quote",
-    'two"quotes',
-    "Ünïcödé 漢字",
-    "$HOME;&|`x`",
-    "back\\slash",
-    "{x}",
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_folder_may_have_any_name(course, tmp_path, name):
+def test_a_folder_may_have_any_name(course, tmp_path):
+    name = "a space, a'quote, two\"quotes, Ünïcödé 漢字, $HOME;&|`x`, a back\\slash and {x}"
     folder = tmp_path / name / "mine"
     copies.bring(course, folder)
     answer(folder / LESSON, e1_1="x = 1")
@@ -256,13 +245,17 @@ COMMAND += "except copies.CannotCopy as error: sys.exit(str(error))\n"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
-def bring_where(course: Path, folder: Path, *binds: str, then: str = ""):
-    """Brings the course into `folder` in a sandbox; gives the exit status and what is said."""
+def bring_where(course: Path, folder: Path, *binds, then: str = "", stdin: str = ""):
+    """Brings the course into `folder` in a sandbox; gives the exit status and what is said.
+
+    then: what the shell does there afterwards.
+    """
     words = ["bwrap", "--dev-bind", "/", "/", *binds]
     script = 'cd "$1" && shift && "$@"' + then
-    python = [sys.executable, "-c", COMMAND, str(course), str(folder)]
+    python = [sys.executable, "-c", COMMAND, course, folder]
+    shell = ["sh", "-c", script, "sh", ROOT]
     return subprocess.run(
-        [*words, "sh", "-c", script, "sh", str(ROOT), *python], capture_output=True, text=True
+        [*words, *shell, *python], input=stdin, capture_output=True, text=True
     )
 
 
@@ -274,18 +267,16 @@ def test_a_read_only_folder_is_one_sentence_and_stays_as_it_is(course, mine, has
     folder = mine if has_copies else mine.parent / "nothing yet"
     folder.mkdir(exist_ok=True)
     before = files(folder)
-    run = bring_where(course, folder, "--ro-bind", str(folder), str(folder))
+    run = bring_where(course, folder, "--ro-bind", folder, folder)
     assert run.returncode == 1 and run.stderr.count("\n") == 1
-    assert (
-        "Read-only file system" in run.stderr
-        and "a folder that you may write to" in run.stderr
-    )
+    assert "Read-only file system" in run.stderr
+    assert "a folder that you may write to" in run.stderr
     assert files(folder) == before
 
 
 @needs_bwrap
 def test_a_read_only_folder_that_needs_nothing_is_no_fault(course, mine):
-    run = bring_where(course, mine, "--ro-bind", str(mine), str(mine))
+    run = bring_where(course, mine, "--ro-bind", mine, mine)
     assert (run.returncode, run.stderr) == (0, "")
 
 
@@ -296,22 +287,15 @@ def test_a_full_disk_cuts_nothing_off_and_the_next_update_completes_it(course, t
     write(course / LESSON, lesson(STUBS, large + "two"))
     write(tmp_path / "old" / LESSON, lesson(STUBS, large))
     answer(tmp_path / "old" / LESSON, e1_1="x = 1")
-    disk = tmp_path / "disk"
+    disk, seen = tmp_path / "disk", tmp_path / "seen"
     disk.mkdir()
-    size = str(300 * 1024)
-    keep = f'; s=$?; cp "{disk}"/* "{tmp_path}/seen/"; ls -a "{disk}" >&2; exit $s'
-    (tmp_path / "seen").mkdir()
-    fill = ["--size", size, "--tmpfs", str(disk), "--file", "0", str(disk / LESSON)]
-    words = ["bwrap", "--dev-bind", "/", "/", *fill]
-    python = [sys.executable, "-c", COMMAND, str(course), str(disk)]
-    run = subprocess.run(
-        [*words, "sh", "-c", 'cd "$1" && shift && "$@"' + keep, "sh", str(ROOT), *python],
-        input=(tmp_path / "old" / LESSON).read_bytes(),
-        capture_output=True,
-    )
-    assert run.returncode == 1 and b"No space left on device" in run.stderr
-    assert b"partial" not in run.stderr.split(b"make room.")[1]
-    seen = tmp_path / "seen"
+    seen.mkdir()
+    keep = f'; s=$?; cp "{disk}"/* "{seen}/"; ls -a "{disk}" >&2; exit $s'
+    fill = ["--size", f"{300 * 1024}", "--tmpfs", disk, "--file", "0", disk / LESSON]
+    older = (tmp_path / "old" / LESSON).read_text()
+    run = bring_where(course, disk, *fill, then=keep, stdin=older)
+    assert run.returncode == 1 and "No space left on device" in run.stderr
+    assert "partial" not in run.stderr.split("make room.")[1]
     assert files(seen) == files(tmp_path / "old")
     (offer,) = copies.bring(course, seen).beside
     assert answers_in(seen / offer.new)["1.1"] == "x = 1"

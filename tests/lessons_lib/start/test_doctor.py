@@ -95,5 +95,5 @@ def test_of_what_programs_print_the_line_with_their_version_is_shown(examine):
     assert found["nvcc"] == ("✓", "Cuda compilation tools, release 12.8")
     assert found["addr2line"] == ("–", "not found") and found["GPU"] == ("✓", "H100")
     status, found = examine(programs=[*programs[2:], ("nvcc", "no version", 0)], CXX="mine")
-    assert found["C++ compiler"] == ("✓", "clang 20")
-    assert found["nvcc"] == ("–", "not found")
+    assert status == 0 and found["C++ compiler"] == ("✓", "clang 20")
+    assert found["nvcc"] == found["GPU"] == ("–", "not found")

@@ -19,18 +19,14 @@ def clone(tmp_path):
 def test_answers_in_a_stash_are_taken_over_once(clone):
     """git stash && git pull && make lab"""
     answer(clone.notebooks / LESSON, e1_1="x = 1")
-    clone.publish(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
-    clone.git("stash")
-    clone.git("pull", "-q")
+    clone.stash_and_pull(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
     copied = clone.make_lab()
     assert answers_in(clone.mine / LESSON) == {"1.1": "x = 1", "1.2": stub("1.2", "Divides.")}
     (kept,) = copied.earlier
     assert answers_in(clone.mine / kept[0])["1.1"] == "x = 1"
     assert b"seen" in (clone.mine / kept[0]).read_bytes()
     words = lab.in_words(copied, clone.mine)
-    assert (
-        f"What you wrote earlier (a stash of git) is here now, as it was: {kept[0]}." in words
-    )
+    assert f"(a stash of git) is here now, as it was: {kept[0]}." in words
     assert f"{LESSON} is new, with your answers to 1.1." in words
     assert clone.make_lab() == copies.Copied(kept=[LESSON])
     assert clone.git("stash", "list").stdout  # nothing of it is gone
@@ -39,18 +35,14 @@ def test_answers_in_a_stash_are_taken_over_once(clone):
 
 def test_an_exercise_that_asks_for_something_else_is_named_from_a_stash_too(clone):
     answer(clone.notebooks / LESSON, e1_1="x = 1", e1_2="x = 2")
-    clone.publish(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
-    clone.git("stash")
-    clone.git("pull", "-q")
+    clone.stash_and_pull(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
     (offer,) = clone.make_lab().filled
     assert offer.taken.answers == ("1.1", "1.2") and offer.taken.differ == ("1.2",)
 
 
 def test_what_was_only_run_is_no_answer(clone):
     answer(clone.notebooks / LESSON)
-    clone.publish(lesson(STUBS, "two"))
-    clone.git("stash")
-    clone.git("pull", "-q")
+    clone.stash_and_pull(lesson(STUBS, "two"))
     assert clone.make_lab().new == [LESSON]
 
 
@@ -65,10 +57,8 @@ def test_answers_in_notebooks_are_taken_over_and_it_hands_out_what_it_was(clone,
         clone.git("commit", "-qam", "my answer")
     changed = (clone.notebooks / LESSON).read_bytes()
     copied = clone.make_lab()
-    assert (
-        handed_out.digest(handed_out.read(clone.notebooks / LESSON))
-        == (lesson(STUBS, "two")["metadata"]["given"])
-    )
+    given = handed_out.digest(handed_out.read(clone.notebooks / LESSON))
+    assert given == lesson(STUBS, "two")["metadata"]["given"]
     assert answers_in(clone.mine / LESSON)["1.1"] == "x = 1"
     assert copied.earlier[0][1] == f"notebooks/{LESSON}"
     assert (clone.notebooks / LESSON).read_bytes() == changed
@@ -78,9 +68,7 @@ def test_answers_in_notebooks_are_taken_over_and_it_hands_out_what_it_was(clone,
 def test_a_pop_that_ended_in_a_conflict_loses_nothing(clone):
     """The README's way of the earlier versions: git stash, git pull, git stash pop."""
     answer(clone.notebooks / LESSON, e1_1="x = 1")
-    clone.publish(lesson(STUBS | {"1.1": stub("1.1", "Multiplies.")}, "two"))
-    clone.git("stash")
-    clone.git("pull", "-q")
+    clone.stash_and_pull(lesson(STUBS | {"1.1": stub("1.1", "Multiplies.")}, "two"))
     assert clone.git("stash", "pop", check=False).returncode
     with pytest.raises(ValueError):
         answers_in(clone.notebooks / LESSON)
@@ -92,20 +80,15 @@ def test_a_pop_that_ended_in_a_conflict_loses_nothing(clone):
 def test_answers_of_before_and_of_now_are_both_there(clone):
     """Somebody has begun in my-notebooks/, and then remembers the stash."""
     answer(clone.notebooks / LESSON, e1_1="old = 1", e1_2="old = 2")
-    clone.publish(lesson(STUBS, "two"))
-    clone.git("stash")
-    clone.git("pull", "-q")
+    clone.stash_and_pull(lesson(STUBS, "two"))
     copies.bring(clone.notebooks, clone.mine)
     answer(clone.mine / LESSON, e1_1="new = 1")
     own = (clone.mine / LESSON).read_bytes()
     copied = clone.make_lab()
     assert (clone.mine / LESSON).read_bytes() == own
-    (offer,) = copied.beside
+    (offer,), (kept,) = copied.beside, copied.earlier
     assert answers_in(clone.mine / offer.new)["1.2"] == "old = 2"
-    assert answers_in(clone.mine / copied.earlier[0][0]) == {
-        "1.1": "old = 1",
-        "1.2": "old = 2",
-    }
+    assert answers_in(clone.mine / kept[0]) == {"1.1": "old = 1", "1.2": "old = 2"}
 
 
 def test_a_copy_that_a_learner_made_in_notebooks_is_theirs(clone):
@@ -135,6 +118,5 @@ def test_without_git_what_was_changed_is_told_and_kept(tmp_path):
     answer(notebooks / LESSON, e1_1="x = 1")
     copied = copies.bring(notebooks, mine, earlier.find(notebooks))
     assert answers_in(mine / copied.earlier[0][0])["1.1"] == "x = 1"
-    assert f"notebooks/{LESSON} is not what the course hands out." in lab.in_words(
-        copied, mine
-    )
+    words = lab.in_words(copied, mine)
+    assert f"notebooks/{LESSON} is not what the course hands out." in words

@@ -36,28 +36,25 @@ def clone(tmp_path_factory):
     return here
 
 
-def run(clone, *words: str, folder=""):
+def run(clone, *words: str):
     return subprocess.run(
         [sys.executable, *words],
-        cwd=clone / folder,
+        cwd=clone,
         env=os.environ | {"PYTHONPATH": str(clone)},
         capture_output=True,
         text=True,
     )
 
 
-def test_a_stub_is_what_was_given(clone):
-    shown = run(clone, "-c", "from lessons_guide.given import stub; stub('0.1')").stdout
-    assert 'raise NotImplementedError("Exercise 0.1")' in shown and "while True" not in shown
-
-
-def test_the_cells_to_run_are_those_that_were_given(clone):
+def test_a_stub_and_the_cells_to_run_are_those_that_were_given(clone):
     script = (
+        "from lessons_guide.given import stub; stub('0.1');"
         "from lessons_guide.restart import cells_above; print(cells_above('', '00'));"
         "from lessons_guide.progress_page import page; print(page().lessons[0].title)"
     )
     shown = run(clone, "-c", script).stdout
-    assert "while True" not in shown and "00 · Start here" in shown
+    assert 'raise NotImplementedError("Exercise 0.1")' in shown and "while True" not in shown
+    assert "CodeCell(" in shown and "00 · Start here" in shown
 
 
 def test_copies_are_of_what_was_given_and_the_answer_is_taken_over(clone, tmp_path):
@@ -120,7 +117,10 @@ def test_a_first_cell_says_that_a_new_version_is_beside_it(tmp_path, monkeypatch
 
 
 def test_a_first_cell_says_in_one_line_that_nobody_works_in_that_folder(clone):
-    script = "from lessons_lib import open_lesson; open_lesson('00')"
-    there = run(clone, "-c", script, folder="notebooks").stdout
+    script = (
+        "import os; from lessons_lib import open_lesson; open_lesson('00');"
+        "print('NOTEBOOKS'); os.chdir('notebooks'); open_lesson('00')"
+    )
+    elsewhere, there = run(clone, "-c", script).stdout.split("NOTEBOOKS")
     assert "This is the course's own copy. Work in yours: `make copies` makes it." in there
-    assert "own copy" not in run(clone, "-c", script).stdout
+    assert "own copy" not in elsewhere

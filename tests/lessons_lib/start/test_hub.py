@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from from_wheel import PIP, installed  # noqa: F401, a fixture
-from jupyterlab_driver import PATIENCE, Notebook, browser_page, find_chromium, free_port
+from jupyterlab_driver import PATIENCE, Notebook, browser_page, free_port
 from lessons_build.build import select
 from lessons_lib.paths import ROOT
 
 pytestmark = [
-    pytest.mark.hub,
-    pytest.mark.skipif(not find_chromium(), reason="needs Chromium"),
+    pytest.mark.tool("hub"),
+    pytest.mark.browser,
     pytest.mark.skipif(not shutil.which("npm"), reason="JupyterHub's proxy comes from npm"),
 ]
 PROXY = "configurable-http-proxy"

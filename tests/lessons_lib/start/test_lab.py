@@ -115,16 +115,24 @@ def test_what_a_learner_says_to_jupyterlab_counts_and_ours_is_not_said_too(own, 
         assert f"--ServerApp.root_dir={ROOT}" in jupyterlab.command(FIRST, ROOT)
 
 
+COMMAND = """
+import sys
+from pathlib import Path
+from lessons_command.jupyterlab import command
+sys.exit(sys.argv[1] in command(Path("n.ipynb"), Path(".")))
+"""
+
+
+def is_said(option: str, *bubblewrap) -> bool:
+    """Whether JupyterLab is started with this option in that sandbox."""
+    words = ["bwrap", *bubblewrap, sys.executable, "-c", COMMAND, option]
+    return subprocess.run(words, cwd=ROOT).returncode == 1
+
+
 @pytest.mark.parametrize("user", [0, 1000])
 def test_root_may_open_it_too(user):
-    words = """if True:
-        import sys
-        from pathlib import Path
-        from lessons_command.jupyterlab import command
-        sys.exit("--allow-root" in command(Path("n.ipynb"), Path(".")))"""
-    bwrap = ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(user)]
-    run = subprocess.run([*bwrap, sys.executable, "-c", words], cwd=ROOT)
-    assert run.returncode == (user == 0)
+    sandbox = ["--dev-bind", "/", "/", "--unshare-user", "--uid", str(user)]
+    assert is_said("--allow-root", *sandbox) == (user == 0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a screen")
@@ -135,20 +143,14 @@ def test_without_a_screen_no_browser_is_looked_for():
 
 
 @pytest.mark.parametrize("mark", ["/run/.containerenv", "/.nothing"])
-def test_in_a_container_a_published_port_reaches_it(tmp_path, mark):
+def test_in_a_container_a_published_port_reaches_it(mark):
     """Nothing but this file tells podman's containers from other machines."""
-    words = """if True:
-        import sys
-        from pathlib import Path
-        from lessons_command.jupyterlab import command
-        sys.exit("--ip=0.0.0.0" in command(Path("n.ipynb"), Path(".")))"""
-    root = ["bwrap", "--tmpfs", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    root = ["--tmpfs", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
     for path in Path("/").iterdir():
         if path.is_dir() and path.name not in ("dev", "proc", "run"):
             root += ["--ro-bind", str(path), str(path)]
-    marked = ["--ro-bind", str(FIRST), mark]
-    run = subprocess.run([*root, *marked, sys.executable, "-c", words], cwd=ROOT)
-    assert run.returncode == (mark == "/run/.containerenv")
+    is_in_a_container = mark == "/run/.containerenv"
+    assert is_said("--ip=0.0.0.0", *root, "--ro-bind", FIRST, mark) == is_in_a_container
 
 
 def test_a_learners_own_folders_of_settings_come_before_ours():

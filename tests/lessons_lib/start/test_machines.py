@@ -3,7 +3,7 @@ written or have odd names, other locales, compilers and users.
 
 On each one a right answer passes and a wrong one is named. Where that cannot be, both are told
 what is wrong with the machine, and nothing is recorded. The disks and folders are real:
-bubblewrap mounts them. Most machines are for `make test-slow`; `make test` takes a few.
+bubblewrap mounts them. Most machines are for `make test-all`; `make test` takes a few.
 """
 
 import json
@@ -202,6 +202,7 @@ MACHINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(confinement.missing() is not None, reason="needs bubblewrap")
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
@@ -288,7 +289,7 @@ for wrong in (
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_only_what_may_be_the_machines_fault_is_tried_with_our_answer_and_only_once(tmp_path):
     """A build is two calls of the compiler, and one if the text does not compile."""
     log, script = tmp_path / "calls", tmp_path / "compiler"

@@ -75,9 +75,7 @@ def test_a_stash_of_the_old_way_has_all_answers(name, tmp_path):
         folder.mkdir()
         clone = Clone(folder, json.loads(json.dumps(older)), f"{name}.ipynb")
         answers = work(clone.notebooks / clone.name)
-        clone.publish(newer)
-        clone.git("stash")
-        clone.git("pull", "-q")
+        clone.stash_and_pull(newer)
         clone.make_lab()
         assert answers_in(clone.mine / clone.name) == answers
         assert not handed_out.changed(clone.notebooks)

@@ -89,13 +89,3 @@ def test_a_file_that_is_missing_or_cut_off_is_named(installed, learner, tmp_path
     check = "from lessons_lib import check; check('0.1', lambda num_tokens, block_size: 1)"
     run = learner("-c", check, program="python", root=damaged)
     assert "CourseDamaged" in run.stderr and "pip install" in run.stderr
-
-
-def test_two_versions_side_by_side_are_named(installed, learner, tmp_path):
-    both = tmp_path / "both"
-    shutil.copytree(installed, both, symlinks=True)
-    (listed,) = both.glob("lib/*/site-packages/paged_attention_course-*.dist-info")
-    shutil.copytree(listed, both / "second" / listed.name)
-    (listed.parent / "second.pth").write_text(str(both / "second"))
-    run = learner("-m", "lessons_command", "doctor", program="python", root=both)
-    assert run.returncode == 1 and "more than one version" in run.stdout

@@ -22,12 +22,12 @@ from paged_attention.decode import (
 )
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
-from poison import needs_gpu, on_each_device, poisons
+from poison import on_each_device, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DIM = 24
 FORMS = [forward_decoding_loop, forward_decoding]
-quick = settings(max_examples=100, deadline=None, derandomize=True)
+quick = settings(max_examples=60, deadline=None, derandomize=True)
 ratios = st.sampled_from([1, 3, 4, 7])
 head_sizes = st.sampled_from([16, 32, 80, 128])
 block_sizes = st.sampled_from([1, 2, 3, 8, 16, 32])
@@ -152,38 +152,6 @@ def test_only_the_new_tokens_slots_are_written(form, past_lens, block_size, seed
     # bit for bit, NaN included
     assert torch.equal(manager.kv_cache.view(torch.int32), expected.view(torch.int32))
     assert torch.equal(manager.block_table, table)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_many_steps_after_one_another(form):
-    source = torch.Generator().manual_seed(1)
-    layer, manager, texts, new = scene([0, 5, 16], spare_blocks=9)
-    for step in range(12):
-        if step:
-            new = torch.randn(3, DIM, generator=source)
-            for seq_id in texts:
-                manager.append_token(seq_id)
-        torch.testing.assert_close(
-            form(layer, new, list(texts), manager), expected_output(layer, texts, new), **close
-        )
-        texts = {
-            seq_id: torch.cat([texts[seq_id], token[None]])
-            for seq_id, token in zip(texts, new, strict=True)
-        }
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_fork_decodes_on_its_own(form):
-    layer, manager, past, new = scene([6])
-    manager.fork_sequence(7, 8)
-    manager.append_token(8)  # its last block is shared, so it is copied
-    before = manager.kv_cache.clone()
-    form(layer, new, [8], manager)
-    theirs = manager.blocks_of(7)
-    assert torch.equal(
-        manager.kv_cache[:, :, theirs].view(torch.int32),
-        before[:, :, theirs].view(torch.int32),
-    )
 
 
 def blocks_of(k, v, block_size, source, poison):
@@ -326,7 +294,7 @@ def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
         torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.05)
 
 
-@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_parts_are_where_their_arguments_are(device):
     q = torch.ones(3, 6, 16, device=device)
     k = torch.ones(3, 4, 2, 16, device=device)

@@ -153,16 +153,8 @@ def table_of(batch, change):
 @pytest.mark.parametrize(
     "change, error, words",
     [
-        (
-            lambda batch: of_dtype(batch, torch.float32),
-            TypeError,
-            "q must be torch.float16",
-        ),
-        (
-            lambda batch: of_dtype(batch, torch.float64),
-            TypeError,
-            "q must be torch.float16",
-        ),
+        (lambda batch: of_dtype(batch, torch.float32), TypeError, "q must be torch.float16"),
+        (lambda batch: of_dtype(batch, torch.float64), TypeError, "q must be torch.float16"),
         (lambda batch: narrow(batch, 30), ValueError, "head_size.* must be .*, not 30"),
         (lambda batch: dict(q=batch.q[:, :5]), ValueError, "the cache's 2 KV heads"),
         (lambda batch: dict(k_cache=batch.kv_cache[0].double()), TypeError, "v_cache must be"),
@@ -293,7 +285,7 @@ def test_a_layer_after_the_other_in_a_stream_of_its_own():
 
 
 @needs_fused
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+@pytest.mark.gpu(2)
 def test_the_second_gpu():
     batch = Batch(MIX, torch.float16, HEAD_SIZE, 16, device="cuda:1")
     assert torch.cuda.current_device() == 0
@@ -302,7 +294,7 @@ def test_the_second_gpu():
     )
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.gpu
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_gives_the_tokens_of_transformers_in_16_bits(path):
     if path in NEEDS and NEEDS[path]():

@@ -15,27 +15,16 @@ from paged_attention.engine.faults import each_alone
 from paged_attention.engine.paths import PATHS
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
-from poison import POISONS, fill_where, needs_gpu, on_each_device, owned_slots
+from poison import POISONS, fill_where, on_each_device, owned_slots
+from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
 from prefill_batch import attention, metadata_of
 from rounding import assert_within_rounding
 
 HALF = torch.float16
 BFLOAT = torch.bfloat16
 FLOAT = torch.float32
-FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32
-NEEDS = getattr(paths, "NEEDS", {})
-CLOSE = {FLOAT: {"rtol": 1e-3, "atol": 1e-3}, BFLOAT: {"rtol": 0.1, "atol": 0.2}}
-
-on_each_path = pytest.mark.parametrize("path", PATHS)
-by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def skip_where_missing(path, device):
-    if path in NEEDS and (device == "cpu" or NEEDS[path]()):
-        pytest.skip(f"path {path} cannot be taken here")
 
 
 # Paths
@@ -73,47 +62,27 @@ def scene(device, dtype):
     return manager, q, metadata
 
 
-def past_the_last_token(manager):
-    owned = owned_slots(manager)
-    return owned.any(1, keepdim=True) & ~owned
-
-
-def block_0(manager):
-    where = torch.zeros_like(owned_slots(manager))
-    where[0] = True
-    return where
-
-
-def blocks_of_the_bystander(manager):
-    where = torch.zeros_like(owned_slots(manager))
+def slots_of_no_one_here(manager):
+    """Past each last token, in the free blocks, of which 0 is one, and in the bystander's."""
+    where = ~owned_slots(manager)
     where[manager.blocks_of("bystander")] = True
     return where
-
-
-PLACES = {
-    "past the last token": past_the_last_token,
-    "free blocks": lambda manager: ~owned_slots(manager).any(1, keepdim=True),
-    "block 0": block_0,
-    "a bystander's blocks": blocks_of_the_bystander,
-    "all of it": lambda manager: ~owned_slots(manager) | blocks_of_the_bystander(manager),
-}
 
 
 @on_each_device
 @on_each_path
 @pytest.mark.parametrize("dtype", [FLOAT, HALF, BFLOAT], ids=str)
-@pytest.mark.parametrize("place", PLACES)
-def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtype, place):
+def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtype):
     if path in FOR_16_BITS and dtype == FLOAT:
         pytest.skip(f"path {path} takes 16-bit numbers")
     skip_where_missing(path, device)
     manager, q, metadata = scene(device, dtype)
-    caches, where = manager.kv_cache[0], PLACES[place](manager)
+    caches, where = manager.kv_cache[0], slots_of_no_one_here(manager)
     expected = PATHS[path](metadata)(q, *caches)
     assert expected.isfinite().all()
     padding = metadata.block_table < 0
     for poison in POISONS.values():
-        fill_where(caches, where.expand(caches.shape[1:3]), poison)
+        fill_where(caches, where, poison)
         for entry in (-1, 0, manager.blocks_of("bystander")[0]):
             table = metadata.block_table.masked_fill(padding, entry)
             o = PATHS[path](replace(metadata, block_table=table))(q, *caches)
@@ -153,7 +122,7 @@ def test_a_planted_fault_is_no_other_fault(device, poison, rescale):
     manager, q, metadata = scene(device, FLOAT)
     caches = manager.kv_cache[0]
     expected = each_alone(q, *caches, metadata, rescale=rescale)
-    fill_where(caches, PLACES["all of it"](manager), poison)
+    fill_where(caches, slots_of_no_one_here(manager), poison)
     torch.testing.assert_close(each_alone(q, *caches, metadata, rescale=rescale), expected)
 
 
@@ -175,7 +144,7 @@ def test_the_fast_path_is_within_rounding_of_float64(dtype, device, batch):
     metadata, caches = build_metadata(manager, batch), manager.kv_cache[0]
     q = q[: len(metadata.slot_mapping)]
     heads_first = q.transpose(0, 1).contiguous().transpose(0, 1)  # as some models have them
-    fill_where(manager.kv_cache, PLACES["all of it"](manager), POISONS["NaN"])
+    fill_where(manager.kv_cache, slots_of_no_one_here(manager), POISONS["NaN"])
     expected = attention(q, *caches, metadata)
     for queries in (q, heads_first):
         assert_within_rounding(PATHS["fast"](metadata)(queries, *caches), q, expected)
@@ -216,7 +185,7 @@ def test_one_long_whole_prompt(lens, expected):
     assert paths.is_one_long_prompt(metadata) == expected
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_long_prompt_is_right_on_the_gpu():
     manager = PagedAttentionManager(520, 16, 1, 64, 1, 520, dtype=BFLOAT, device="cuda")
     manager.add_sequence("prompt", 8192)

@@ -11,34 +11,23 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from paged_attention.engine import paths
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.divergence import locate_divergence
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import RequestError, SamplingParams
-from paged_attention.tiny_qwen3.tasks import decode, encode
+from paged_attention.tiny_qwen3.tasks import encode
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
+from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
 from prefill_batch import attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
 BFLOAT = torch.bfloat16
 FLOAT = torch.float32
-FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32
-NEEDS = getattr(paths, "NEEDS", {})
 CLOSE = {FLOAT: {"rtol": 1e-3, "atol": 1e-3}, BFLOAT: {"rtol": 0.1, "atol": 0.2}}
 
-on_each_path = pytest.mark.parametrize("path", PATHS)
-by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-
-
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def skip_where_missing(path, device):
-    if path in NEEDS and (device == "cpu" or NEEDS[path]()):
-        pytest.skip(f"path {path} cannot be taken here")
 
 
 # The engine
@@ -243,9 +232,8 @@ def test_each_step_of_the_fast_path_is_within_rounding_of_float64(
 
 @in_16_bits
 @pytest.mark.parametrize("poison", [POISONS["NaN"], POISONS["inf"]])
-@pytest.mark.parametrize("target", ["fast", "checked"])
-def test_a_step_with_chunks_and_single_tokens_on_both_targets(dtype, target, poison):
-    path, seen = partial(PATHS["fast"], target=target), []
+def test_a_step_with_chunks_and_single_tokens_is_clean_in_checked_mode(dtype, poison):
+    path, seen = partial(PATHS["fast"], target="checked"), []
     requests, _ = serve(
         random_model(dtype, "cpu"),
         partial(compared, path=path, seen=seen),
@@ -257,44 +245,6 @@ def test_a_step_with_chunks_and_single_tokens_on_both_targets(dtype, target, poi
     assert any(request.num_preempted for request in requests)
     assert any(1 in q_lens and max(q_lens) > 1 for q_lens in seen)  # a mix
     assert any(sum(q_len > 1 for q_len in q_lens) > 1 for q_lens in seen)  # several chunks
-
-
-@pytest.fixture(scope="module")
-def small_models():
-    return {
-        device: load_model(device=device)
-        for device in ("cpu", "cuda")
-        if device == "cpu" or torch.cuda.is_available()
-    }
-
-
-@on_each_device
-@pytest.mark.parametrize("path", [path for path in PATHS if path not in FOR_16_BITS])
-@by_poison
-def test_the_next_request_in_the_same_blocks_answers_as_if_alone(
-    small_models, path, device, poison
-):
-    engine = Engine(small_models[device], path=path, num_blocks=6)
-    first = engine.add(
-        "first", encode("Ka17..q42...z93?zq>"), SamplingParams(max_new_tokens=20)
-    )
-    for _ in range(3):
-        engine.step()
-    blocks = engine.manager.blocks_of("first")
-    engine.manager.kv_cache[:, 1, blocks] = poison
-    engine.cancel("first")
-    engine.prefix_cache.clear()
-    others = [
-        engine.add(prompt, encode(prompt), SamplingParams(max_new_tokens=8))
-        for prompt in ("Cq7b>", "Vabc1>", "Sxqb>")
-    ]
-    engine.step()
-    assert first.reason == "cancelled"
-    assert set(blocks) & {
-        block_id for other in others for block_id in engine.manager.blocks_of(other.id)
-    }
-    engine.run()
-    assert [decode(other.output) for other in others] == ["q7b$", "1cba$", "bqx$"]
 
 
 @on_each_device
@@ -333,9 +283,7 @@ def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_sha
 
 @by_poison
 @pytest.mark.parametrize("path", ["gather", "paged_torch", "blockwise", "batched"])
-def test_poison_is_no_divergence(small_models, path, poison):
-    engines = [
-        Engine(small_models["cpu"], path=name, num_blocks=8) for name in ("gather", path)
-    ]
+def test_poison_is_no_divergence(path, poison):
+    engines = [Engine(load_model(), path=name, num_blocks=8) for name in ("gather", path)]
     poison_the_rest(engines[1], poison)
     assert locate_divergence(*engines, encode("Ka17..q42...z93?zq>"), num_tokens=3) is None

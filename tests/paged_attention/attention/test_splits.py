@@ -2,8 +2,7 @@
 8 are given.
 """
 
-import time
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from lessons_lib.inline import read_kernel
 from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
 from paged_attention.work_plan import (
+    BUSY,
     TILE_SIZE,
     best_plan,
     choose_heads_at_once,
@@ -23,6 +23,7 @@ from paged_attention.work_plan import (
     plan_work,
     tiles_of,
 )
+from work_items import rows_and_parts
 
 few = settings(max_examples=200, deadline=None, derandomize=True)
 LENGTHS = st.lists(
@@ -48,11 +49,35 @@ def items_of(plan, block):
     pytest.fail(f"the items of block {block} have no end")
 
 
+def sound(plan, lengths, heads):
+    """Asserts that each tile has one block, and each part its place. Returns the tiles of each
+    block.
+    """
+    heads_at_once, groups = heads
+    assert plan.items.dtype == np.int32 and plan.items.flags.c_contiguous
+    assert plan.items[:, 7].min() == -1
+    blocks = [list(items_of(plan, block)) for block in range(plan.num_blocks)]
+    assert sum(map(len, blocks)) == len(plan.items)  # each item belongs to one block
+    shares = [
+        sum(max(1, -(-(end - begin) // TILE_SIZE)) for _, _, begin, end, *_ in items)
+        for items in blocks
+    ]
+    assert sum(shares) == sum(by_row(lengths, *heads))
+    assert plan.most_tiles == max(shares)
+    assert plan.most_parts == max(sum(item[4] >= 0 for item in items) for items in blocks)
+    rows, parts = rows_and_parts(blocks, lengths)
+    first_heads = range(0, heads_at_once * groups, heads_at_once)
+    assert rows == list(product(range(len(lengths)), first_heads))
+    assert parts == list(range(plan.num_parts))
+    return shares
+
+
 @few
 @given(lengths=LENGTHS, heads=HEADS, num_blocks=st.integers(1, 150))
 def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
     heads_at_once, groups = heads
     plan = plan_work(lengths, heads_at_once * groups, num_blocks, heads_at_once)
+    sound(plan, lengths, heads)
     rows = by_row(lengths, *heads)
     assert plan.num_blocks == min(num_blocks, sum(rows))
     for block, pieces in enumerate(cut_evenly(rows, plan.num_blocks)):
@@ -68,66 +93,6 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
         assert sorted(tuple(item[:4]) for item in items_of(plan, block)) == sorted(expected)
 
 
-def sound(plan, lengths, heads):
-    """Asserts that each tile has one block, and each part its place. Returns the tiles of each
-    block.
-    """
-    heads_at_once, groups = heads
-    assert (
-        plan.items.dtype == np.int32
-        and plan.items.flags.c_contiguous
-        and plan.items[:, 7].min() == -1
-    )
-    blocks = [list(items_of(plan, block)) for block in range(plan.num_blocks)]
-    assert sum(map(len, blocks)) == len(plan.items)  # each item belongs to one block
-    shares = [
-        sum(max(1, -(-(end - begin) // TILE_SIZE)) for _, _, begin, end, *_ in items)
-        for items in blocks
-    ]
-    rows = by_row(lengths, *heads)
-    assert sum(shares) == sum(rows)
-    assert plan.most_tiles == max(shares)
-    assert plan.most_parts == max(sum(item[4] >= 0 for item in items) for items in blocks)
-    for items in blocks:  # parts first, then what is the block's own
-        assert [item[4] >= 0 for item in items] == sorted(
-            [item[4] >= 0 for item in items], reverse=True
-        )
-    pieces = {}
-    for item in plan.items.tolist():
-        pieces.setdefault((item[0], item[1]), []).append(item)
-    assert len(pieces) == len(rows)
-    parts = []
-    for (seq, _), of_row in pieces.items():
-        of_row.sort(key=lambda item: item[2])
-        assert of_row[0][2] == 0 and of_row[-1][3] == lengths[seq]
-        assert all(
-            before[3] == after[2] and before[3] % TILE_SIZE == 0
-            for before, after in pairwise(of_row)
-        )
-        assert {item[6] for item in of_row} == {len(of_row)}
-        if len(of_row) == 1:
-            assert of_row[0][4:6] == [-1, -1]
-        else:
-            first = of_row[0][4]
-            assert [item[4] for item in of_row] == list(range(first, first + len(of_row)))
-            assert {item[5] for item in of_row} == {first}
-            parts += [item[4] for item in of_row]
-    assert sorted(parts) == list(range(plan.num_parts))
-    assert {item[1] for item in plan.items.tolist()} == set(
-        range(0, heads_at_once * groups, heads_at_once)
-    )
-    return shares
-
-
-@few
-@given(lengths=LENGTHS, heads=HEADS, num_blocks=st.integers(1, 150))
-def test_each_tile_has_one_block_and_no_block_more_than_others(lengths, heads, num_blocks):
-    shares = sound(
-        plan_work(lengths, heads[0] * heads[1], num_blocks, heads[0]), lengths, heads
-    )
-    assert max(shares) - min(shares) <= 1
-
-
 @few
 @given(lengths=LENGTHS, heads=HEADS, data=st.data())
 def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, heads, data):
@@ -138,30 +103,14 @@ def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, h
     shares = sound(plan, lengths, heads)
     if num_blocks <= len(rows):
         each = len(rows) // num_blocks
-        assert (
-            shares == [sum(rows[first : first + each]) for first in range(0, len(rows), each)]
-            and plan.num_parts == 0
-        )
+        firsts = range(0, len(rows), each)
+        assert shares == [sum(rows[first : first + each]) for first in firsts]
+        assert plan.num_parts == 0
     else:
         pieces = [cut_evenly([tiles], num_blocks // len(rows)) for tiles in rows]
         assert shares == [
             end - first for of_row in pieces for piece in of_row for _, first, end in piece
         ]
-
-
-@few
-@given(
-    lengths=LENGTHS,
-    num_kv_heads=st.integers(1, 16),
-    num_warps=st.sampled_from([4, 8]),
-    multiprocessors=st.sampled_from([1, 4, 108, 132]),
-)
-def test_what_is_chosen_fits(lengths, num_kv_heads, num_warps, multiprocessors):
-    heads_at_once = choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors)
-    assert num_kv_heads % heads_at_once == 0 and num_warps % heads_at_once == 0
-    plan = best_plan(lengths, num_kv_heads, heads_at_once, multiprocessors)
-    sound(plan, lengths, (heads_at_once, num_kv_heads // heads_at_once))
-    assert plan.num_blocks <= multiprocessors
 
 
 # the longest row that is not worth cutting, and one that is
@@ -237,6 +186,8 @@ def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
             ]
         )
     plan = best_plan(lengths, heads[0] * heads[1], heads[0], multiprocessors, busy)
+    sound(plan, lengths, heads)
+    assert plan.num_blocks <= max(multiprocessors, limit)
     assert cost_of(plan, heads[0], multiprocessors, limit) == min(
         cost(shares, rows, heads[0], multiprocessors, limit) for shares in ways
     )
@@ -277,6 +228,7 @@ def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multip
     assert chosen_heads * groups == num_kv_heads and num_warps % chosen_heads == 0
     sound(plan, lengths, (chosen_heads, groups))
     shared = choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors)
+    assert num_kv_heads % shared == 0 and num_warps % shared == 0
     equal = best_plan(lengths, num_kv_heads, shared, multiprocessors)
     busy_blocks = max(1, int(0.8 * multiprocessors))
     times = {0: cost_of(equal, shared, multiprocessors, busy_blocks) / multiprocessors}
@@ -296,17 +248,6 @@ def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multip
         assert plan.num_blocks == len(lengths) * groups
 
 
-def test_unequal_rows_are_dealt_out_and_few_are_cut():
-    unequal = [2048 - 8 * n for n in range(240)]
-    heads, plan = choose_plan(unequal, 8, 8, 132)
-    assert plan.num_blocks == 240 * 8 // heads and plan.num_parts == 0
-    heads, plan = choose_plan([32_768], 8, 8, 132)
-    assert (heads, plan.num_blocks, plan.num_parts) == (1, 128, 128)
-    for lengths, num_kv_heads in product(([1024] * 64, [512] * 8), (8,)):
-        _, plan = choose_plan(lengths, num_kv_heads, 8, 132)
-        assert plan.num_parts == 0 and plan.num_blocks <= 132
-
-
 @pytest.mark.parametrize("rows_each, are_dealt", [(7, True), (8, True), (9, False)])
 def test_rows_are_dealt_out_where_a_multiprocessor_has_at_most_eight(rows_each, are_dealt):
     lengths = [(600 - row) * TILE_SIZE for row in range(4 * rows_each)]
@@ -314,35 +255,25 @@ def test_rows_are_dealt_out_where_a_multiprocessor_has_at_most_eight(rows_each, 
     assert (plan.num_blocks == len(lengths) and plan.num_parts == 0) == are_dealt
 
 
-def chosen(tiles, num_kv_heads=1, heads_at_once=1, multiprocessors=2, **busy):
-    """Blocks and parts of the best plan for rows with these numbers of tiles."""
-    plan = best_plan(
-        [n * TILE_SIZE for n in tiles], num_kv_heads, heads_at_once, multiprocessors, **busy
-    )
-    return plan.num_blocks, plan.num_parts
-
-
-def test_a_row_is_cut_where_its_parts_pay():
-    # two halves of 40, and 40 for the handing over: no gain
-    assert chosen([80], busy=1.0) == (1, 0)
-    assert chosen([82], busy=1.0) == (2, 2)
-    # of two heads at once a tile takes twice as long
-    assert chosen([40], 2, 2, busy=1.0) == (1, 0)
-    assert chosen([42], 2, 2, busy=1.0) == (2, 2)
-
-
-def test_rows_that_come_out_even_stay_whole():
-    assert chosen([500] * 4, multiprocessors=4) == (4, 0)
-    assert chosen([5] * 6, multiprocessors=4) == (3, 0)
-    assert chosen([30] + [1] * 7, multiprocessors=8) == (8, 0)
-
-
-def test_few_long_rows_are_cut_for_as_many_blocks_as_keep_the_memory_busy():
-    assert chosen([100_000, 90_000], multiprocessors=132) == (105, 106)  # 0.8 for each
-    # equal pieces: a block hands over one part, not two, and all of them have work
-    assert chosen([100_000], multiprocessors=132) == (132, 132)
-    assert chosen([2600] * 4, multiprocessors=132) == (132, 132)
-    assert chosen([3], multiprocessors=1) == (1, 0)
+@pytest.mark.parametrize(
+    "tiles, heads, multiprocessors, busy, blocks_and_parts",
+    [
+        ([80], 1, 2, 1.0, (1, 0)),  # halves of 40, and 40 for the handing over: no gain
+        ([82], 1, 2, 1.0, (2, 2)),
+        ([40], 2, 2, 1.0, (1, 0)),  # of two heads at once a tile takes twice as long
+        ([42], 2, 2, 1.0, (2, 2)),
+        ([100_000, 90_000], 1, 132, BUSY, (105, 106)),  # 0.8 for each
+        # equal pieces: a block hands over one part, not two, and all of them have work
+        ([100_000], 1, 132, BUSY, (132, 132)),
+        ([3], 1, 1, BUSY, (1, 0)),
+    ],
+)
+def test_a_row_is_cut_where_its_parts_pay(
+    tiles, heads, multiprocessors, busy, blocks_and_parts
+):
+    lengths = [n * TILE_SIZE for n in tiles]
+    plan = best_plan(lengths, heads, heads, multiprocessors, busy)
+    assert (plan.num_blocks, plan.num_parts) == blocks_and_parts
 
 
 @few
@@ -398,21 +329,3 @@ def test_a_tile_is_the_kernels():
     assert tiles_of([0, 1, 16, 17]).tolist() == [1, 1, 1, 2]
     # whatever numbers the lengths are
     assert tiles_of(np.array([200], dtype=np.uint8)).tolist() == [13]
-
-
-def test_one_long_sequence_and_a_full_card():
-    assert choose_num_splits(8, 512, 132) == 16  # 128 blocks of 32 tiles: one wave
-    assert choose_num_splits(2048, 8, 132) == 1
-    assert choose_num_splits(1, 1, 132) == 1
-
-
-@pytest.mark.alone
-def test_a_thousand_sequences_are_planned_in_no_time():
-    lengths = np.random.default_rng(0).integers(0, 32_768, 1024)
-    times = []
-    for _ in range(6):
-        start = time.perf_counter()
-        plan = best_plan(lengths, 8, 1, 132)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.020, times
-    assert plan.num_blocks <= 132 and len(plan.items) >= 8 * 1024

@@ -1,6 +1,6 @@
 """The paths of the engine: their results, their names, and who may take them."""
 
-import sys
+import inspect
 
 import pytest
 import torch
@@ -115,10 +115,6 @@ def test_the_warning_of_a_card_that_cannot_is_at_the_line_that_makes_the_engine(
 
     pretend_card(monkeypatch, (7, 5))
     with pytest.warns(UserWarning, match="rung 7 .* 8.0 or more") as warned:
-        line, chosen = line_of_here(), engine()
+        line, chosen = inspect.currentframe().f_lineno, engine()
     assert chosen == "batched"
     assert (warned[0].filename, warned[0].lineno) == (__file__, line)
-
-
-def line_of_here() -> int:
-    return sys._getframe(1).f_lineno

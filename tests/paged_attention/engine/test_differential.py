@@ -16,6 +16,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from echo import assert_nothing_is_lost
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
@@ -123,9 +124,7 @@ def run_scenario(number: int) -> None:
             assert request.reason == (reason if len(tokens) <= most else "length") or (
                 reason == "end" and len(tokens) == most
             )
-    engine.prefix_cache.clear()
-    pool = engine.manager.block_manager
-    assert pool.get_num_free_blocks() == engine.manager.kv_cache.shape[2]
+    assert_nothing_is_lost(engine)
 
 
 def run_all(first: int, count: int) -> None:

@@ -23,13 +23,12 @@ from paged_attention.tiny_qwen3.tasks import encode
 PROMPT = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")
 KINDS = ("key", "value", "query", "output")
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module")
 def model():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield load_model()
-    torch.set_num_threads(threads)
+    return load_model()
 
 
 def calls(num_layers=3, num_tokens=4, changes=()):
@@ -81,23 +80,17 @@ def test_the_token_comes_before_the_layer_and_that_before_what_and_head(found):
     layer, kind, token, head, number = min(
         found, key=lambda each: (each[2], each[0], KINDS.index(each[1]), each[3])
     )
-    assert first == (
-        token,
-        layer,
-        kind,
-        head,
-        abs(number) if math.isfinite(number) else math.inf,
-    )
+    difference = abs(number) if math.isfinite(number) else math.inf
+    assert first == (token, layer, kind, head, difference)
 
 
 @pytest.mark.parametrize(
     ("what", "head"), [("key", "KV"), ("value", "KV"), ("query", "query"), ("output", "query")]
 )
 def test_it_says_whose_head_it_is(what, head):
-    assert (
-        str(Divergence(token=7, layer=2, head=3, block=1, what=what, difference=0.126))
-        == f"token 7, layer 2, {head} head 3, block 1: the {what} differs by 0.13"
-    )
+    found = Divergence(token=7, layer=2, head=3, block=1, what=what, difference=0.126)
+    words = f"token 7, layer 2, {head} head 3, block 1: the {what} differs by 0.13"
+    assert str(found) == words
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -122,13 +115,8 @@ def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
     for pair in (engines, engines[::-1]):
         pair[0].prefix_cache.clear(), pair[1].prefix_cache.clear()
         found = locate_divergence(*pair, PROMPT, num_tokens=2)
-        assert (found.token, found.layer, found.head, found.block, found.what) == (
-            16 * block + 3,
-            0,
-            0,
-            block,
-            "output",
-        )
+        where = found.token, found.layer, found.head, found.block, found.what
+        assert where == (16 * block + 3, 0, 0, block, "output")
         assert found.difference == math.inf and not pair[0].requests and not pair[1].requests
 
 

@@ -9,6 +9,7 @@ from echo import (
     VOCAB_SIZE,
     EchoModel,
     assert_nothing_is_lost,
+    assert_right,
     continuation,
     engine_with,
     read_back,
@@ -61,7 +62,7 @@ def test_a_cancelled_request_keeps_what_it_has_and_the_others_go_on():
             [1] * 38,
             {"max_new_tokens": 3},
             PromptTooLongError,
-            r"38 \+ 3 tokens, and the model's context has room for 40",
+            r"38 \+ 3 tokens, .* room for 40",
         ),
     ],
 )
@@ -70,14 +71,10 @@ def test_a_bad_request_is_refused_and_the_others_go_on(prompt, params, error, wo
     good = SamplingParams(max_new_tokens=3, ignore_end=True)
     with pytest.raises(error, match=words):
         engine.add("bad", prompt, SamplingParams(**params))
-    first, refused, last = engine.generate(
-        [[1], prompt, [2]], [good, SamplingParams(**params), good]
-    )
-    assert (
-        isinstance(refused, error)
-        and first.output == continuation([1], good)
-        and last.output == continuation([2], good)
-    )
+    bad = SamplingParams(**params)
+    first, refused, last = engine.generate([[1], prompt, [2]], [good, bad, good])
+    assert isinstance(refused, error)
+    assert_right([first, last])
     assert_nothing_is_lost(engine)
 
 
@@ -91,21 +88,17 @@ def test_an_id_is_taken_until_its_request_has_ended():
 
 
 @pytest.mark.parametrize(
-    "sizes", [{"token_budget": 0}, {"max_num_seqs": -1}, {"num_blocks": 0}, {"block_size": 0}]
+    "name, size",
+    [("token_budget", 0), ("max_num_seqs", -1), ("num_blocks", 0), ("block_size", 0)],
 )
-def test_sizes_below_one_are_refused(sizes):
-    with pytest.raises(
-        ValueError,
-        match=f"{next(iter(sizes))} must be positive, not {next(iter(sizes.values()))}",
-    ):
-        engine_with(**sizes)
+def test_sizes_below_one_are_refused(name, size):
+    with pytest.raises(ValueError, match=f"{name} must be positive, not {size}"):
+        engine_with(**{name: size})
 
 
-def test_what_is_no_integer_is_refused():
+def test_what_is_no_token_is_refused():
     with pytest.raises(TypeError, match="a token must be an integer, not str"):
         engine_with().add("a", "Cab>")
-    with pytest.raises(TypeError, match="max_new_tokens must be an integer, not float: 2.5"):
-        SamplingParams(max_new_tokens=2.5)
 
 
 def test_what_would_go_on_for_ever_is_an_error():
@@ -118,11 +111,8 @@ def test_what_would_go_on_for_ever_is_an_error():
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
     del other.step
-    # it has ended
-    assert (
-        list(other.stream(namesake)) == namesake.output
-        and list(engine.stream(namesake)) == namesake.output
-    )
+    assert list(other.stream(namesake)) == namesake.output
+    assert list(engine.stream(namesake)) == namesake.output  # it has ended
     engine.scheduler.schedule = list
     with pytest.raises(RuntimeError, match="chose no request"):
         engine.run()

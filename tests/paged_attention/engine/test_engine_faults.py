@@ -122,10 +122,8 @@ def test_leftovers_are_whole_blocks_of_the_prompts():
     assert not filled.prefix_cache.blocks
     own = engine()
     own.generate([prompt], SamplingParams(max_new_tokens=1))
-    assert any(
-        torch.equal(blocks[0], each)
-        for each in own.manager.kv_cache.transpose(0, 2).flatten(1)
-    )
+    own_blocks = own.manager.kv_cache.transpose(0, 2).flatten(1)
+    assert any(torch.equal(blocks[0], each) for each in own_blocks)
 
 
 def test_an_engine_at_work_keeps_what_it_has():

@@ -13,6 +13,7 @@ from echo import (
     VOCAB_SIZE,
     ahead_engine,
     assert_nothing_is_lost,
+    assert_right,
     continuation,
     engine_with,
 )
@@ -24,45 +25,25 @@ from paged_attention.engine.request import (
     SamplingParams,
     UnknownTokenError,
 )
+from traces import actions, play
 
 ENGINES = pytest.mark.parametrize("make", [engine_with, ahead_engine])
 prompts = st.one_of(
     st.lists(st.integers(0, 2), max_size=20),
     st.integers(0, 20).map(lambda length: ([1, 2, 3, 4, 5] * 4)[:length]),
 )
-mosts = st.integers(1, 12)
-actions = st.one_of(
-    st.tuples(st.just("add"), prompts, mosts),
-    st.tuples(st.just("answers"), prompts, st.lists(mosts, min_size=1, max_size=4)),
-    st.tuples(st.just("step"), st.integers(1, 4)),
-    st.tuples(st.just("cancel"), st.integers(0, 9)),
-    st.tuples(st.just("preempt"), st.integers(0, 3)),
+params = st.builds(
+    SamplingParams,
+    max_new_tokens=st.integers(1, 12),
+    temperature=st.sampled_from([0.0, 0.7]),
+    seed=st.integers(0, 30),
 )
-
-
-def params_for(number: int, most: int) -> SamplingParams:
-    """Every other request draws its tokens."""
-    return SamplingParams(max_new_tokens=most, temperature=0.7 * (number % 2), seed=number)
-
-
-def add(engine, number: int, prompt: list[int], mosts: list[int]):
-    """One request, or several answers. None if they are refused: then there is no room."""
-    ids = [(number, index) for index in range(len(mosts))]
-    params = [params_for(number + index, most) for index, most in enumerate(mosts)]
-    try:
-        if len(mosts) == 1:
-            return [engine.add(ids[0], prompt, params[0])]
-        return engine.add_answers(ids, prompt, params)
-    except RequestError:
-        room = min(engine.most_tokens.values())
-        assert not prompt or len(prompt) + max(mosts) > room
-        return []
 
 
 @ENGINES
 @settings(max_examples=200, deadline=None)
 @given(
-    trace=st.lists(actions, max_size=30),
+    trace=st.lists(actions(prompts, params), max_size=30),
     block_size=st.integers(1, 5),
     num_blocks=st.integers(1, 14),
     token_budget=st.integers(1, 24),
@@ -70,23 +51,13 @@ def add(engine, number: int, prompt: list[int], mosts: list[int]):
     prefix_sharing=st.booleans(),
 )
 def test_every_request_gets_its_own_tokens_and_no_block_is_lost(make, trace, **sizes):
-    engine, accepted = make(**sizes), []
-    for number, (action, *details) in enumerate(trace):
-        if action == "add":
-            accepted += add(engine, number, details[0], [details[1]])
-        elif action == "answers":
-            accepted += add(engine, number, *details)
-        elif action == "step":
-            for _ in range(details[0]):
-                engine.step()
-                assert len(engine.scheduler.running) <= sizes["max_num_seqs"]
-                assert not any(PENDING in request.tokens for request in accepted)
-        elif action == "cancel":
-            if details[0] < len(accepted) and accepted[details[0]].reason is None:
-                engine.cancel(accepted[details[0]].id)
-        elif details[0] < len(engine.scheduler.running):
-            engine.scheduler.preempt(engine.scheduler.running[details[0]])
-    engine.run()
+    engine = make(**sizes)
+
+    def after_step(accepted):
+        assert len(engine.scheduler.running) <= sizes["max_num_seqs"]
+        assert not any(PENDING in request.tokens for request in accepted)
+
+    accepted = play(engine, trace, after_step)
     for request in accepted:
         alone = continuation(request.prompt, request.params)
         if request.reason == "cancelled":
@@ -104,11 +75,6 @@ def answers(engine, prompt: list[int], count: int, most: int = 4):
     seeds = range(count)
     params = [SamplingParams(most, 2.0, seed=seed, ignore_end=True) for seed in seeds]
     return engine.add_answers([f"answer {seed}" for seed in seeds], prompt, params)
-
-
-def assert_right(requests):
-    for request in requests:
-        assert request.output == continuation(request.prompt, request.params)
 
 
 @ENGINES
@@ -143,25 +109,6 @@ def test_answers_without_a_place_wait_and_then_share_as_well(make):
     engine.run()
     assert_right([*requests, other])
     assert_nothing_is_lost(engine)
-
-
-@ENGINES
-@pytest.mark.parametrize("steps", range(5))
-@pytest.mark.parametrize("gone", range(3))
-def test_one_of_the_answers_may_be_cancelled_or_give_way_at_any_time(make, steps, gone):
-    for what in ("cancel", "preempt"):
-        engine = make(num_blocks=30, token_budget=4)
-        requests = answers(engine, [1, 2, 3, 4, 5, 6, 7], 3)
-        engine.add("other", [3], SamplingParams(max_new_tokens=9))
-        for _ in range(steps):
-            engine.step()
-        if what == "cancel":
-            engine.cancel(requests.pop(gone).id)
-        elif requests[gone] in engine.scheduler.running:
-            engine.scheduler.preempt(requests[gone])
-        engine.run()
-        assert_right(requests)
-        assert_nothing_is_lost(engine)
 
 
 @ENGINES

@@ -23,8 +23,6 @@ def base(model):
 @pytest.mark.parametrize(
     "larger",
     [
-        {"num_blocks": 600},
-        {"num_blocks": 600, "cached": 200},
         {"cached": 60},
         {"num_blocks": 600, "cached": 600},
         {"waiting": 300},

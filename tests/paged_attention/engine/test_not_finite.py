@@ -103,21 +103,12 @@ requests_of_a_trace = st.lists(
     block_size=st.integers(1, 5),
     token_budget=st.integers(1, 24),
     num_blocks=st.integers(24, 40),
-    sharing=st.booleans(),
+    prefix_sharing=st.booleans(),
 )
-def test_each_request_meets_its_own_fate(
-    make, trace, kind, model, block_size, token_budget, num_blocks, sharing
-):
+def test_each_request_meets_its_own_fate(make, trace, kind, model, **sizes):
     """However its prompt is cut into chunks, and whichever request shares its prefix."""
     model, requests = model(ROWS[kind]), []
-    engine = make(
-        model,
-        block_size=block_size,
-        num_blocks=num_blocks,
-        token_budget=token_budget,
-        prefix_sharing=sharing,
-        history=History(),
-    )
+    engine = make(model, history=History(), **sizes)
     for number, (prompt, params, steps) in enumerate(trace):
         requests.append(engine.add(number, prompt, params))
         for _ in range(steps):
@@ -178,19 +169,14 @@ def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(
     stranger = engine.add("stranger", encode("Cq7b4mxy>"), SamplingParams(max_new_tokens=20))
     engine.step()
     shared = engine.manager.blocks_of("first")[0]
-    assert (
-        engine.manager.blocks_of("second")[0] == shared
-        and engine.prefix_cache.blocks[first.hashes[0]] == shared
-    )
+    assert engine.manager.blocks_of("second")[0] == shared
+    assert engine.prefix_cache.blocks[first.hashes[0]] == shared
     engine.manager.kv_cache[:, :, shared] = number
     late = engine.add("late", encode(document + "qk>"), params)  # it waits when the others end
     engine.scheduler.max_num_seqs = 3
     engine.step()
-    assert (
-        first.reason == second.reason == "not finite"
-        and len(first.output) == 2
-        and len(second.output) == 1
-    )
+    assert first.reason == second.reason == "not finite"
+    assert (len(first.output), len(second.output)) == (2, 1)
     engine.run()
     assert decode(stranger.output) == "q7b4mxy$" and stranger.reason == "end"
     assert decode(late.output) == "q42k45$" and late.reason == "end"

@@ -22,23 +22,19 @@ from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.served import UnsupportedModelError, check_config
+from small_sizes import SIZES
 
-SIZES = dict(
-    vocab_size=50,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=128,
-    eos_token_id=None,
-    bos_token_id=None,
-)
 MOE = dict(
     moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=2
 )
+WINDOW = dict(use_sliding_window=True, sliding_window=8)
 PROMPTS = [[1, 2, 3, 4, 5], [7], list(range(40)), [1, 2, 3, 4, 5, 6, 7, 8, 9]]
 PARAMS = SamplingParams(max_new_tokens=8)
+
+
+def scaled(kind, **others):
+    """Rotary embeddings of another type. Those with a factor are made for longer contexts."""
+    return {"rope_scaling": {"rope_type": kind} | others}
 
 
 def random_model(kind, seed=0, **changes):
@@ -48,32 +44,23 @@ def random_model(kind, seed=0, **changes):
         "llama": (LlamaConfig, LlamaForCausalLM),
         "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM),
     }[kind]
-    sizes = (
-        SIZES
-        | ({"head_dim": 16} if kind == "qwen3" else {})
-        | (MOE if kind == "qwen3_moe" else {})
-    )
+    own = {"qwen3": {"head_dim": 16}, "llama": {}, "qwen3_moe": MOE}[kind]
     torch.manual_seed(seed)
-    model = model_class(config_class(**sizes | {"initializer_range": 0.2} | changes)).eval()
-    return model
+    config = config_class(**SIZES | own | {"initializer_range": 0.2} | changes)
+    return model_class(config).eval()
 
 
 def dense(model, prompt, params=PARAMS):
     """transformers' own continuation."""
     row = torch.tensor([prompt])
-    return model.generate(
-        row,
-        attention_mask=torch.ones_like(row),
-        max_new_tokens=params.max_new_tokens,
-        do_sample=False,
-        pad_token_id=0,
-    )[0, len(prompt) :].tolist()
+    greedy = dict(attention_mask=torch.ones_like(row), do_sample=False, pad_token_id=0)
+    both = model.generate(row, **greedy, max_new_tokens=params.max_new_tokens)
+    return both[0, len(prompt) :].tolist()
 
 
 def served(model, prompts=PROMPTS, **options):
-    requests = Engine(
-        model, num_blocks=40, **{"block_size": 4, "token_budget": 16} | options
-    ).generate(prompts, PARAMS)
+    sizes = {"num_blocks": 40, "block_size": 4, "token_budget": 16}
+    requests = Engine(model, **sizes | options).generate(prompts, PARAMS)
     return [request.output for request in requests]
 
 
@@ -99,23 +86,15 @@ def test_what_is_served_gives_the_tokens_of_transformers(kind, path):
         {"tie_word_embeddings": True},
         {"attention_dropout": 0.5},
         {"rope_theta": 500.0},
-        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-        {
-            "rope_scaling": {
-                "rope_type": "yarn",
-                "factor": 4.0,
-                "original_max_position_embeddings": 32,
-            }
-        },
-        {
-            "rope_scaling": {
-                "rope_type": "llama3",
-                "factor": 4.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 32,
-            }
-        },
+        scaled("linear", factor=2.0),
+        scaled("yarn", factor=4.0, original_max_position_embeddings=32),
+        scaled(
+            "llama3",
+            factor=4.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        ),
     ],
     ids=str,
 )
@@ -139,39 +118,28 @@ def test_the_cache_has_the_numbers_of_the_model(dtype):
     assert engine.manager.kv_cache.dtype == dtype and request.reason == "length"
 
 
+LONGROPE = scaled(
+    "longrope",
+    short_factor=[1.0] * 4,
+    long_factor=[2.0] * 4,
+    original_max_position_embeddings=32,
+)
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
         (
             MistralConfig(sliding_window=None),
-            "of the type mistral; the engine runs qwen3, qwen3_moe, llama",
+            "of the type mistral; the engine runs qwen3, qwen3_",
         ),
+        (Qwen3Config(**SIZES, **WINDOW, max_window_layers=1), "sliding window"),
+        (Qwen3MoeConfig(**SIZES, **MOE, **WINDOW), "sliding window"),
         (
-            Qwen3Config(
-                **SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1
-            ),
-            "sliding window",
-        ),
-        (
-            Qwen3MoeConfig(**SIZES, **MOE, use_sliding_window=True, sliding_window=8),
-            "sliding window",
-        ),
-        (
-            LlamaConfig(**SIZES, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+            LlamaConfig(**SIZES, **scaled("dynamic", factor=2.0)),
             "rotary embeddings of the type dynamic",
         ),
-        (
-            LlamaConfig(
-                **SIZES,
-                rope_scaling={
-                    "rope_type": "longrope",
-                    "short_factor": [1.0] * 4,
-                    "long_factor": [2.0] * 4,
-                    "original_max_position_embeddings": 32,
-                },
-            ),
-            "of the type longrope",
-        ),
+        (LlamaConfig(**SIZES, **LONGROPE), "of the type longrope"),
     ],
 )
 def test_what_would_run_and_be_wrong_is_refused(config, words):
@@ -184,9 +152,7 @@ def test_what_would_run_and_be_wrong_is_refused(config, words):
 
 
 def test_windows_that_no_layer_uses_are_no_reason():
-    check_config(
-        Qwen3Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=2)
-    )
+    check_config(Qwen3Config(**SIZES, **WINDOW, max_window_layers=2))
     check_config(Qwen3MoeConfig(**SIZES, **MOE, sliding_window=8))
 
 
@@ -206,10 +172,8 @@ def test_in_the_middle_of_a_step_other_models_are_what_they_were():
 
         return attend
 
-    assert served(first, PROMPTS[1:2], path=path) == [dense(first, PROMPTS[1])] and seen == [
-        expected,
-        expected,
-    ]
+    assert served(first, PROMPTS[1:2], path=path) == [dense(first, PROMPTS[1])]
+    assert seen == [expected, expected]
 
 
 def test_engines_in_several_threads():

@@ -38,14 +38,8 @@ def drawn(logits, times=120, seed=0, **params) -> set[int]:
 
 def batch(*rows) -> tuple[torch.Tensor, ...]:
     """The arguments for rows of (logits, temperature, top_k, top_p, number)."""
-    logits, temperature, top_k, top_p, numbers = zip(*rows)
-    return (
-        torch.tensor(logits, dtype=torch.float64),
-        torch.tensor(temperature, dtype=torch.float64),
-        torch.tensor(top_k),
-        torch.tensor(top_p, dtype=torch.float64),
-        torch.tensor(numbers, dtype=torch.float64),
-    )
+    dtypes = torch.float64, torch.float64, torch.int64, torch.float64, torch.float64
+    return tuple(torch.tensor(each, dtype=dtype) for each, dtype in zip(zip(*rows), dtypes))
 
 
 # Which token
@@ -108,7 +102,7 @@ def weights_and_params(draw):
 @settings(max_examples=100, deadline=None)
 @given(given=weights_and_params(), first=st.integers(0, 10**6))
 def test_the_number_says_which_of_the_tokens_that_stay_is_drawn(given, first):
-    for position in range(first, first + 6):
+    for position in range(first, first + 3):
         expected, arguments = [], []
         for weights, params in given:
             limits = those_that_stay(weights, params.top_k, int(params.top_p * 8))

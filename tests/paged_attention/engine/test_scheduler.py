@@ -49,9 +49,8 @@ def test_every_step_keeps_the_rules(
         order = [*scheduler.running, *scheduler.waiting]
         # first come, first served
         assert order == sorted(order, key=lambda request: request.id)
-        assert [request for request, _ in scheduled] == scheduler.running[
-            : len(scheduled)
-        ] and scheduled
+        assert scheduled
+        assert [request for request, _ in scheduled] == scheduler.running[: len(scheduled)]
         assert all(1 <= count <= request.num_uncomputed for request, count in scheduled)
         total = sum(count for _, count in scheduled)
         assert total <= token_budget and len(scheduler.running) <= max_num_seqs
@@ -65,16 +64,12 @@ def test_every_step_keeps_the_rules(
             assert len(scheduled) == len(scheduler.running)
             assert all(count == request.num_uncomputed for request, count in scheduled)
             if scheduler.waiting and not gave_way and len(scheduler.running) < max_num_seqs:
-                needed = -(
-                    -min(scheduler.waiting[0].num_uncomputed, token_budget - total)
-                    // block_size
-                )
-                assert needed > scheduler.manager.block_manager.get_num_free_blocks()
+                wanted = min(scheduler.waiting[0].num_uncomputed, token_budget - total)
+                free = scheduler.manager.block_manager.get_num_free_blocks()
+                assert -(-wanted // block_size) > free
         for request in scheduler.waiting:
-            assert (
-                request.num_computed == request.num_inserted == 0
-                and request.id not in scheduler.manager.sequences
-            )
+            assert request.num_computed == request.num_inserted == 0
+            assert request.id not in scheduler.manager.sequences
         for request, count in scheduled:
             request.num_computed += count
             if not request.num_uncomputed:
@@ -104,10 +99,8 @@ def test_remove_takes_a_request_out_wherever_it_is():
     scheduler.remove(second)  # it waits
     scheduler.remove(first)
     scheduler.remove(first)  # nothing is left of it, and that is no error
-    assert (
-        not scheduler.has_work()
-        and scheduler.manager.block_manager.get_num_free_blocks() == 64
-    )
+    assert not scheduler.has_work()
+    assert scheduler.manager.block_manager.get_num_free_blocks() == 64
 
 
 def test_a_dry_run_is_what_an_engine_does():
@@ -116,14 +109,12 @@ def test_a_dry_run_is_what_an_engine_does():
     engine = engine_with(
         num_blocks=9, token_budget=8, max_num_seqs=8, prefix_sharing=False, history=history
     )
+    params = SamplingParams(max_new_tokens=6, ignore_end=True)
     for number, length in enumerate(prompt_lens):
-        engine.add(
-            number, [number] * length, SamplingParams(max_new_tokens=6, ignore_end=True)
-        )
+        engine.add(number, [number] * length, params)
     engine.run()
-    assert dry_run(scheduler, num_new=6) == history and any(
-        record.preempted for record in history
-    )
+    assert dry_run(scheduler, num_new=6) == history
+    assert any(record.preempted for record in history)
 
 
 def test_a_dry_run_that_gets_nowhere_is_an_error():

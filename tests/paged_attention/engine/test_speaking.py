@@ -68,6 +68,7 @@ def test_a_name_that_the_hub_would_have(download):
         speaking_model("somebody/a-model", download)
 
 
+@pytest.mark.slow
 def test_a_chat_runs_on_ones_own_answers_and_says_which_are_whose(tmp_path):
     folder = tmp_path / "speaks"
     save_model_that_speaks(folder)

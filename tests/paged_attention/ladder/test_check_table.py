@@ -14,6 +14,7 @@ TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 SIZES = dict(num_q_heads=2, num_kv_heads=1, head_size=64, dtype=torch.float16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())

@@ -3,7 +3,6 @@ good as that of work_plan.py.
 """
 
 import functools
-from itertools import pairwise
 
 import pytest
 import torch
@@ -24,6 +23,7 @@ from paged_attention.work_plan import (
     cost_of,
     tiles_of,
 )
+from work_items import rows_and_parts
 
 many = settings(max_examples=150, deadline=None, derandomize=True)
 
@@ -75,33 +75,15 @@ def assert_sound(plan, lengths, num_kv_heads):
     """Each token is in one item, and the parts are numbered as the kernel needs."""
     heads_at_once, empty, blocks = plan
     assert empty == [seq for seq, length in enumerate(lengths) if length <= 0]
-    for items in blocks:  # parts first, then what is the block's own
-        parts = [item[4] >= 0 for item in items]
-        assert parts == sorted(parts, reverse=True) and sum(parts) <= 2
-    pieces = {}
-    for item in (item for items in blocks for item in items):
-        pieces.setdefault((item[0], item[1]), []).append(item)
-    assert sorted(pieces) == [
+    assert all(begin < end for items in blocks for _, _, begin, end, *_ in items)
+    assert all(sum(item[4] >= 0 for item in items) <= 2 for items in blocks)
+    rows, parts = rows_and_parts(blocks, lengths)
+    assert rows == [
         (seq, head)
         for seq, length in enumerate(lengths)
         if length > 0
         for head in range(0, num_kv_heads, heads_at_once)
     ]
-    parts = []
-    for (seq, _), of_row in pieces.items():
-        of_row.sort(key=lambda item: item[2])
-        assert of_row[0][2] == 0 and of_row[-1][3] == lengths[seq]
-        for before, after in pairwise(of_row):
-            assert before[3] == after[2] and before[3] % TILE_SIZE == 0
-        assert all(begin < end for _, _, begin, end, *_ in of_row)
-        assert {item[6] for item in of_row} == {len(of_row)}
-        first = of_row[0][4]
-        if len(of_row) == 1:
-            assert first == -1
-        else:
-            assert [item[4] for item in of_row] == list(range(first, first + len(of_row)))
-            assert {item[5] for item in of_row} == {first}
-            parts += [item[4] for item in of_row]
     assert len(set(parts)) == len(parts) and max(parts, default=0) < 2 * len(blocks)
 
 
@@ -124,6 +106,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how, num_warps, busy", KINDS.values(), ids=KINDS)
 @many
 @given(
@@ -176,6 +159,7 @@ def test_a_negative_length_is_taken_for_an_empty_context():
     assert_sound(plan, [5, -1, -(2**31), 40], 2)
 
 
+@pytest.mark.slow
 def test_the_plan_is_clean_in_checked_mode():
     for num_kv_heads, num_blocks in ((2, 5), (8, 132), (3, 1)):
         decode = SelfPlannedDecode(

@@ -22,7 +22,7 @@ from decode_calls import (
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import FP8, RUNGS, Shape, attn_paged_fast, rung_library
 from paged_batch import Batch, dense_attention, on_each_target
-from poison import POISONS, needs_gpu, poisons
+from poison import POISONS_AND_GARBAGE, poisons
 from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,15 +56,12 @@ def batches_of(number, every, of_rung_7=BATCHES):
     """
     if number == 7:
         return of_rung_7
-    chosen = (
-        *BATCHES[number % every :: every],
-        *(FLOATS[number % 3 :: 2] if number <= 3 else ()),
-    )
-    return (
-        chosen
-        if number != 8
-        else tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
-    )
+    chosen = BATCHES[number % every :: every]
+    if number <= 3:
+        return chosen + FLOATS[number % 3 :: 2]
+    if number == 8:
+        return tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
+    return chosen
 
 
 def on_rungs(*which):
@@ -76,19 +73,19 @@ def on_rungs(*which):
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @on_rungs(4)
 def test_every_rung_is_dense_attention(number, batch):
     check(number, batch, "fast")
 
 
-@needs_gpu
+@pytest.mark.gpu
 @on_rungs(6)
 def test_every_rung_is_dense_attention_on_the_gpu(number, batch):
     check(number, batch, "gpu")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @on_rungs(6, BATCHES[::5])
 def test_every_rung_is_clean_in_checked_mode(number, batch):
     check(number, batch, "checked")
@@ -100,8 +97,9 @@ LENGTHS = st.lists(
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(len(RUNGS)))
-@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 @few
 @given(
     lengths=LENGTHS,
@@ -112,21 +110,8 @@ LENGTHS = st.lists(
     poison=poisons,
     data=st.data(),
 )
-def test_any_batch_is_dense_attention(
-    number, target, lengths, num_kv_heads, seed, garbage, gap, poison, data
-):
-    batch = Batch(
-        tuple(lengths),
-        4 * num_kv_heads,
-        num_kv_heads,
-        128,
-        16,
-        HALF,
-        gap,
-        garbage,
-        seed,
-        poison,
-    )
+def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, data, **others):
+    batch = Batch(tuple(lengths), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, **others)
     how = {}
     if number == 6:
         how["num_splits"] = data.draw(st.integers(1, 5))
@@ -137,7 +122,7 @@ def test_any_batch_is_dense_attention(
     if number >= 7:
         how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 40]))
     if target == "fast":
-        rung_library(number, shape_of(number, batch), target).options(seed=seed % 3)
+        rung_library(number, shape_of(number, batch), target).options(seed=batch.seed % 3)
     check(number, batch, target, **how)
 
 
@@ -154,16 +139,14 @@ def shape_of(number, batch):
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
 
 
+@pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("number", range(len(RUNGS)))
-@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
-    batch = replace(ONE_SHAPE, gap=8, poison=0.0)
-    clean = outcome(number, batch, target)
-    for garbage in (-1, 0, 1, 2, FAR):  # 0, 1 and 2 are blocks of the pool, in use or not
-        assert torch.equal(
-            outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean
-        )
+def test_what_no_sequence_owns_changes_no_bit(number, target):
+    clean = outcome(number, replace(ONE_SHAPE, gap=8, poison=0.0), target)
+    for poison, garbage in POISONS_AND_GARBAGE:
+        batch = replace(ONE_SHAPE, gap=8, poison=poison, garbage=garbage)
+        assert torch.equal(outcome(number, batch, target), clean)
 
 
 def outcome(number, batch, target):
@@ -177,7 +160,7 @@ def test_the_context_in_splits(target, num_splits):
     check(6, ONE_SHAPE, target, num_splits=num_splits)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @on_each_target
 @pytest.mark.parametrize("heads_at_once", [1, 2, 4, 8])
 @pytest.mark.parametrize("num_blocks", [None, 1, 5, 1000])
@@ -191,6 +174,7 @@ def test_work_for_any_number_of_blocks(target, heads_at_once, num_blocks):
     )
 
 
+@pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_scores_that_shared_memory_cannot_hold(number, target):
@@ -200,24 +184,13 @@ def test_scores_that_shared_memory_cannot_hold(number, target):
 
 
 @pytest.mark.parametrize("number", range(len(RUNGS)))
-def test_scores_that_expf_cannot_take(number):
-    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
-    arguments["q"] *= 300  # the same tensor as in `exact`
-    assert_right(decode(**arguments), exact)
-
-
-@pytest.mark.parametrize("number", range(len(RUNGS)))
-def test_another_scale_and_a_given_output(number):
+@pytest.mark.parametrize("factor", [300.0, 0.0, -1.0])
+def test_other_scales_and_a_given_output(number, factor):
+    """Scores that expf cannot take, the mean of the values, and the other way round."""
     decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
     out = torch.full_like(arguments["q"], 7.0)
-    assert decode(**arguments | {"q": arguments["q"] / 2}, scale=2 / 128**0.5, out=out) is out
-    assert_right(out, exact)
-
-
-@pytest.mark.parametrize("number", range(len(RUNGS)))
-def test_a_scale_of_zero_gives_the_mean_of_the_values(number):
-    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
-    assert_right(decode(**arguments, scale=0.0), exact | {"q": torch.zeros_like(exact["q"])})
+    assert decode(**arguments, scale=factor / 128**0.5, out=out) is out
+    assert_right(out, exact, dense_attention(**exact | {"q": factor * exact["q"].double()}))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -246,6 +219,7 @@ def test_after_an_error_the_next_call_is_right(number):
     assert_right(decode(**arguments), exact)
 
 
+@pytest.mark.slow
 @on_each_target
 def test_the_last_rung_that_fits(target):
     for batch in BATCHES[::5]:
@@ -255,9 +229,10 @@ def test_the_last_rung_that_fits(target):
     assert_right(attn_paged_fast(**tensors, target=target), exact)
 
 
+@pytest.mark.slow
 def test_more_sequences_than_the_device_plans_for():
-    batch = Batch((3,) * 4097, 1, 1, 128, 16, HALF)
-    for tensors, exact in ((batch.tensors(),) * 2, fp8(batch.tensors())):
+    in_16_bits = Batch((3,) * 4097, 1, 1, 128, 16, HALF).tensors()
+    for tensors, exact in ((in_16_bits, in_16_bits), fp8(in_16_bits)):
         assert_right(attn_paged_fast(**tensors), exact)
         wrong = tensors["block_table"].clone()
         wrong[4096, 0] = FAR
@@ -274,7 +249,7 @@ def test_a_call_makes_no_tensor_without_saying_where_and_of_what(number):
     assert_right(out, exact)
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_a_cuda_graph_holds_the_call(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "gpu")
@@ -290,7 +265,7 @@ def test_a_cuda_graph_holds_the_call(number):
         assert_right(out, exact | {"q": query})
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "lengths",

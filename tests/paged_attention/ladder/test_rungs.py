@@ -1,27 +1,11 @@
 """What the rungs of the ladder are made for, and what their calls take."""
 
 import pytest
-import torch
 
-from decode_calls import (
-    BFLOAT,
-    FLOAT,
-    HALF,
-    shape,
-)
-from paged_attention.ladder import (
-    FP8,
-    RUNGS,
-    Shape,
-    rung_texts,
-    shape_text,
-)
-from paged_attention.rungs import (
-    num_warps,
-)
-
-CPU = torch.device("cpu")
-SCALES = torch.ones(2)
+from decode_calls import BFLOAT, FLOAT, HALF, shape
+from paged_attention.ladder import FP8, RUNGS, Shape, rung_texts, shape_text
+from paged_attention.prefill import PREFILL_RUNGS, prefill_texts
+from paged_attention.rungs import num_warps
 
 
 def test_a_shape_is_written_into_its_file():
@@ -37,22 +21,17 @@ def test_a_shape_is_written_into_its_file():
         assert line in text
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
-def test_a_rung_knows_its_files(rung):
-    assert (
-        RUNGS[rung.number] is rung
-        and rung.files[-1] == rung.file
-        and "ladder/shape.cuh" in rung.files
-    )
-    assert rung.file.startswith(f"ladder/{rung.number}_")
-    texts = rung_texts(rung.number, Shape(HALF, 128, 4, 16))
-    assert list(texts) == list(rung.files)
-    assert all(len(text.splitlines()) <= 300 for text in texts.values())
+LADDERS = [(RUNGS, rung_texts, "ladder"), (PREFILL_RUNGS, prefill_texts, "prefill")]
 
 
-def test_without_a_dtype_of_their_own_caches_have_that_of_q():
-    assert Shape(HALF, 64, 1, 16) == Shape(HALF, 64, 1, 16, None, 232_448)
-    assert (shape().cache_dtype, shape(kv_dtype=FP8).cache_dtype) == (HALF, FP8)
+@pytest.mark.parametrize("rungs, texts_of, folder", LADDERS, ids=["ladder", "prefill"])
+def test_a_rung_knows_its_files(rungs, texts_of, folder):
+    for number, rung in enumerate(rungs):
+        assert rung.number == number and rung.file.startswith(f"{folder}/{number}_")
+        assert rung.file == rung.files[-1] and "ladder/shape.cuh" in rung.files
+        texts = texts_of(number, shape())
+        assert list(texts) == list(rung.files)
+        assert all(len(text.splitlines()) <= 300 for text in texts.values())
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from decode_calls import BFLOAT, HALF, MODEL, assert_right, fp8, name_of
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
 from paged_attention.rungs import FP8
 from paged_attention.self_planned import SelfPlannedDecode
 from paged_batch import Batch, device_of, on_each_target
-from poison import POISONS, needs_gpu, poisons
+from poison import poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,27 +41,12 @@ def compute(decode, tensors):
     return decode(**tensors)
 
 
-def by_torch(q, k_cache, v_cache, block_table, context_lens):
-    """The oracle of lesson 05, in float64. It takes no empty context: those get zeros."""
-    q, k_cache, v_cache = (x.cpu().double().nan_to_num() for x in (q, k_cache, v_cache))
-    has_tokens = context_lens.cpu() > 0
-    lens, out = context_lens.cpu()[has_tokens], torch.zeros_like(q)
-    metadata = BatchMetadata(
-        cumulative_lengths([1] * len(lens)),
-        lens,
-        block_table.cpu()[has_tokens],
-        torch.arange(len(lens)),  # which slots are written does not matter here
-    )
-    out[has_tokens] = attn_paged_torch(q[has_tokens], k_cache, v_cache, metadata)
-    return out
-
-
 SHORT = st.lists(
     st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 100, 150]), min_size=1, max_size=6
 )
 
 
-@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 @few
 @given(
     batches=st.lists(SHORT, min_size=1, max_size=4),
@@ -96,15 +80,15 @@ SHAPES = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @on_each_target
 @pytest.mark.parametrize("batch", SHAPES, ids=name_of)
-def test_all_shapes_agree_with_pytorch(target, batch):
+def test_all_shapes_are_dense_attention(target, batch):
     tensors = batch.tensors(target)
-    out = compute(with_rung_9(batch, target), tensors)
-    assert_right(out, tensors, by_torch(**tensors))
+    assert_right(compute(with_rung_9(batch, target), tensors), tensors)
 
 
+@pytest.mark.slow
 @on_each_target
 @pytest.mark.parametrize("head_size", [128, 256])
 def test_fp8_caches(target, head_size):
@@ -120,17 +104,6 @@ def test_fp8_caches(target, head_size):
         target=target,
     )
     assert_right(compute(decode, tensors), exact)
-
-
-@on_each_target
-@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-def test_what_no_sequence_owns_changes_no_bit(target, poison):
-    batch = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF, gap=8, poison=0.0)
-    decode = with_rung_9(batch, target)
-    clean = compute(decode, batch.tensors(target))
-    for garbage in (-1, 0, 2**31 - 1):
-        tensors = replace(batch, poison=poison, garbage=garbage).tensors(target)
-        assert torch.equal(compute(decode, tensors), clean)
 
 
 @on_each_target
@@ -177,7 +150,7 @@ def test_nothing_is_read_on_the_host():
         tensors["context_lens"].max().item()
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_cuda_graph_serves_any_lengths():
     batch = Batch((500, 0, 33, 7, 100), 8, 2, 128, 16, HALF)
     tensors = batch.tensors("gpu")

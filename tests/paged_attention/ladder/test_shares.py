@@ -48,6 +48,7 @@ def test_whole_rows_are_never_cut(tiles, groups, data):
     assert all(share[4:8] == [0, 0, 0, each] for share in ours()(case))
 
 
+@pytest.mark.slow
 @many
 @given(tiles=TILES, groups=GROUPS, pieces=st.integers(2, 9))
 def test_pieces_of_a_row_are_cut_where_it_has_several_tiles(tiles, groups, pieces):

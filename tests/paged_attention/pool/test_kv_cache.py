@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -103,17 +103,13 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
     def add(self, pick, num_tokens):
         seq_id = self.unknown(pick)
         needed = self.blocks_for(num_tokens)
-        expected = (
-            OutOfRowsError
-            if len(self.tokens) == self.rows
-            else (
-                SequenceTooLongError
-                if needed > self.entries
-                else OutOfBlocksError
-                if needed > self.free_blocks()
-                else None
-            )
-        )
+        expected = None
+        if len(self.tokens) == self.rows:
+            expected = OutOfRowsError
+        elif needed > self.entries:
+            expected = SequenceTooLongError
+        elif needed > self.free_blocks():
+            expected = OutOfBlocksError
         if self.attempt(expected, lambda: self.manager.add_sequence(seq_id, num_tokens)):
             self.tokens[seq_id] = []
             self.write(seq_id, 0, num_tokens)
@@ -147,22 +143,14 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
     @precondition(lambda self: self.tokens)
     @rule(picks=st.lists(st.tuples(PICK, st.integers(1, 5)), min_size=1, max_size=4))
     def append_a_batch(self, picks):
-        """Trying it token by token on a copy says whether it fits."""
+        """test_room_for_all_or_for_none says whether it fits."""
         batch = list({self.known(pick): num_tokens for pick, num_tokens in picks}.items())
-        trial, fits = copy.deepcopy(self.manager), True
-        try:
-            for seq_id, num_tokens in batch:
-                for _ in range(num_tokens):
-                    trial.append_token(seq_id)
-        except ERRORS:
-            fits = False
         before = state_of(self.manager)
         try:
             self.manager.append_tokens(batch)
         except ERRORS:
-            assert not fits and state_of(self.manager) == before
+            assert state_of(self.manager) == before
             return
-        assert fits
         for seq_id, num_tokens in batch:
             self.write(seq_id, len(self.tokens[seq_id]), num_tokens)
 
@@ -212,23 +200,18 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
     def tables_and_counts_agree(self):
         manager = self.manager
         assert torch.equal(manager.table.cpu, manager.table.on_device)
-        rows = [
-            sequence.row for sequence in manager.sequences.values()
-        ] + manager.table.free_rows
-        assert sorted(rows) == list(range(self.rows))
+        used = [sequence.row for sequence in manager.sequences.values()]
+        assert sorted(used + manager.table.free_rows) == list(range(self.rows))
         users = [0] * self.num_blocks
         for seq_id, numbers in self.tokens.items():
             row = manager.get_block_table_for_seq(seq_id).tolist()
             held = self.blocks_for(len(numbers))
-            assert min(row[:held], default=0) >= 0 and row[held:] == [-1] * (
-                self.entries - held
-            )
+            assert min(row[:held], default=0) >= 0
+            assert row[held:] == [-1] * (self.entries - held)
             for block_id in row[:held]:
                 users[block_id] += 1
-        assert users == [
-            manager.block_manager.get_ref_count(block_id)
-            for block_id in range(self.num_blocks)
-        ]
+        counts = map(manager.block_manager.get_ref_count, range(self.num_blocks))
+        assert users == list(counts)
         for row in manager.table.free_rows:
             assert manager.table.cpu[row].tolist() == [-1] * self.entries
 
@@ -239,12 +222,39 @@ TestManager.settings = settings(
 )
 
 
-def test_of_two_who_write_into_one_shared_block_only_one_copies():
-    manager = PagedAttentionManager(2, 4, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
-    manager.add_sequence(0, 1)
-    manager.fork_sequence(0, 1)
-    manager.append_tokens([(0, 1), (1, 1)])
-    assert manager.blocks_of(0) == [1] and manager.blocks_of(1) == [0]
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    num_spare=st.integers(0, 4),
+    block_size=st.integers(1, 4),
+    row=st.integers(2, 5),
+    prompts=st.lists(st.integers(0, 7), min_size=1, max_size=2),
+    forks=st.lists(st.integers(0, 1), max_size=3),
+    num_new=st.lists(st.integers(0, 3), min_size=5, max_size=5),
+)
+def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, num_new):
+    """Trying it token by token on a copy says whether a batch fits."""
+    num_blocks = sum(-(-num_tokens // block_size) for num_tokens in prompts) + num_spare
+    assume(max(prompts) <= row * block_size)
+    manager = PagedAttentionManager(max(num_blocks, 1), block_size, 1, 1, 8, row)
+    manager.kv_cache.copy_(torch.arange(manager.kv_cache.numel()).view_as(manager.kv_cache))
+    for seq_id, num_tokens in enumerate(prompts):
+        manager.add_sequence(seq_id, num_tokens)
+    for parent in forks:
+        manager.fork_sequence(parent % len(prompts), len(manager.sequences))
+    batch = [pair for pair in zip(manager.sequences, num_new) if pair[1]]
+    assume(batch)
+    before, expected = state_of(manager), copy.deepcopy(manager)
+    try:
+        for seq_id, num_tokens in batch:
+            for _ in range(num_tokens):
+                expected.append_token(seq_id)
+    except (OutOfBlocksError, SequenceTooLongError):
+        with pytest.raises((OutOfBlocksError, SequenceTooLongError)):
+            manager.append_tokens(batch)
+        assert state_of(manager) == before
+    else:
+        manager.append_tokens(batch)
+        assert state_of(manager) == state_of(expected)
 
 
 @pytest.mark.parametrize(
@@ -297,25 +307,19 @@ def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
     slot = manager.append_token(1)
     copied = slot // 3
     assert manager.blocks_of(1) == [first, copied] and copied not in (first, last)
-    assert (manager.kv_cache[:, :, copied] == 7.0).all() and not manager.kv_cache[
-        :, :, first
-    ].any()
-    assert [
-        manager.block_manager.get_ref_count(block_id) for block_id in (first, last, copied)
-    ] == [2, 1, 1]
+    assert (manager.kv_cache[:, :, copied] == 7.0).all()
+    assert not manager.kv_cache[:, :, first].any()
+    counts = map(manager.block_manager.get_ref_count, (first, last, copied))
+    assert list(counts) == [2, 1, 1]
     assert manager.append_token(1) == slot + 1 and manager.blocks_of(1) == [first, copied]
 
 
 def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwise():
     pool = PagedAttentionManager(2, 3, 4, 5, 1, 2).kv_cache
-    assert (pool.shape, pool.dtype, pool.device.type) == (
-        (1, 2, 2, 3, 4, 5),
-        torch.float32,
-        "cpu",
-    ) and not pool.any()
-    manager = PagedAttentionManager(
-        2, 3, 4, 5, 1, 2, num_layers=3, dtype=torch.bfloat16, device="meta"
-    )
+    assert pool.shape == (1, 2, 2, 3, 4, 5) and not pool.any()
+    assert (pool.dtype, pool.device.type) == (torch.float32, "cpu")
+    other = dict(num_layers=3, dtype=torch.bfloat16, device="meta")
+    manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, **other)
     assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
     assert manager.kv_cache.is_meta and manager.block_table.is_meta
 
@@ -341,7 +345,7 @@ def test_the_cpp_block_manager_fits_in():
         [manager.append_token(1) for _ in range(3)]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.gpu
 def test_on_a_gpu_both_tables_stay_equal():
     manager = PagedAttentionManager(8, 2, 1, 1, 3, 4, device="cuda")
     manager.add_sequence(0, 3)

@@ -22,7 +22,7 @@ from paged_attention.prefill import (
     prefill_library,
 )
 from paged_batch import on_each_target
-from poison import POISONS, needs_gpu, poisons
+from poison import POISONS, poisons
 from prefill_batch import PrefillBatch, attention, metadata_of, planned
 from rounding import assert_within_rounding
 from unsaid import unsaid
@@ -61,14 +61,15 @@ SHAPES = (
 on_shapes = pytest.mark.parametrize("batch", SHAPES, ids=name_of)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @on_each_target
 @on_rungs
 def test_a_mixed_batch(number, target):
     check(number, MIX, target)
 
 
-@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 @on_rungs
 def test_several_tiles_of_queries_and_of_keys(number, target):
     check(number, replace(MIX, lens=((130, 250), (40, 40))), target)
@@ -82,6 +83,7 @@ def made_for(number, batch):
 OTHERS = [(n, SHAPES[n % len(SHAPES)]) for n in NUMBERS] + [(5, SHAPES[1])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number, batch", OTHERS)
 def test_each_rung_in_another_shape(number, batch):
     check(number, batch, "fast")
@@ -96,13 +98,7 @@ def test_every_rung_in_every_shape(number, batch, target):
         check(number, batch, target)
 
 
-@pytest.mark.parametrize("block_size", [12, 24, 48])
-def test_rung_5_is_not_made_for_blocks_that_do_not_fill_a_tile(block_size):
-    with pytest.raises(ValueError, match=f"8, 16, 32 or 64 for rung 5, not {block_size}$"):
-        prefill_library(5, Shape(HALF, 128, 4, block_size), "fast")
-
-
-@needs_gpu
+@pytest.mark.gpu
 @on_rungs
 @on_shapes
 def test_every_rung_in_every_shape_on_the_gpu(number, batch):
@@ -110,6 +106,7 @@ def test_every_rung_in_every_shape_on_the_gpu(number, batch):
         check(number, batch, "gpu")
 
 
+@pytest.mark.slow
 @on_each_target
 @pytest.mark.parametrize("number, most_tiles", [(4, 1), (4, 2), (5, 1)])
 def test_contexts_in_parts(number, most_tiles, target):
@@ -120,7 +117,8 @@ def test_contexts_in_parts(number, most_tiles, target):
     assert prefill.plan.num_parts > 2
 
 
-@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 @on_rungs
 @few
 @given(data=st.data(), seed=st.integers(0, 10**6), poison=poisons)
@@ -160,8 +158,9 @@ def test_any_batch(number, target, data, seed, poison):
         assert out.shape == (0, 4 * num_kv_heads, 128)
 
 
+@pytest.mark.sampled(4)
 @on_rungs
-@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
+@pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_what_no_sequence_owns_changes_no_bit(number, target):
     clean = outcome(number, replace(MIX, poison=0.0, garbage=0), target)
     for poison in POISONS.values():
@@ -235,7 +234,7 @@ def test_after_an_error_the_next_call_is_right():
     assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
 
 
-@needs_gpu
+@pytest.mark.gpu
 @on_rungs
 def test_a_cuda_graph_holds_the_call_on_the_gpu(number):
     q, k_cache, v_cache, metadata = MIX.tensors("gpu")
@@ -250,7 +249,7 @@ def test_a_cuda_graph_holds_the_call_on_the_gpu(number):
     assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.slow
 def test_a_million_keys_on_the_gpu():
     """The values of the first and the last key are large, so that a missing one shows."""
@@ -289,5 +288,3 @@ def test_the_benchmark_knows_the_batch():
     assert tokens.tolist() == [2, 3, 4, 5, 22, 23, 24, 25, 26]
     out = bench.plan_rung(4, batch)(batch.q, batch.k_cache, batch.v_cache, batch.block_table)
     assert_within_rounding(out[tokens], batch.q[tokens], expected)
-    pairs = sum(sum(range(keys - queries + 1, keys + 1)) for queries, keys in lens)
-    assert workload.operations() == 4 * 4 * 128 * pairs

@@ -7,43 +7,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paged_attention.ladder import Shape
-from paged_attention.prefill import (
-    PREFILL_RUNGS,
-    prefill_texts,
-    tile_sizes,
-)
+from paged_attention.prefill import tile_sizes
 from paged_attention.prefill_plan import TileSizes, plan_all_tiles, plan_needed_tiles
+from paged_attention.rungs import SHARED_BYTES_ON_CPU
 
 HALF = torch.float16
 SMALL = TileSizes(rows=4, keys=2, few_rows=1)
 
 
-def needed(lens, num_kv_heads, num_slots, most_tiles=None, heads=1):
+def needed(lens, num_kv_heads, num_slots, most_tiles=None):
     q_lens, kv_lens = np.array(lens).T
-    return plan_needed_tiles(
-        q_lens, kv_lens, heads, SMALL, num_kv_heads, num_slots, most_tiles
-    )
+    return plan_needed_tiles(q_lens, kv_lens, 1, SMALL, num_kv_heads, num_slots, most_tiles)
 
 
-ints = st.integers(0, 300)
-
-
+@pytest.mark.parametrize(
+    "sizes, longest", [(TileSizes(128, 64, 16), 150), (TileSizes(16, 9, 1), 20)], ids=str
+)
 @given(
-    lens=st.lists(st.tuples(ints, ints).map(lambda pair: (pair[0], sum(pair))), max_size=6),
+    data=st.data(),
     heads=st.integers(1, 16),
     most_tiles=st.sampled_from([None, 1, 3]),
     num_slots=st.sampled_from([1, 8, 264]),
 )
-def test_a_plan_has_each_needed_tile_once(lens, heads, most_tiles, num_slots):
+def test_a_plan_has_each_needed_tile_once(sizes, longest, data, heads, most_tiles, num_slots):
+    pairs = st.tuples(st.integers(0, longest), st.integers(0, longest))
+    lens = data.draw(st.lists(pairs.map(lambda pair: (pair[0], sum(pair))), max_size=6))
     q_lens, kv_lens = (np.array([pair[i] for pair in lens], np.int64) for i in (0, 1))
-    sizes = TileSizes(128, 64, 16)
     whole = plan_all_tiles(q_lens, kv_lens, heads, sizes)
     plan = plan_needed_tiles(q_lens, kv_lens, heads, sizes, 2, num_slots, most_tiles)
     needed = set()
     for seq, (q_len, kv_len) in enumerate(lens):
         for row in range(q_len * heads):
             last_key = kv_len - q_len + row // heads
-            needed |= {(seq, row // 128 * 128, tile) for tile in range(last_key // 64 + 1)}
+            tiles = range(last_key // sizes.keys + 1)
+            needed |= {(seq, row // sizes.rows * sizes.rows, tile) for tile in tiles}
 
     def tiles_of(plan):
         return [
@@ -65,45 +62,29 @@ def test_a_plan_has_each_needed_tile_once(lens, heads, most_tiles, num_slots):
         assert all(end - begin <= most_tiles for _, _, begin, end, _ in plan.items.tolist())
 
 
-@pytest.mark.parametrize("rung", PREFILL_RUNGS, ids=lambda rung: rung.title)
-def test_a_rung_knows_its_files(rung):
-    texts = prefill_texts(rung.number, Shape(HALF, 128, 4, 16))
-    assert PREFILL_RUNGS[rung.number] is rung and list(texts) == list(rung.files)
-    assert rung.file.startswith(f"prefill/{rung.number}_")
-    assert all(len(text.splitlines()) <= 300 for text in texts.values())
-
-
-def test_smaller_tiles_where_there_is_less_shared_memory():
-    assert tile_sizes(4, Shape(HALF, 256, 4, 16)) == TileSizes(128, 64, 32)
-    assert tile_sizes(4, Shape(HALF, 128, 4, 16, shared_bytes=101_376)) == TileSizes(
-        128, 64, 16
-    )
-    assert tile_sizes(4, Shape(HALF, 256, 4, 16, shared_bytes=101_376)) == TileSizes(
-        64, 32, 32
-    )
+NEEDED = (128 + 4 * 64) * 128 * 2  # the shared bytes of a large tile with heads of 128
 
 
 @pytest.mark.parametrize(
-    "number, head_size, expected",
+    "number, head_size, shared_bytes, expected",
     [
-        (1, 128, TileSizes(32, 32, 0)),
-        (5, 64, TileSizes(128, 128, 0)),
-        (5, 128, TileSizes(128, 128, 0)),
-        (5, 256, TileSizes(128, 64, 0)),
-        (2, 64, TileSizes(128, 64, 16)),
-        (3, 128, TileSizes(128, 64, 16)),
-        (4, 256, TileSizes(128, 64, 32)),
+        (1, 128, SHARED_BYTES_ON_CPU, TileSizes(32, 32, 0)),
+        (5, 64, SHARED_BYTES_ON_CPU, TileSizes(128, 128, 0)),
+        (5, 128, SHARED_BYTES_ON_CPU, TileSizes(128, 128, 0)),
+        (5, 256, SHARED_BYTES_ON_CPU, TileSizes(128, 64, 0)),
+        (2, 64, SHARED_BYTES_ON_CPU, TileSizes(128, 64, 16)),
+        (3, 128, SHARED_BYTES_ON_CPU, TileSizes(128, 64, 16)),
+        (4, 256, SHARED_BYTES_ON_CPU, TileSizes(128, 64, 32)),
+        (4, 128, NEEDED, TileSizes(128, 64, 16)),
+        (4, 128, NEEDED - 1, TileSizes(64, 32, 16)),
+        (4, 256, 101_376, TileSizes(64, 32, 32)),
     ],
 )
-def test_tiles_are_of_the_size_that_the_kernels_have(number, head_size, expected):
-    found = tile_sizes(number, Shape(HALF, head_size, 4, 16))
+def test_tiles_are_of_the_size_that_the_kernels_have(
+    number, head_size, shared_bytes, expected
+):
+    found = tile_sizes(number, Shape(HALF, head_size, 4, 16, None, shared_bytes))
     assert repr(found) == repr(expected)  # whole numbers
-
-
-@pytest.mark.parametrize("spare, rows", [(0, 128), (-1, 64)])
-def test_large_tiles_need_all_of_their_shared_memory(spare, rows):
-    numbers = (128 + 4 * 64) * 128
-    assert tile_sizes(4, Shape(HALF, 128, 4, 16, None, 2 * numbers + spare)).rows == rows
 
 
 def test_all_tiles_of_keys_in_the_order_of_the_batch():
@@ -165,9 +146,3 @@ def test_parts_are_about_equally_long_and_numbered_from_the_first_tile_on():
         [2, 0, 15, 20, 5],
     ]
     assert plan.cut_tiles.tolist() == [[0, 0, 0, 2], [2, 0, 2, 4]] and plan.num_parts == 6
-
-
-def test_rows_are_the_queries_with_each_of_their_heads():
-    """The third row is of the second query, which sees a key more."""
-    plan = needed([(3, 3)], 1, 1, heads=2)
-    assert plan.items.tolist() == [[0, 4, 0, 2, -1], [0, 0, 0, 1, -1]]

@@ -1,13 +1,11 @@
 """Lesson 09's counts and plans, against what they are made of: pairs, rows and time."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS
 from paged_attention.metadata import visible_keys
-from paged_attention.prefill_plan import TileSizes, plan_needed_tiles
 from paged_attention.prefill_tiles import causal_tiles, count_work, pack_rows, run_items
 
 often = settings(max_examples=200, deadline=None, derandomize=True)
@@ -60,22 +58,6 @@ def test_rows_are_each_query_with_each_head_of_the_group_once(
     assert {head // group for _, head in rows} <= {kv_head}
     assert all(len(tile) == tile_rows for tile in tiles[:-1])
     assert all(1 <= len(tile) <= tile_rows for tile in tiles)
-
-
-@often
-@given(st.lists(lens, max_size=4), st.integers(1, 8), st.integers(1, 9))
-def test_the_plan_has_these_tiles(batch, group, tile_keys):
-    """plan_needed_tiles() computes with arrays what these functions compute one by one."""
-    sizes = TileSizes(rows=16, keys=tile_keys)
-    q_lens, kv_lens = (np.array([pair[i] for pair in batch], dtype=int) for i in (0, 1))
-    plan = plan_needed_tiles(q_lens, kv_lens, group, sizes, 1, 8, most_tiles=10**6)
-    expected = {
-        (seq, 16 * tile, causal_tiles(rows[0][0], rows[-1][0], n, c, tile_keys)[1])
-        for seq, (n, c) in enumerate(batch)
-        for tile, rows in enumerate(pack_rows(n, group, 0, 16))
-    }
-    assert {(seq, row, end) for seq, row, _, end, _ in plan.items.tolist()} == expected
-    assert len(plan.items) == len(expected)
 
 
 @often

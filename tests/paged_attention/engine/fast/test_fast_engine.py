@@ -10,22 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrl_c import CtrlC
+from echo import assert_nothing_is_lost
 from fast_requests import (
     ALL_PARTS,
     DEVICES,
     PROMPTS,
-    actions,
+    all_sizes,
     assert_as_alone,
     model,
-    nothing_is_lost,
     params_of,
-    play,
     prompts,
+    some_traces,
 )
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.served import UnsupportedModelError
+from traces import play
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 
@@ -37,33 +38,17 @@ def generate(engine):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
-    trace=st.lists(actions, min_size=3, max_size=16),
+    trace=some_traces(prompts()),
     parts=st.sampled_from(ALL_PARTS),
-    num_blocks=st.integers(9, 16),
-    token_budget=st.integers(3, 40),
-    max_num_seqs=st.integers(1, 5),
-    sharing=st.booleans(),
+    sizes=all_sizes,
 )
-def test_any_parts_on_any_trace(
-    device, trace, parts, num_blocks, token_budget, max_num_seqs, sharing
-):
-    engine = fast_engine(
-        model(device),
-        parts,
-        num_blocks=num_blocks,
-        block_size=4,
-        token_budget=token_budget,
-        max_num_seqs=max_num_seqs,
-        prefix_sharing=sharing,
-    )
+def test_any_parts_on_any_trace(device, trace, parts, sizes):
+    engine = fast_engine(model(device), parts, **sizes)
     assert set(engine.runner.reasons) <= {"plan"}  # rung 9 takes no heads of 32
-    requests = play(
-        engine, trace, lambda n: (prompts()[n % len(PROMPTS)], params_of(n // len(PROMPTS)))
-    )
-    assert_as_alone(requests)
-    assert nothing_is_lost(engine)
+    assert_as_alone(play(engine, trace))
+    assert_nothing_is_lost(engine)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -91,12 +76,15 @@ def test_a_step_that_cannot_be_recorded_is_said_and_runs_without():
 
 @torch.inference_mode()
 def test_ctrl_c_in_the_model_leaves_its_attention_as_it_was():
-    own = model("cpu")
+    """At each instruction of a model with one layer."""
+    own = load_model()
+    own.model.layers, own.config.num_hidden_layers = own.model.layers[:1], 1
     forward = functools.partial(
         fast_engine(own, FastParts.none(), **SMALL).runner.forward,
         *[torch.tensor([8, 9])] * 3,
         attend=lambda q, k_cache, v_cache: q,
     )
+    forward()  # what happens once has happened
     before, clock = own.config._attn_implementation, CtrlC()
     with clock.watching():
         forward()

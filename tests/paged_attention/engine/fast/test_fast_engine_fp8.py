@@ -9,14 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fast_requests import actions, nothing_is_lost, params_of, play, prompts
+from echo import assert_nothing_is_lost
+from fast_requests import all_sizes, params_of, prompts, some_traces
 from lessons_lib import build_cuda
 from lessons_lib.inline import read_kernel
 from paged_attention.engine.attention import plugged_in
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
-from paged_attention.engine.fast.layers import step_kernels
 from paged_attention.engine.fp8 import narrow
 from paged_attention.engine.paths import gather
 from paged_attention.engine.request import SamplingParams
@@ -29,6 +29,8 @@ from paged_attention.tiny_qwen3.tasks import TASKS, decode, encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 from paged_attention.validate import KERNEL_DTYPES
 from pretended_card import pretend_card
+from rotation import rotate
+from traces import play
 
 HAS_FP8 = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
 DEVICES = ["cpu"] + ["cuda"] * HAS_FP8
@@ -53,10 +55,10 @@ def model(device, dtype=torch.float32):
 
 
 @functools.cache
-def questions(count: int = 3) -> list[tuple[str, str]]:
+def questions() -> list[tuple[str, str]]:
     """Prompts and right answers."""
     random = np.random.default_rng(3)
-    return [task(random, 0.1) for task in TASKS.values() for _ in range(count)]
+    return [task(random, 0.1) for task in TASKS.values() for _ in range(3)]
 
 
 @functools.cache
@@ -115,16 +117,13 @@ def edge_floats() -> torch.Tensor:
 def test_the_kernel_rounds_as_pytorch_does(target, numbers):
     bits = torch.arange(2**16, dtype=torch.int32).to(torch.int16)
     generator = torch.Generator().manual_seed(5)
+    some_bits = torch.randint(-(2**31), 2**31, (2**18,), generator=generator).int()
     floats = {
-        "half": lambda: bits.view(torch.float16).float(),
-        "bfloat16": lambda: bits.view(torch.bfloat16).float(),
-        "edges": edge_floats,
-        "any float": lambda: (
-            torch.randint(-(2**31), 2**31, (2**18,), generator=generator)
-            .int()
-            .view(torch.float32)
-        ),
-    }[numbers]()
+        "half": bits.view(torch.float16).float(),
+        "bfloat16": bits.view(torch.bfloat16).float(),
+        "edges": edge_floats(),
+        "any float": some_bits.view(torch.float32),
+    }[numbers]
     floats = floats.to("cuda" if target == "gpu" else "cpu")
     out = torch.zeros(len(floats), dtype=torch.uint8, device=floats.device)
     narrowing(target).narrow_all(out, floats, len(floats))
@@ -151,28 +150,13 @@ def test_the_fused_kernel_writes_what_it_writes_in_16_bits_rounded_once_more(
     angles = torch.rand(8, head_size // 2, generator=generator)
     qkv, weights = qkv.to(device, dtype), weights.to(device, dtype)
     positions, slots = torch.tensor([[0, 5, 2, 7, 1], [6, 1, 4, 0, -1]], device=device)
-    written = {}
-    for name, cache_dtype in (("rotate", dtype), ("rotate_into_fp8", FP8)):
+    turns, written = torch.stack([angles.cos(), angles.sin()], -1).to(device), []
+    for kernel, cache_dtype in (("rotate", dtype), ("rotate_into_fp8", FP8)):
         caches = torch.full((2, 8, 2, head_size), 7.0, device=device).to(cache_dtype)
-        own = qkv.clone()
-        getattr(step_kernels(target), name)(
-            qkv=own,
-            k_cache=caches[0],
-            v_cache=caches[1],
-            q_weight=weights[0] if norms else None,
-            k_weight=weights[1] if norms else None,
-            turns=torch.stack([angles.cos(), angles.sin()], -1).to(device),
-            positions=positions,
-            slots=slots,
-            num_tokens=5,
-            num_q_heads=4,
-            num_kv_heads=2,
-            head_size=head_size,
-            epsilon=1e-5,
-            dtype=KERNEL_DTYPES.index(dtype),
-        )
-        written[name] = own, caches
-    (q, expected), (q_too, caches) = written.values()
+        own, own_weights = qkv.clone(), weights if norms else (None, None)
+        rotate(target, own, caches, own_weights, turns, positions, slots, kernel)
+        written.append((own, caches))
+    (q, expected), (q_too, caches) = written
     assert torch.equal(q.nan_to_num(), q_too.nan_to_num())
     assert same_bits(caches, rounded(expected))
     assert (caches[:, [2, 3, 5, 7]].float() == 7).all()
@@ -225,7 +209,7 @@ def alone(prompt: tuple[int, ...], params: SamplingParams) -> tuple[list[int], i
     return output, [*clear, False].index(False)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_most_tokens_do_not_depend_on_how_a_step_rounds():
     given = [(tuple(prompt), params_of(n)) for prompt in all_prompts() for n in range(12)]
     num_clear = sum(alone(*each)[1] for each in given)
@@ -244,31 +228,15 @@ def assert_as_alone(requests) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @settings(max_examples=30, deadline=None)
 @given(
-    trace=st.lists(actions, min_size=3, max_size=14),
+    trace=some_traces(all_prompts()),
     parts=st.sampled_from(ALL_PARTS),
-    num_blocks=st.integers(9, 16),
-    token_budget=st.integers(3, 40),
-    max_num_seqs=st.integers(1, 5),
-    sharing=st.booleans(),
+    sizes=all_sizes,
 )
-def test_any_parts_on_any_trace(
-    device, trace, parts, num_blocks, token_budget, max_num_seqs, sharing
-):
-    engine = fast_engine(
-        model(device),
-        parts,
-        kv_dtype=FP8,
-        num_blocks=num_blocks,
-        block_size=4,
-        token_budget=token_budget,
-        max_num_seqs=max_num_seqs,
-        prefix_sharing=sharing,
-    )
+def test_any_parts_on_any_trace(device, trace, parts, sizes):
+    engine = fast_engine(model(device), parts, kv_dtype=FP8, **sizes)
     assert not engine.runner.reasons and engine.manager.kv_cache.dtype == FP8
-    assert_as_alone(
-        play(engine, trace, lambda n: (all_prompts()[n % len(all_prompts())], params_of(n)))
-    )
-    assert nothing_is_lost(engine)
+    assert_as_alone(play(engine, trace))
+    assert_nothing_is_lost(engine)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -289,7 +257,7 @@ def test_the_paths_of_lesson_08_know_8_bits_too(device, path):
     assert [decode(each.output) for each in results] == [
         right + "$" for _, right in questions()
     ]
-    assert nothing_is_lost(engine)
+    assert_nothing_is_lost(engine)
 
 
 @torch.inference_mode()
@@ -313,9 +281,9 @@ def reference_logits(engine, exact, scheduled) -> torch.Tensor:
         ).logits[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kv_dtype", [FP8, None], ids=str)
-@pytest.mark.parametrize("block_size", [4, 8])
-@pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
+@pytest.mark.parametrize("dtype, block_size", [*zip(KERNEL_DTYPES, (8, 4, 8))], ids=str)
 @pytest.mark.parametrize("device", DEVICES)
 def test_logits_are_within_rounding_of_float64_over_the_same_pool(
     device, dtype, block_size, kv_dtype
@@ -354,25 +322,21 @@ def test_a_request_with_a_nan_ends_and_the_others_go_on(device, parts):
     results = engine.generate([encode(text) for text in ("Cab>", "Cz>", "Vab>")])
     assert [each.reason for each in results] == ["end", "not finite", "end"]
     assert [decode(each.output) for each in results[::2]] == ["ab$", "ba$"]
-    assert nothing_is_lost(engine)
+    assert_nothing_is_lost(engine)
 
 
 @pytest.mark.parametrize("build", [Engine, fast_engine])
 @pytest.mark.parametrize("kv_dtype", [torch.float8_e5m2, torch.float64, torch.int8], ids=str)
 def test_other_numbers_are_refused(build, kv_dtype):
-    message = (
-        "kv_dtype must be torch.float8_e4m3fn, or None for the model's torch.float32, not "
-    )
-    with pytest.raises(ValueError, match=message + str(kv_dtype)):
+    message = f"must be torch.float8_e4m3fn, or None for the model's .* not {kv_dtype}"
+    with pytest.raises(ValueError, match=message):
         build(model("cpu"), **SMALL | {"kv_dtype": kv_dtype})
 
 
 @pytest.mark.parametrize("head_size", [32, 64])
 def test_heads_that_rung_9_does_not_take_are_refused(head_size):
-    own = with_head_size(load_model(), head_size)
-    with pytest.raises(
-        UnsupportedModelError, match="128 or 256 for rung 9, not " + str(head_size)
-    ):
+    own, words = with_head_size(load_model(), head_size), f"for rung 9, not {head_size}"
+    with pytest.raises(UnsupportedModelError, match=words):
         fast_engine(own, **SMALL)
 
 

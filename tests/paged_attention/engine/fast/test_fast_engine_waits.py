@@ -13,7 +13,6 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.wider import with_head_size
 from watched_device import ReadOnHost, watched
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 # With heads of 32 float32 numbers, a step takes the slower kernels. With the others it takes
 # rung 9 and the prompts' kernel.
 SHAPES = {"small": (32, torch.float32), "wide": (128, torch.float16)}
@@ -66,7 +65,7 @@ kinds = pytest.mark.parametrize("kind", ["decodes", "mixed"])
 # On a GPU
 
 
-@needs_gpu
+@pytest.mark.gpu
 @shapes
 @kinds
 def test_a_profile_has_one_wait_a_step(shape, kind):

@@ -42,10 +42,9 @@ def test_each_chunk_attends_to_its_own_sequence(layers):
     # of each: how many tokens have been computed, and how many the step computes
     parts = [(3, 5), (5, 1), (0, 7), (3, 1)]
     requests = []
-    for number, (text, (before, _)) in enumerate(zip(texts, parts)):
-        requests.append(
-            engine.add(number, (encode(text) + [8] * 9)[: sum(parts[number])], ENDLESS)
-        )
+    for number, (text, (before, count)) in enumerate(zip(texts, parts)):
+        prompt = (encode(text) + [8] * 9)[: before + count]
+        requests.append(engine.add(number, prompt, ENDLESS))
         engine.manager.add_sequence(number, 0)
         if before:
             engine.manager.append_tokens([(number, before)])
@@ -61,14 +60,17 @@ def test_each_chunk_attends_to_its_own_sequence(layers):
 
 
 class Counted:
-    """A recorded step that counts how often it is replayed."""
+    """A recorded step that counts how often it is replayed. It may fail when it has run."""
 
-    def __init__(self, graph):
-        self.graph, self.count = graph, 0
+    def __init__(self, graph, fails=False):
+        self.graph, self.fails, self.count = graph, fails, 0
 
     def replay(self):
+        result = self.graph.replay()
         self.count += 1
-        return self.graph.replay()
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return result
 
 
 def test_a_step_of_decodes_is_one_replay_of_the_smallest_size_with_room():
@@ -100,17 +102,6 @@ def test_a_prompt_may_hold_token_0_beside_tokens_that_only_the_device_knows():
     assert_as_alone(requests)
 
 
-class FailsLate:
-    """A recorded step that fails when it has run."""
-
-    def __init__(self, graph):
-        self.graph = graph
-
-    def replay(self):
-        self.graph.replay()
-        raise RuntimeError("out of memory")
-
-
 @pytest.mark.parametrize("parts", [each for each in ALL_PARTS if each.graphs and each.state])
 def test_a_step_that_fails_after_it_has_moved_the_state_on_is_forgotten(parts):
     """Afterwards the second request finds the first one's blocks, and is where it was before
@@ -122,7 +113,7 @@ def test_a_step_that_fails_after_it_has_moved_the_state_on_is_forgotten(parts):
     while len(requests[0].tokens) % SMALL["block_size"] != 1:
         engine.step()
     graphs = engine.runner.graphs
-    engine.runner.graphs = {size: FailsLate(graph) for size, graph in graphs.items()}
+    engine.runner.graphs = {size: Counted(graph, True) for size, graph in graphs.items()}
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.step()
     engine.runner.graphs = graphs

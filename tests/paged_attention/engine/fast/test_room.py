@@ -5,6 +5,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from manager_state import state_of
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.engine.fast.room import append_tokens
 from paged_attention.kv_cache import PagedAttentionManager
@@ -23,17 +24,6 @@ def manager_with(num_blocks, block_size, lengths, forks):
         if 0 in manager.sequences:
             manager.fork_sequence(0, seq_id)
     return manager
-
-
-def state(manager):
-    """All that a manager knows."""
-    return (
-        {seq_id: (own.row, own.length) for seq_id, own in manager.sequences.items()},
-        manager.block_table.tolist(),
-        list(manager.block_manager.ref_counts),
-        manager.block_manager.get_num_free_blocks(),
-        manager.kv_cache.tolist(),
-    )
 
 
 def outcome(append, manager, scheduled):
@@ -66,11 +56,11 @@ def test_it_is_the_room_that_single_tokens_get(
     """The same blocks, rows, lengths and copies, or the same error, and then no change."""
     one, other = (manager_with(num_blocks, block_size, lengths, forks) for _ in range(2))
     for pair in appended:
-        before = state(one)
+        before = state_of(one)
         expected = outcome(PagedAttentionManager.append_tokens, one, [pair])
         assert outcome(append_tokens, other, [pair]) == expected
-        assert state(one) == state(other)
-        assert expected is None or state(other) == before
+        assert state_of(one) == state_of(other)
+        assert expected is None or state_of(other) == before
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,6 @@ def inference():
 
 
 @devices
-def test_new_numbers_in_the_old_tensor_count(device):
-    x = torch.zeros(4, device=device)
-    graph = capture(lambda: (x * 2 + 1).sum(), device)
-    x.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert graph.replay() == 24 and graph.replay() is graph.result
-
-
-@devices
 def test_a_tensor_in_its_place_does_not(device):
     """The graph goes on to read the tensor that it was recorded with."""
     state = {"x": torch.zeros(2, device=device)}
@@ -58,25 +50,6 @@ def test_steps_that_write_go_on_from_what_they_wrote(device):
     graph.replay()
     graph.replay()
     assert count.item() == before + 2 and rows[2, 0] == 10 * (before + 2)
-
-
-@devices
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda x: x.view(2, 2).transpose(0, 1).reshape(4),
-        lambda x: x.to(torch.float64).to(torch.float32),
-        lambda x: x.contiguous()[None][0],
-        lambda x: torch.cat(x.split(2)),
-        lambda x: x.sort(descending=True)[0],
-        lambda x: torch.stack(x.chunk(2)).unbind()[1].repeat(2),
-    ],
-)
-def test_views_and_copies_follow(device, view):
-    x = torch.zeros(4, device=device)
-    graph = capture(lambda: view(x) + 0, device)
-    x.copy_(torch.tensor([4.0, 1.0, 3.0, 2.0]))
-    assert torch.equal(graph.replay(), view(x))
 
 
 @devices
@@ -115,10 +88,12 @@ def test_a_kernel_is_called_again(device):
         lambda x: x.clone().__setitem__(x >= 0, x) or 0,
         lambda x: x.clone().__setitem__(x >= 0, x[0]) or 0,
         lambda x: torch.nn.functional.one_hot(x.long()).sum(),
+        lambda x: torch.nn.functional.one_hot(x.long(), 0),  # refused elsewhere, too
         lambda x: x.nonzero().sum(),
         lambda x: torch.where(x > 0)[0].sum(),
         lambda x: torch.equal(x, x * 2),
         lambda x: x.repeat_interleave(x.long()).sum(),
+        lambda x: filled(x[None], x >= 0, x.long()),  # by a mask and numbers
     ],
 )
 def test_a_step_that_reads_on_the_host_is_refused(device, read):
@@ -168,14 +143,22 @@ def filled(x, *index):
         lambda x: torch.nn.functional.one_hot((x > 9).long(), 1),
         lambda x: x.to(x.device).gather(1, x.argmax(1, keepdim=True)),
         lambda x: x.sum(0, dtype=torch.float64),
+        # views and copies
+        lambda x: x.view(3, 2).transpose(0, 1).reshape(6) + 0,
+        lambda x: x.to(torch.float64).to(torch.float32) + 0,
+        lambda x: x.contiguous()[None][0] + 0,
+        lambda x: torch.cat(x.split(1)),
+        lambda x: x.sort(descending=True)[0],
+        lambda x: torch.stack(x.chunk(2)).unbind()[1].repeat(2, 1),
     ],
 )
-def test_what_a_gpu_does_without_the_host_can_be_recorded(device, step):
+def test_what_a_gpu_does_without_the_host_is_done_again_with_new_numbers(device, step):
     x = torch.zeros(2, 3, device=device)
     graph = capture(lambda: step(x), device)
     x.copy_(torch.tensor([[1.0, 3.0, 2.0], [5.0, 0.0, 3.0]]))
     found, expected = graph.replay(), step(x)
     assert torch.equal(found, expected) and found.dtype == expected.dtype
+    assert graph.replay() is found
 
 
 @devices
@@ -184,18 +167,13 @@ def test_to_another_device_than_the_host_is_no_reading(device):
     assert capture(lambda: x.to("meta"), device).result.device.type == "meta"
 
 
-@devices
-def test_one_hot_numbers_of_no_classes_are_refused_as_they_are_elsewhere(device):
-    x = torch.zeros(2, dtype=torch.int64, device=device)
-    with pytest.raises(GraphError):
-        capture(lambda: torch.nn.functional.one_hot(x, 0), device)
-
-
 def test_a_recorder_that_cannot_see_what_fills_a_mask_refuses():
-    """`x[mask] = y` has to know how many numbers of y are taken; `x[mask] = 7` does not."""
+    """`x[mask] = y` has to know how many numbers of y are taken; `x[mask] = 7` does not. For
+    both, this is what PyTorch 2.11 to 2.13 call; later ones fill in another way.
+    """
     x = torch.zeros(2)
     with Recorder(), pytest.raises(GraphError):
-        x[x > 1] = 7
+        torch.ops.aten.index_put_(x, [x > 1], torch.tensor(7.0))
 
 
 def test_a_step_may_be_recorded_while_starts_are_counted():
@@ -206,13 +184,7 @@ def test_a_step_may_be_recorded_while_starts_are_counted():
     assert torch.equal(graph.replay(), filled(x, x > 2))
 
 
-@devices
-def test_by_a_mask_and_numbers_a_step_cannot_fill(device):
-    x, at = torch.zeros(2, 3, device=device), torch.tensor([0], device=device)
-    with pytest.raises(GraphError, match="cannot"):
-        capture(lambda: filled(x, x[:, 0] >= 0, at), device)
-
-
+@pytest.mark.slow
 def test_recording_does_not_import_the_compiler():
     program = (
         "import sys, torch\n"

@@ -5,6 +5,7 @@ import torch
 
 from paged_attention.engine.fast.layers import step_kernels
 from paged_attention.validate import KERNEL_DTYPES
+from rotation import EPSILON, rotate
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 dtypes = pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
@@ -39,16 +40,8 @@ def test_add_norm(target, dtype, hidden_size, adds):
     weight = random(hidden_size, dtype=dtype, target=target, seed=3)
     total = residual + x if adds else residual.clone()
     out = torch.empty_like(x)
-    step_kernels(target).add_norm(
-        out,
-        residual,
-        x if adds else None,
-        weight,
-        3,
-        hidden_size,
-        1e-6,
-        KERNEL_DTYPES.index(dtype),
-    )
+    added, number = x if adds else None, KERNEL_DTYPES.index(dtype)
+    step_kernels(target).add_norm(out, residual, added, weight, 3, hidden_size, 1e-6, number)
     assert torch.equal(residual, total)
     close(out, norm(total, weight, 1e-6), dtype)
 
@@ -83,32 +76,16 @@ def test_rotate(target, dtype, head_size, heads, norms):
     positions, slots = torch.tensor([[0, 5, 2, 7], [6, -1, 1, 3]], device=device_of(target))
     make = dict(dtype=dtype, target=target)
     qkv = random(4, num_q_heads + 2 * num_kv_heads, head_size, **make)
-    weights = [random(head_size, **make, seed=seed) for seed in (1, 2)]
+    weights = [random(head_size, **make, seed=seed) if norms else None for seed in (1, 2)]
     angles = torch.rand(8, head_size // 2, device=qkv.device)
     turns = torch.stack([angles.cos(), angles.sin()], -1)
     caches = torch.full((2, 8, num_kv_heads, head_size), torch.nan).to(qkv)
     q, k, v = qkv.clone().split([num_q_heads, num_kv_heads, num_kv_heads], 1)
     if norms:
-        q, k = (norm(rows, own, 1e-5) for rows, own in zip((q, k), weights))
-    step_kernels(target).rotate(
-        qkv=qkv,
-        k_cache=caches[0],
-        v_cache=caches[1],
-        q_weight=weights[0] if norms else None,
-        k_weight=weights[1] if norms else None,
-        turns=turns,
-        positions=positions,
-        slots=slots,
-        num_tokens=4,
-        num_q_heads=num_q_heads,
-        num_kv_heads=num_kv_heads,
-        head_size=head_size,
-        epsilon=1e-5,
-        dtype=KERNEL_DTYPES.index(dtype),
-    )
+        q, k = (norm(rows, own, EPSILON) for rows, own in zip((q, k), weights))
+    rotate(target, qkv, caches, weights, turns, positions, slots)
     close(qkv[:, :num_q_heads], rotated(q, turns[positions]), dtype, times=8)
-    written = [6, 1, 3]
-    there = [0, 2, 3]
+    written, there = [6, 1, 3], [0, 2, 3]
     close(caches[0][written], rotated(k, turns[positions])[there], dtype, times=8)
     assert torch.equal(caches[1][written], v[there])
     assert caches[:, [0, 2, 4, 5, 7]].isnan().all()

@@ -12,6 +12,7 @@ from paged_attention.engine.fast.state import PADDING, SentTable, StepState
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_table_is_sent_once_a_step_and_only_what_has_changed(device):
     table = SentTable(3, 4, torch.device(device))
+    table.free_rows.remove(1)
     table.write(1, 0, [7, 8])
     table.write(1, 1, [9])
     table.write(2, 3, [5])
@@ -21,19 +22,12 @@ def test_a_table_is_sent_once_a_step_and_only_what_has_changed(device):
     assert torch.equal(table.on_device.cpu(), table.cpu) and table.cpu.device.type == "cpu"
     table.on_device[2, 3] = 99
     table.clear(1)
+    assert sorted(table.free_rows) == [0, 1, 2] and table.cpu[1].tolist() == [-1] * 4
     table.write(1, 0, [3])
     table.send()
     table.send()
     assert table.cpu[1].tolist() == [3, -1, -1, -1] and table.on_device[1, 0] == 3
     assert table.on_device[2, 3] == 99
-
-
-def test_a_row_that_is_cleared_is_free_for_another_sequence():
-    table = SentTable(3, 4, torch.device("cpu"))
-    row = table.free_rows.pop()
-    table.write(row, 0, [5, 6])
-    table.clear(row)
-    assert sorted(table.free_rows) == [0, 1, 2] and table.cpu[row].tolist() == [-1] * 4
 
 
 @settings(max_examples=40, deadline=None)

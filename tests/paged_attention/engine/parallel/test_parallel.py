@@ -1,10 +1,7 @@
 """The engine on several ranks that share its weights: the same tokens, with less memory."""
 
-import os
-
 import pytest
 import torch
-import torch.distributed as dist
 from transformers import LlamaConfig
 
 from paged_attention.engine.checkpoint import load_model
@@ -14,8 +11,9 @@ from paged_attention.engine.parallel.engine import parallel_engine, serve_parall
 from paged_attention.engine.parallel.model import load_parallel_model, parallel_model
 from paged_attention.engine.parallel.weights import RandomWeights
 from paged_attention.engine.request import SamplingParams
-from paged_attention.engine.shards import ShardError, run_sharded
+from paged_attention.engine.shards import run_sharded
 from paged_attention.tiny_qwen3.tasks import encode
+from small_sizes import BIASES, SIZES
 
 PROMPTS = [encode(text) for text in ("Cq7b>", "Vq7b9>", "Sqxbza>", "Ka17..q42...z93?zq>")]
 PARAMS = [
@@ -24,20 +22,7 @@ PARAMS = [
 ]
 NEITHER = FastParts(graphs=False, ahead=False)
 FLOAT = torch.float32
-LLAMA = LlamaConfig(
-    hidden_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=96,
-    vocab_size=46,
-    max_position_embeddings=256,
-    tie_word_embeddings=False,
-    attention_bias=True,
-    mlp_bias=True,
-    bos_token_id=None,
-    eos_token_id=None,
-)
+LLAMA = LlamaConfig(**SIZES, **BIASES, tie_word_embeddings=False)
 
 
 def load_llama(device):
@@ -45,16 +30,15 @@ def load_llama(device):
     return parallel_model(LLAMA, RandomWeights(FLOAT, torch.device(device), 5), FLOAT, device)
 
 
-def engine_with_recorded_steps(model, **options):
-    engine = parallel_engine(model, FastParts(), **options)
-    assert engine.runner.graphs and set(engine.runner.reasons) <= {"plan"}
+def engine_with_all_parts(model, parts, **options):
+    """The ranks' sums are in recorded steps. Without these, it would go on, with the same
+    tokens.
+    """
+    engine = parallel_engine(model, parts, **options)
+    if parts:
+        assert bool(engine.runner.graphs) == parts.graphs
+        assert set(engine.runner.reasons) <= {"plan"}
     return engine
-
-
-def load_and_die(device):
-    if dist.get_rank() == 1:
-        os._exit(3)
-    return load_parallel_model(device=device)
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +50,14 @@ def alone():
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param(FastParts(), marks=pytest.mark.heavy),
+        pytest.param(FastParts(), marks=pytest.mark.slow),
         *(pytest.param(parts, marks=pytest.mark.slow) for parts in (None, NEITHER)),
     ],
     ids=str,
 )
 def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone):
-    run = serve_parallel(PROMPTS, PARAMS, 2, "gloo", parts=parts, num_blocks=64)
+    make = dict(load=load_parallel_model, make_engine=engine_with_all_parts, parts=parts)
+    run = run_sharded(PROMPTS, PARAMS, 2, "gloo", **make, num_blocks=64)
     assert run.answers == alone
     whole = load_model()
     cut = sum(
@@ -90,9 +75,8 @@ def test_a_small_pool_and_shared_prefixes(parts):
     prompts = [encode("K" + "." * 40 + f"a{n}>") for n in range(6)]
     params = SamplingParams(max_new_tokens=60, ignore_end=True)
     sizes = dict(num_blocks=20, block_size=8, token_budget=24)
-    expected = [
-        each.output for each in Engine(load_model(), **sizes).generate(prompts, params)
-    ]
+    requests = Engine(load_model(), **sizes).generate(prompts, params)
+    expected = [each.output for each in requests]
     run = serve_parallel(prompts, params, 2, "gloo", parts=parts, **sizes)
     assert run.answers == expected
 
@@ -100,44 +84,7 @@ def test_a_small_pool_and_shared_prefixes(parts):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
 def test_biases_and_a_head_that_is_cut(parts):
-    one, two = (
-        serve_parallel(
-            [[1, 2, 3], [7] * 9],
-            SamplingParams(max_new_tokens=12),
-            world_size,
-            "gloo",
-            load_llama,
-            parts,
-            num_blocks=32,
-        )
-        for world_size in (1, 2)
-    )
+    prompts, params = [[1, 2, 3], [7] * 9], SamplingParams(max_new_tokens=12)
+    others = dict(backend="gloo", load=load_llama, parts=parts, num_blocks=32)
+    one, two = (serve_parallel(prompts, params, size, **others) for size in (1, 2))
     assert one.answers == two.answers and two.weight_bytes < 0.7 * one.weight_bytes
-
-
-@pytest.mark.heavy
-def test_the_ranks_sums_are_in_recorded_steps(alone):
-    """Without one, the engine would go on and give the same tokens."""
-    run = run_sharded(
-        PROMPTS,
-        PARAMS,
-        2,
-        "gloo",
-        load_parallel_model,
-        make_engine=engine_with_recorded_steps,
-        num_blocks=64,
-    )
-    assert run.answers == alone
-
-
-@pytest.mark.heavy
-def test_a_rank_that_dies_ends_all_and_is_named():
-    with pytest.raises(ShardError, match="rank 1 ended without an answer"):
-        serve_parallel(PROMPTS, PARAMS, 2, "gloo", load_and_die, num_blocks=64)
-
-
-def test_too_few_gpus_are_a_sentence():
-    if torch.cuda.device_count() >= 64:
-        pytest.skip("this machine has them")
-    with pytest.raises(ValueError, match="NCCL needs a GPU for each of the 64 ranks"):
-        serve_parallel(PROMPTS, PARAMS, 64, "nccl", num_blocks=64)

@@ -18,7 +18,7 @@ from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
-from paged_attention.engine.parallel.cuts import Collective, collectives, kept_by_rank
+from paged_attention.engine.parallel.cuts import Collective, collectives
 from paged_attention.engine.parallel.engine import parallel_engine
 from paged_attention.engine.parallel.model import (
     check_cuts,
@@ -27,20 +27,9 @@ from paged_attention.engine.parallel.model import (
 )
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
 from paged_attention.engine.served import UnsupportedModelError, head_size_of
+from small_sizes import BIASES, SIZES
 
-SIZES = dict(
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=6,
-    num_key_value_heads=2,
-    intermediate_size=10,
-    vocab_size=14,
-    max_position_embeddings=32,
-    attention_bias=True,
-    mlp_bias=True,
-    bos_token_id=None,
-    eos_token_id=None,
-)
+OWN = dict(hidden_size=12, num_attention_heads=6, intermediate_size=10, vocab_size=14)
 CUT = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
 ALL = slice(None)
 
@@ -55,7 +44,7 @@ def group(rank, size):
 
 
 def llama(**changes):
-    return LlamaConfig(**SIZES | {"tie_word_embeddings": False} | changes)
+    return LlamaConfig(**SIZES | OWN | BIASES | {"tie_word_embeddings": False} | changes)
 
 
 class Numbered:
@@ -82,30 +71,18 @@ def of_rank(rank, size, config, dtype=torch.float32):
 
 
 @pytest.mark.parametrize(
-    "layer, rank, rows, columns",
-    [
-        ("q_proj", 0, (0, 4), (0, 9)),
-        ("q_proj", 1, (4, 8), (0, 9)),
-        ("lm_head", 2, (8, 12), (0, 9)),
-        ("o_proj", 0, (0, 12), (0, 3)),
-        ("down_proj", 2, (0, 12), (6, 9)),
-        ("embed_tokens", 1, (0, 12), (0, 9)),
-    ],
+    "rank, size, dtype", [(0, 2, torch.float32), (1, 2, torch.float64), (2, 3, torch.bfloat16)]
 )
-def test_a_rank_of_three_keeps_a_third_or_all(layer, rank, rows, columns):
-    assert kept_by_rank(layer, (12, 9), rank, 3) == (slice(*rows), slice(*columns))
-
-
-@pytest.mark.parametrize("rank, dtype", [(0, torch.float32), (1, torch.float64)])
-def test_a_rank_holds_the_part_of_each_weight_that_pytorch_would_give_it(rank, dtype):
-    model, numbers = of_rank(rank, 2, llama(), dtype), Numbered()
+def test_a_rank_holds_the_part_of_each_weight_that_pytorch_would_give_it(rank, size, dtype):
+    config = llama(num_key_value_heads=6, intermediate_size=18, vocab_size=24)
+    model, numbers = of_rank(rank, size, config, dtype), Numbered()
     cut = set()
     for name, parameter in model.named_parameters():
         expected = numbers.whole(name, parameter.shape)
         if isinstance(parameter, DTensor):
             (placement,) = parameter.placements
             if placement.is_shard():
-                expected = expected.chunk(2, dim=placement.dim)[rank]
+                expected = expected.chunk(size, dim=placement.dim)[rank]
             cut.add(name.split(".")[-2])
         assert torch.equal(local_of(parameter), expected.to(dtype)), name
         assert local_of(parameter).dtype == dtype
@@ -124,8 +101,7 @@ def test_one_rank_is_the_whole_model():
 def test_a_head_that_is_the_embedding_stays_tied_and_is_not_read():
     weights = Numbered()
     with group(1, 2):
-        config = llama(tie_word_embeddings=True)
-        model = parallel_model(config, weights, torch.float32, "cpu")
+        model = parallel_model(llama(tie_word_embeddings=True), weights, torch.float32, "cpu")
     embedding = model.model.embed_tokens.weight
     assert model.lm_head.weight is embedding and "lm_head.weight" not in weights.names
     assert torch.equal(embedding, weights.whole("model.embed_tokens.weight", (14, 12)))

@@ -2,7 +2,6 @@
 the answer.
 """
 
-import openai
 import pytest
 
 from serving import MODEL, RunningServer, wait_until
@@ -15,24 +14,17 @@ QUESTION = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("speaks")
     save_model_that_speaks(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    running = RunningServer(folder=folder)
-    yield running
-    wait_until(running.is_free)
-    running.stop()
+    with RunningServer(folder=folder) as running:
+        yield running
+        wait_until(running.is_free)
 
 
 @pytest.fixture(scope="module")
 def chats(server):
-    client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
-    return client.chat.completions
+    return server.client().chat.completions
 
 
 def test_openais_client_gets_a_message(chats):
@@ -81,10 +73,8 @@ def test_what_the_client_may_set(server, fields, text, reason):
     asked = {"model": MODEL, "messages": QUESTION, "temperature": 0} | fields
     status, answer = server.ask(asked, "/v1/chat/completions")
     (choice,) = answer["choices"]
-    assert status == 200 and (choice["message"]["content"], choice["finish_reason"]) == (
-        text,
-        reason,
-    )
+    assert status == 200
+    assert (choice["message"]["content"], choice["finish_reason"]) == (text, reason)
 
 
 def test_a_message_may_come_in_parts_and_a_developer_is_the_system(server):
@@ -136,12 +126,8 @@ def test_what_cannot_be_answered_is_refused_by_name(server, fields, words):
 @pytest.mark.parametrize("template", [None, "{{ 1 / 0 }}"])
 def test_a_model_whose_template_is_missing_or_wrong(tmp_path, template):
     save_model_that_speaks(tmp_path, template)
-    running = RunningServer(folder=tmp_path)
-    try:
-        status, answer = running.ask(
-            {"model": MODEL, "messages": QUESTION}, "/v1/chat/completions"
-        )
-    finally:
-        running.stop()
+    with RunningServer(folder=tmp_path) as running:
+        asked = {"model": MODEL, "messages": QUESTION}
+        status, answer = running.ask(asked, "/v1/chat/completions")
     words = "template refuses these" if template else "no chat template"
     assert status == 400 and words in answer["error"]["message"]

@@ -1,32 +1,21 @@
 """The page at `/`: one talks to the model there, in a real browser."""
 
-import os
-
 import pytest
 
+from jupyterlab_driver import browser_page
 from serving import RunningServer
 from tiny_checkpoints import save_model_that_speaks
 
-try:
-    from jupyterlab_driver import browser_page, find_chromium
-except ImportError:  # playwright is missing
-    find_chromium = lambda: None  # noqa: E731
-
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(
-        not find_chromium() and "CI" not in os.environ,
-        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
-    ),
 ]
 
 
 @pytest.fixture
 def server(tmp_path):
     save_model_that_speaks(tmp_path)
-    running = RunningServer(folder=tmp_path)
-    yield running
-    running.stop()
+    with RunningServer(folder=tmp_path) as running:
+        yield running
 
 
 def test_a_chat_goes_on_and_says_what_cannot_be_answered(server):

@@ -19,6 +19,7 @@ from tiny_checkpoints import byte_level, checkpoint
 COMMAND = [sys.executable, "-m", "paged_attention.engine.serve", "--port", "0"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_served_from_its_own_folder_until_it_is_told_to_end(tmp_path):
     folder, words = tmp_path / "my-model", byte_level()
     a, b = words.encode("ab")
@@ -73,10 +74,7 @@ def test_an_argument_that_cannot_be_is_refused_by_name(capsys, words, shown):
 
 
 CANNOT = [
-    (
-        ["--num-blocks", "1000000000"],
-        "--num-blocks 1,000,000,000 needs .* GiB .* would fill it",
-    ),
+    (["--num-blocks", "1000000000"], "--num-blocks 1,000,000,000 needs .* GiB .* would fill"),
     (["--model", "nowhere"], "there is no folder 'nowhere'"),
     (["--model", __file__], "there is no folder '.*test_serve_command.py'"),
     (["--model", os.path.dirname(__file__)], "holds no config.json; it must be a folder"),

@@ -32,16 +32,6 @@ def test_it_is_the_text_up_to_the_first_stop_text_however_it_is_cut(text, stop, 
     assert sent([*(text[:cut] for cut in cuts), text], stop, "length") == expected
 
 
-@given(text=st.text("aé世😀", max_size=12), stop=alike)
-def test_no_half_of_a_character_is_sent(text, stop):
-    """A token is a byte here: what is not whole yet is decoded as the replacement."""
-    raw = text.encode()
-    texts = [raw[:end].decode(errors="replace") for end in range(len(raw) + 1)]
-    total, _ = sent(texts, stop, "stop")
-    begins = [text.index(each) for each in stop if each in text]
-    assert total == (text[: min(begins)] if begins else text)
-
-
 @given(text=letters, stop=stops)
 def test_the_first_that_is_whole_ends_it(text, stop):
     """Letter by letter."""
