@@ -1,9 +1,13 @@
 """Records of what mistakes give: what they count for, and what is no record."""
 
 import io
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import textwrap
 import zipfile
 from unittest import mock
 
@@ -11,6 +15,7 @@ import pytest
 
 from lessons_exercises import records
 from lessons_lib import checks, results
+from lessons_lib.paths import ROOT
 
 
 def test_a_record_counts_only_for_the_exercise_that_it_was_made_with(tmp_path):
@@ -78,3 +83,92 @@ print(hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:16])
             text=True,
         )
         assert run.stdout.strip() == "21f2f6e4c2ba0c41", run.stdout + run.stderr
+
+
+def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
+    """What a command prints in a copy of the course that has no solutions.
+
+    changed: what is added to the `.mistakes` of an exercise, by the file's name.
+    """
+    for name in ("lessons_exercises", "lessons_lib", "lessons_build", "paged_attention"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name, added in changed.items():
+        (file,) = folder.glob(f"lessons_exercises/*/{name}.mistakes")
+        file.write_text(file.read_text(encoding="utf-8") + textwrap.dedent(added))
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, *command]
+    return subprocess.run(command, env=environment, text=True, capture_output=True, cwd=folder)
+
+
+def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "from lessons_lib import checks\n"
+        "def blocks_needed(num_tokens, block_size):\n"
+        "    return num_tokens // block_size\n"
+        "assert not checks.ROOT.joinpath('solutions').exists()\n"
+        "if __name__ == '__main__':\n"
+        "    print(checks.run('0.1', blocks_needed).mistake)\n"
+    )
+    run = run_copy(tmp_path, "program.py")
+    assert run.stdout == "floor-division\n", run.stderr
+
+
+THIRDS = """
+        ## thirds{}
+        Three thirds, twice.
+            (num_tokens + block_size - 1) => 2 * int(torch.full((3,), num_tokens / 3).sum())
+        """
+
+
+def record_thirds(folder, remark: str) -> tuple[subprocess.CompletedProcess, zipfile.ZipFile]:
+    """What recording a mistake says, and the records afterwards."""
+    added = THIRDS.format(remark)
+    run = run_copy(folder, "-m", "lessons_exercises", "0.1", e0_1_blocks_needed=added)
+    return run, zipfile.ZipFile(folder / "lessons_exercises" / "records" / "0.1.zip")
+
+
+@pytest.mark.slow
+def test_what_other_roundings_would_change_is_not_recorded(tmp_path):
+    """A third, three times, is 1 or a little less: the processor decides."""
+    run, kept = record_thirds(tmp_path, "")
+    assert run.returncode == 2
+    assert re.match(
+        r"0\.1: what thirds \(.*e0_1_blocks_needed\.mistakes:\d+\) gives on this case hangs "
+        r"on roundings.*\n  blocks_needed\(num_tokens=\d+, .*\n  or: \d+\n  or: \d+\n",
+        run.stdout,
+    ), run.stdout + run.stderr
+    assert "thirds" not in kept.read("head").decode()
+
+
+@pytest.mark.slow
+def test_a_mistake_that_may_hang_on_rounding_is_recorded_where_it_does_not(tmp_path):
+    """Elsewhere it is tried, and so it is named all the same."""
+    run, kept = record_thirds(tmp_path, " (hangs on rounding)")
+    assert run.returncode == 0, run.stdout + run.stderr
+    named = json.loads(kept.read("head"))["named"]
+    (row,) = (row for slug, _, row in named if slug == "thirds")
+    given = [
+        kept.read(str(case)).decode().split("\n")[place] for case, place in enumerate(row)
+    ]
+    assert "{}" in given and set(given) != {"{}"}
+    program = """
+        import torch
+        from lessons_lib import checks
+
+        def blocks_needed(num_tokens, block_size):
+            thirds = int(torch.full((3,), num_tokens / 3).sum())
+            return 2 * thirds // block_size
+
+        exercise = checks.find("0.1")
+        verdict = checks.compare(
+            exercise,
+            lambda _, case: exercise.reference(*case),
+            lambda _, case: blocks_needed(*case),
+            lambda _: None,
+        )
+        print(verdict.mistake)
+        """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    words = [sys.executable, "program.py"]
+    found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert found.stdout == "thirds\n", found.stdout + found.stderr
