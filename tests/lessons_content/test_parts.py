@@ -173,9 +173,8 @@ def test_an_answer_is_saved_as_it_passes_and_a_failure_leaves_it(folder):
     assert saved_answers.load("0.1").answer(9, 4) == 3
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param("paged_torch", marks=pytest.mark.slow), "blockwise", "kernel"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["paged_torch", "blockwise", "kernel"])
 def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, path):
     of_path = parts.KERNEL if path == "kernel" else parts.PATH_FUNCTIONS[path]
     exercises = [*parts.BLOCK_MANAGER, *parts.PLACES, parts.FORWARD, *of_path]

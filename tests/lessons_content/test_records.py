@@ -100,6 +100,7 @@ def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, text=True, capture_output=True, cwd=folder)
 
 
+@pytest.mark.slow
 def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
     (tmp_path / "program.py").write_text(
         "from lessons_lib import checks\n"

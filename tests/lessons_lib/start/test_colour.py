@@ -216,6 +216,7 @@ def test_words_have_the_theme_s_colours(page, typed):
         assert len({python["def"], python["# a comment"], string}) == 3
 
 
+@pytest.mark.slow
 def test_enter_indents_as_in_cpp(page, typed):
     keyboard = page.keyboard
     typed.click_after(0, 7)  # int pop() {

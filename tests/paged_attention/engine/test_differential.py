@@ -137,7 +137,7 @@ def run_all(first: int, count: int) -> None:
 
 
 def test_a_few_scenarios_are_as_in_transformers():
-    run_all(FIRST, min(NUM_SCENARIOS, 25) or 25)
+    run_all(FIRST, min(NUM_SCENARIOS, 8) or 8)
 
 
 @pytest.mark.slow
