@@ -9,7 +9,7 @@
 # %% [markdown]
 # # The whole course on one page
 #
-# There is nothing to build here. This page puts the eleven lessons together: one picture, one
+# There is nothing to build here. This page puts the twelve lessons together: one picture, one
 # run, the ideas, the tensors, and what was measured. Come here when you want to look something
 # up. The words are in the [glossary](glossary.ipynb). **It takes** ten minutes.
 #
@@ -100,6 +100,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # its machine and its command:
 
 # %%
+import lessons_bench.fast_engine_runs
 import lessons_bench.ladder
 import lessons_bench.serving_runs
 
@@ -112,11 +113,24 @@ for row in (rows[0], rows[3], rows[7]):
 other = run.flashinfer_row("gqa_b64_c1024")
 way, time = other.backend.removeprefix("FlashInfer "), f"{other.milliseconds * 1000:,.0f} µs"
 print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {time}")
-for run in lessons_bench.serving_runs.recorded():
-    print(f"Serving {run.num_requests} requests on {run.card}, {run.date}, by {run.command}:")
-    servers = {"our engine": run.ours, "generate, its best batches": run.best("generate, ")}
-    for name, row in servers.items():
-        print(f"  {name}: {row.tokens_per_second:,.0f} useful tokens a second")
+
+run = lessons_bench.fast_engine_runs.recorded()[0]
+print(f"Serving ({run.model}) on one {run.card}, {run.date}, by {run.command}:")
+for row in run.rows:
+    name = {0: "lesson 08's engine", 6: "with all parts of lesson 10"}.get(len(row.parts))
+    if name:
+        print(f"  {row.trace}; {name}: {row.tokens_per_second:,.0f} tokens a second")
+
+run = next(run for run in lessons_bench.serving_runs.recorded() if run.device == "cpu")
+print(
+    f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date}, by {run.command}:"
+)
+servers = {
+    "lesson 08's engine": run.ours,
+    "generate, its best batches": run.best("generate, "),
+}
+for name, row in servers.items():
+    print(f"  {name}: {row.tokens_per_second:,.0f} useful tokens a second")
 
 # %% [markdown]
 # ## What you have done
