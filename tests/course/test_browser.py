@@ -124,10 +124,12 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(opened, less
     assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
         assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
-        idea = page.locator(".jp-Notebook img[alt*='the words of two requests']").first
-        idea.scroll_into_view_if_needed()
-        page.wait_for_timeout(500)
-        idea.screenshot(path=picture_folder() / f"{lesson.name}.png")
+        pictures = {"": "the words of two requests", "_at_the_end": "Three columns. Ada asks"}
+        for name, words in pictures.items():
+            picture = page.locator(f".jp-Notebook img[alt*='{words}']").first
+            picture.scroll_into_view_if_needed()
+            page.wait_for_timeout(500)
+            picture.screenshot(path=picture_folder() / f"{lesson.name}{name}.png")
     assert page.console_errors == []
 
 
