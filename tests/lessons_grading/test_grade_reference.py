@@ -251,6 +251,8 @@ def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, 
     monkeypatch.setattr(course, "_Pickler", Pickler)
     packed = course.pack(exercise, tuple(exercise.in_order(exercise.cases())))
     assert sent and not code & sent and len(packed) < 1 << 20
+    # nor does it call for what no sandbox has
+    assert b"lessons_build" not in packed and b"lessons_site" not in packed
 
 
 ARRANGED = [
