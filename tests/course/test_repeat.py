@@ -45,6 +45,7 @@ def shown(outputs) -> list[tuple]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", ORDER, ids=lambda path: path.stem)
 def test_each_cell_twice_and_all_of_it_again(path, shared_folders):
     notebook = nbformat.read(path, as_version=4)

@@ -58,6 +58,7 @@ def test_the_charts_of_what_was_measured(figures):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LESSONS)
 def test_every_picture_of_a_lesson(name, tmp_path, monkeypatch):
     """The lesson runs with its own data, and fails at the first picture with a fault."""

@@ -88,6 +88,7 @@ def test_an_answer_may_call_what_a_later_cell_defines_and_nothing_of_the_course(
 
 @needs_sandbox
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("lesson", checks.lessons())
 def test_a_right_answer_gets_its_points_whatever_else_it_calls(lesson):
     """Unless it calls the course's own answer, as one of them does: a sentence says so."""

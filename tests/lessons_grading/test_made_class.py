@@ -75,6 +75,7 @@ def test_each_difference_is_told():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
 @pytest.mark.parametrize("lesson, students", [("00", 60), ("02", 12)])
 def test_the_grades_that_were_predicted_come_out(tmp_path, lesson, students):

@@ -90,6 +90,7 @@ def test_each_rung_in_another_shape(number, batch):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @on_rungs
 @on_shapes
 @pytest.mark.parametrize("target", ["fast", "checked"])
