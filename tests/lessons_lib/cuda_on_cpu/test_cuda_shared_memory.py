@@ -152,7 +152,7 @@ def test_a_carveout_is_a_wish_that_changes_nothing(target):
 
 
 ALIGNMENTS = {"": 16, "__align__(8)": 16, "__align__(32)": 32, "__align__(64)": 64}
-STEPS = "".join(
+STEPS = [
     f"""
 __global__ void step_{number}_kernel(int* out, int zero) {{
   __shared__ volatile char fixed[1];
@@ -168,14 +168,17 @@ __global__ void step_{number}_kernel(int* out, int zero) {{
         shared_bytes="bytes",
     )
     for number, alignment in enumerate(ALIGNMENTS)
-)
+]
 
 
 @each_target
 @pytest.mark.parametrize("number, size", list(enumerate(ALIGNMENTS.values())))
 def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, number, size):
-    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
-    call = getattr(build_cuda(STEPS, target=target), f"step_{number}")
+    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory. In one file, nvcc 13
+    gives all such arrays the largest alignment: there each kernel has its own file.
+    """
+    text = STEPS[number] if target == "gpu" else "".join(STEPS)
+    call = getattr(build_cuda(text, target=target), f"step_{number}")
     assert code_of(call, out := integers(target, 1), 0, DEFAULT - size) == 0
     assert code_of(call, out, 0, DEFAULT - size + 1) == 1
 
