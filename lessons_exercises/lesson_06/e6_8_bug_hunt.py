@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_build.source import given_kernel
 from lessons_exercises import tensors
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import STREAM, FarCase
@@ -25,7 +24,6 @@ from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from paged_attention.paged_kernel import attn_paged_cuda
 
-GIVEN = given_kernel("bug_hunt.cu", "6.8")  # the text, because no sandbox has lessons_build
 VERY_MANY_TOKENS = max(CASES, key=lambda case: max(case.context_lens))
 
 
@@ -172,9 +170,27 @@ def describe(case):
     )
 
 
-def is_given(answer: str) -> bool:
-    """Whether nothing but comments and spaces has been changed."""
-    return len({"".join(mask(text).split()) for text in (answer, GIVEN)}) == 1
+class IsGiven:
+    """Whether nothing but comments and spaces has been changed.
+
+    A sandbox has no lessons_build, and gets the text that was given.
+    """
+
+    def __init__(self, given: str = ""):
+        self.given = given
+
+    def __call__(self, answer: str) -> bool:
+        return len({"".join(mask(text).split()) for text in (answer, self.text())}) == 1
+
+    def __reduce__(self):
+        return IsGiven, (self.text(),)
+
+    def text(self) -> str:
+        if not self.given:
+            from lessons_build.source import given_kernel
+
+            self.given = given_kernel("bug_hunt.cu", "6.8")
+        return self.given
 
 
 EXERCISE = Exercise(
@@ -193,7 +209,7 @@ EXERCISE = Exercise(
     chancy=lambda case: True,
     same=tensors.same,
     show=native.show,
-    is_given=is_given,
+    is_given=IsGiven(),
     points=3,
     time_limit=30.0,  # the long context takes a second, and more on a busy machine
     mistakes=Bank("6.8", "bug_hunt", __file__, globals(), hunted_attention),
