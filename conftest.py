@@ -85,8 +85,9 @@ def pytest_collection_modifyitems(config, items):
     for own, them in alike.items():
         others = set(them) - set(them[:: min((every, *own))])
         kept = [item for item in kept if item not in others]
-    config.left_out = Counter(map(kind_of, set(before) - set(kept)))
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    run = set(kept)
+    config.left_out = Counter(kind_of(item) for item in before if item not in run)
+    config.hook.pytest_deselected(items=[item for item in items if item not in run])
     items[:] = kept
     return result
 
@@ -106,7 +107,7 @@ def kind_of(item) -> str:
 
 
 def missing(item) -> str | None:
-    """What a test needs and this machine has not."""
+    """What a test needs and this machine does not have."""
     if mark := item.get_closest_marker("gpu"):
         import torch
 
@@ -124,7 +125,7 @@ def missing(item) -> str | None:
 
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):  # one of xdist's workers
-        session.config.workeroutput["left_out"] = dict(session.config.left_out)
+        session.config.workeroutput["left_out"] = dict(getattr(session.config, "left_out", {}))
 
 
 @pytest.hookimpl(optionalhook=True)

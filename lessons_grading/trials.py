@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from lessons_grading import course
-from lessons_grading.exam import TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
+from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
 from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, how_it_ended
 from lessons_lib import checks, machine
@@ -18,6 +18,7 @@ from lessons_processes import isolation
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
+LARGEST_READ = 10_000  # characters of an answer: a pattern takes under a second for as many
 
 
 class MachineFault(RuntimeError):
@@ -94,7 +95,18 @@ def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
 
         if fault := machine.fault(exercise.id, try_ours, work.limits):
             raise MachineFault(f"exercise {exercise.id}: {fault}")
-    return verdict
+    return _named_from_text(work, exercise, answer, verdict)
+
+
+def _named_from_text(
+    work: Work, exercise: Exercise, answer: dict, verdict: CheckResult
+) -> CheckResult:
+    """The verdict, with the name that the notebook's check takes from the answer's text."""
+    text = answer.get("text", "")
+    if verdict.passed or not text or len(text) > LARGEST_READ or NEW_CASE in verdict.message:
+        return verdict
+    with work.effort:
+        return checks.named_from_text(exercise, text, verdict)
 
 
 def _try_beside(work: Work, exercise: Exercise, ours: dict) -> CheckResult:

@@ -149,14 +149,11 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
 
 
 @by_lesson("00")
-def test_a_grade_names_each_mistake_as_the_check_does(lesson, request):
+def test_a_grade_names_each_mistake_as_the_check_does(lesson):
     """All mistakes of the bank, and the right answers.
 
     Without a sandbox, because they call the course's own answers if they can.
     """
-    if lesson == "01":
-        reason = "of 1.2, both-at-once is graded as negative-index-accepted: two crashes"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     exercises = checks.exercises_of(lesson)
     handed_in = [
         (exercise, mistake.slug, wrong_answer(exercise, mistake))

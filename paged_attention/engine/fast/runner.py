@@ -195,13 +195,12 @@ class FastRunner:
         if self.fused is not None:
             return self.fused(tokens, positions, slots, attend, last, out)
         attention = self.model.config._attn_implementation
-        kept = 0 if last is None else last
         try:
             with plugged_in(self.model, self.layer_forward):
                 logits = self.model(
                     input_ids=tokens[None],
                     position_ids=positions[None],
-                    logits_to_keep=kept,
+                    logits_to_keep=0 if last is None else last,
                     use_cache=False,
                     paged=PagedStep(self.manager.kv_cache, slots, attend),
                 ).logits[0]

@@ -47,7 +47,7 @@ FAULTS = {
         ),
     ],
     (4, "tile.cuh"): [
-        ("tokens behind the end", "r < num_tokens ?", "true ?"),
+        ("tokens past the end", "r < num_tokens ?", "true ?"),
         (
             "a maximum of some lanes",
             "distance = 4; distance < 32",
