@@ -95,18 +95,15 @@ def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
 
         if fault := machine.fault(exercise.id, try_ours, work.limits):
             raise MachineFault(f"exercise {exercise.id}: {fault}")
-    return _named_from_text(work, exercise, answer, verdict)
+    return _named_from_text(exercise, answer, verdict)
 
 
-def _named_from_text(
-    work: Work, exercise: Exercise, answer: dict, verdict: CheckResult
-) -> CheckResult:
+def _named_from_text(exercise: Exercise, answer: dict, verdict: CheckResult) -> CheckResult:
     """The verdict, with the name that the notebook's check takes from the answer's text."""
     text = answer.get("text", "")
     if verdict.passed or not text or len(text) > LARGEST_READ or NEW_CASE in verdict.message:
         return verdict
-    with work.effort:
-        return checks.named_from_text(exercise, text, verdict)
+    return checks.named_from_text(exercise, text, verdict)
 
 
 def _try_beside(work: Work, exercise: Exercise, ours: dict) -> CheckResult:
