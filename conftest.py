@@ -31,7 +31,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every",
         type=int,
-        default=48,
+        default=96,
         help="of the tests that are one of many alike, run one in this many",
     )
     parser.addoption("--tool", help="run only what needs this tool, such as hub")

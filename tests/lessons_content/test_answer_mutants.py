@@ -36,6 +36,7 @@ def test_a_mutant_is_refused_or_passes(old, new, expected, tmp_path, monkeypatch
     assert outcome("0.1", old, new, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_mutant_that_does_not_compile_does_not_count(tmp_path):
     assert outcome("6.2", "int64_t slot", "int65_t slot", tmp_path) == "not built"
     assert outcome("6.2", "+ token %", "- token %", tmp_path) == "refused"

@@ -8,7 +8,7 @@ import math
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_machine import on_gpu
@@ -213,7 +213,6 @@ def test_a_part_of_the_memory_is_refused_whatever_the_dtype():
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 
-@settings(deadline=None)
 @given(slices, slices)
 def test_slices_are_refused_where_they_have_elements_in_common_and_are_not_equal(
     first, second

@@ -182,6 +182,7 @@ print(time.monotonic() - clock, own_clock() - own)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/schedstat"), reason="elsewhere the clock counts"
 )

@@ -48,6 +48,7 @@ def test_nothing_goes_on_for_ever(answer):
     assert (outcome.ending, outcome.detail) == ("timed out", "0.5 s")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"),
     reason="only Linux says which processor a process runs on",

@@ -304,7 +304,7 @@ def test_a_full_disk_cuts_nothing_off_and_the_next_update_completes_it(course, t
 # Whatever happens in whatever order
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(

@@ -24,7 +24,7 @@ from poison import on_each_device, poisons
 pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 NAN = float("nan")
-prop = settings(max_examples=18, deadline=None, derandomize=True, database=None)
+prop = settings(max_examples=18)
 
 BACKENDS = pytest.mark.parametrize(
     "attend", [plain_attention, tiled_attention], ids=lambda attend: attend.__name__

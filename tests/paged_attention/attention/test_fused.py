@@ -37,7 +37,7 @@ from paged_attention.metadata import BatchMetadata, attn_paged_torch
 from refused import refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-few = settings(max_examples=30, deadline=None, derandomize=True)
+few = settings(max_examples=30)
 needs_fused = pytest.mark.skipif(fused_needs() is not None, reason=f"needs {fused_needs()}")
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 on_ways = pytest.mark.parametrize("way", WAYS)

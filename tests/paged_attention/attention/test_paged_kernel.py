@@ -19,7 +19,7 @@ from paged_batch import CLOSE, Batch, Recorder, assert_right, on_each_target
 from poison import POISONS_AND_GARBAGE, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-few = settings(max_examples=50, deadline=None, derandomize=True)
+few = settings(max_examples=50)
 
 
 LENGTHS = st.lists(

@@ -162,7 +162,7 @@ EXAMPLE = {
 
 @on_each_device
 @on_each_path
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@settings(max_examples=12)
 @given(trace=st.lists(actions, min_size=3, max_size=12), sizes=all_sizes, poison=poisons)
 @example(**EXAMPLE, poison=POISONS["inf"])
 @example(**EXAMPLE, poison=POISONS["3e38"])
@@ -214,7 +214,7 @@ BLOCKS_OF_8 = {**EXAMPLE["sizes"], "num_blocks": 4, "block_size": 8}
 
 @in_16_bits
 @on_each_device
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@settings(max_examples=12)
 @given(
     trace=st.lists(actions, min_size=3, max_size=12),
     sizes=all_sizes.map(

@@ -41,7 +41,7 @@ params = st.builds(
 
 
 @ENGINES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     trace=st.lists(actions(prompts, params), max_size=30),
     block_size=st.integers(1, 5),

@@ -48,7 +48,7 @@ def outputs_of(requests):
 
 
 @ENGINES
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(steps=st.integers(0, 12), place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
     assert_a_step_loses_nothing(make, steps, lambda count: [int(place * count)])
@@ -85,7 +85,7 @@ def assert_a_step_loses_nothing(make, steps, places, function=""):
         assert_nothing_is_lost(engine)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(place=st.floats(0, 1, exclude_max=True))
 def test_ctrl_c_in_generate_leaves_no_request_behind(place):
     clock = CtrlC()

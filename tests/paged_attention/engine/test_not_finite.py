@@ -95,7 +95,7 @@ requests_of_a_trace = st.lists(
 
 
 @pytest.mark.parametrize("make", [engine_with, ahead_engine])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     trace=requests_of_a_trace,
     kind=st.sampled_from(list(ROWS)),

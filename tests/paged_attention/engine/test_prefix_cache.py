@@ -158,9 +158,7 @@ class CacheAsALedger(RuleBasedStateMachine):
             assert self.manager.block_manager.get_ref_count(block_id) == count
 
 
-CacheAsALedger.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=20, deadline=None
-)
+CacheAsALedger.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 

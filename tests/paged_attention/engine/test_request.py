@@ -5,6 +5,11 @@ import pytest
 from paged_attention.engine.request import Request, SamplingParams
 
 
+def test_unless_it_is_told_otherwise_a_request_takes_the_likeliest_token_64_times_at_most():
+    plain = SamplingParams(max_new_tokens=64, temperature=0, top_k=None, top_p=1, seed=0)
+    assert SamplingParams() == plain and not plain.ignore_end
+
+
 @pytest.mark.parametrize(
     "name, values",
     [

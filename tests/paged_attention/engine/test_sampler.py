@@ -99,7 +99,7 @@ def weights_and_params(draw):
     return draw(st.lists(row, min_size=1, max_size=4))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(given=weights_and_params(), first=st.integers(0, 10**6))
 def test_the_number_says_which_of_the_tokens_that_stay_is_drawn(given, first):
     for position in range(first, first + 3):
@@ -259,7 +259,7 @@ params = st.builds(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), own=st.lists(params, min_size=1, max_size=6))
 def test_a_batch_gets_the_tokens_that_its_rows_get_alone(device, data, own):
     numbers = st.sampled_from([0.0, 0.5, 0.5, 1.25, -2.0, 3.0, -INF])

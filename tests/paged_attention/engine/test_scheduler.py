@@ -27,7 +27,7 @@ def scheduler_for(prompt_lens, num_blocks=64, block_size=4, token_budget=16, max
     return scheduler, requests
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     prompt_lens=st.lists(st.integers(1, 20), min_size=1, max_size=8),
     block_size=st.integers(1, 4),

@@ -16,7 +16,7 @@ SIZES = dict(num_q_heads=2, num_kv_heads=1, head_size=64, dtype=torch.float16)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_the_device_decides_as_the_host(target, data):
     device = "cuda" if target == "gpu" else "cpu"

@@ -27,7 +27,7 @@ from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
+few = settings(max_examples=15)
 
 BATCHES = (
     Batch((0, 1, 15, 16, 17), 8, 2, 128, 16, HALF),

@@ -18,7 +18,7 @@ from poison import poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
+few = settings(max_examples=15)
 
 
 def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):

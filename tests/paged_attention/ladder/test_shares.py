@@ -11,7 +11,7 @@ from lessons_exercises.lesson_10.e10_4_share_of import prepare
 from lessons_exercises.lesson_10.shares import Case, in_pieces, in_rows, owners, shares
 from lessons_lib.inline import read_kernel
 
-many = settings(max_examples=100, deadline=None, derandomize=True)
+many = settings(max_examples=100)
 
 TILES = st.lists(st.one_of(st.integers(1, 3), st.integers(1, 40)), min_size=1, max_size=12)
 GROUPS = st.integers(1, 4)

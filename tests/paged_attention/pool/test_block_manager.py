@@ -61,9 +61,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
-TestAgainstTheModel.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
-)
+TestAgainstTheModel.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 MANAGERS = pytest.mark.parametrize(

@@ -217,12 +217,10 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
 
 
 TestManager = ManagerAgainstDictionaries.TestCase
-TestManager.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, derandomize=True
-)
+TestManager.settings = settings(max_examples=100, stateful_step_count=30)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(
     num_spare=st.integers(0, 4),
     block_size=st.integers(1, 4),

@@ -29,7 +29,7 @@ from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=12, deadline=None, derandomize=True)
+few = settings(max_examples=12)
 NUMBERS = range(len(PREFILL_RUNGS))
 on_rungs = pytest.mark.parametrize("number", NUMBERS)
 

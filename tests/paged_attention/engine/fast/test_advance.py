@@ -48,7 +48,7 @@ def batches(draw):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     batches=batches(),
     block_size=st.integers(1, 7),

@@ -38,7 +38,7 @@ def generate(engine):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     trace=some_traces(prompts()),
     parts=st.sampled_from(ALL_PARTS),

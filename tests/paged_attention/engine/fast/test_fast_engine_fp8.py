@@ -226,7 +226,7 @@ def assert_as_alone(requests) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     trace=some_traces(all_prompts()),
     parts=st.sampled_from(ALL_PARTS),

@@ -33,7 +33,7 @@ def outcome(append, manager, scheduled):
         return type(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     block_size=st.integers(1, 5),
     num_blocks=st.integers(1, 14),

@@ -41,7 +41,7 @@ def batches(draw):
     return block_size, found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(given=batches(), seed=st.integers(0, 9))
 def test_a_recorded_step_sees_the_batch_and_padding_and_no_more_is_written(given, seed):
     block_size, found = given

@@ -30,7 +30,7 @@ def test_a_table_is_sent_once_a_step_and_only_what_has_changed(device):
     assert table.on_device[2, 3] == 99
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), block_size=st.integers(1, 4), size=st.integers(1, 5))
 def test_the_host_fills_a_step_as_the_device_advances_it(data, block_size, size):
     num_seqs = data.draw(st.integers(1, size))

@@ -11,6 +11,7 @@ from paged_attention.engine.parallel.engine import parallel_engine, serve_parall
 from paged_attention.engine.parallel.model import load_parallel_model, parallel_model
 from paged_attention.engine.parallel.weights import RandomWeights
 from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.engine.shards import run_sharded
 from paged_attention.tiny_qwen3.tasks import encode
 from small_sizes import BIASES, SIZES
@@ -79,6 +80,14 @@ def test_a_small_pool_and_shared_prefixes(parts):
     expected = [each.output for each in requests]
     run = serve_parallel(prompts, params, 2, "gloo", parts=parts, **sizes)
     assert run.answers == expected
+
+
+@pytest.mark.slow
+def test_each_rank_has_the_parts_that_are_asked_for():
+    with pytest.raises(UnsupportedModelError, match="needs the part `layers`"):
+        serve_parallel(
+            PROMPTS, PARAMS, 2, "gloo", parts=FastParts(layers=False), num_blocks=64
+        )
 
 
 @pytest.mark.slow

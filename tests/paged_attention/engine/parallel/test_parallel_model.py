@@ -18,7 +18,7 @@ from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
-from paged_attention.engine.parallel.cuts import Collective, collectives
+from paged_attention.engine.parallel.cuts import Collective, collectives, kept_by_rank
 from paged_attention.engine.parallel.engine import parallel_engine
 from paged_attention.engine.parallel.model import (
     check_cuts,
@@ -41,6 +41,12 @@ def group(rank, size):
         yield
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("layer", ["embed_tokens", "q_norm", "input_layernorm"])
+def test_a_rank_keeps_all_of_what_is_not_cut(layer):
+    for rank in range(2):
+        assert kept_by_rank(layer, (6, 4), rank, 2) == (slice(0, 6), slice(0, 4))
 
 
 def llama(**changes):

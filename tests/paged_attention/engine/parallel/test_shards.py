@@ -117,7 +117,12 @@ def test_ranks_that_do_not_agree_are_an_error():
     "load, error, message",
     [
         (load_on_some_ranks_only, FileNotFoundError, "rank 1 has no weights"),
-        (load_and_die_on_rank_1, ShardError, "rank 1 ended without an answer"),
+        pytest.param(
+            load_and_die_on_rank_1,
+            ShardError,
+            "rank 1 ended without an answer",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             load_one_kv_head,
             ValueError,

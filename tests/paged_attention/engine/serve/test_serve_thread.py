@@ -14,6 +14,7 @@ from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.engine.serve.engine_thread import (
     EngineThread,
     QueueFullError,
+    StoppedError,
     TooManyError,
 )
 from paged_attention.tiny_qwen3.tasks import decode, encode
@@ -90,6 +91,17 @@ def test_all_are_taken_or_none(thread, gate):
     assert third.news.empty()
     _, three = submit(thread, *[("Ca>", PARAMS)] * 3)
     assert [decode(each.until_the_end()[0]) for each in three] == ["a$"] * 3
+
+
+def test_the_end_is_told_to_all_their_blocks_are_free_and_nothing_more_is_taken(thread):
+    _, heard = submit(thread, ("Cq7b>", LONG), ("Cabc>", LONG))
+    wait_until(thread.engine.scheduler.has_work)
+    thread.stop()
+    for each in heard:
+        assert isinstance(each.until_the_end()[2], StoppedError)
+    assert not len(thread) and not thread.engine.requests
+    with pytest.raises(StoppedError, match="the server is ending"):
+        submit(thread, ("Cq7b>", PARAMS))
 
 
 def test_one_that_the_engine_refuses_hears_of_it_and_the_others_go_on(thread):
