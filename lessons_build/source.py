@@ -8,7 +8,8 @@ names the exercise.
 
 `// INCLUDE file` takes in a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` takes in
 a function, a class or a method (see `lessons_build/include.py`). What is taken in comes
-without the regions of exercises later than the cell's.
+without the regions of exercises later than the cell's. In a text cell, a line `PLACES` becomes
+the lesson's table of places in other engines (see `lessons_build/places.py`).
 
 An exercise cell with `faulty=true` gives the learner a text to repair. Its stubs are faults
 and need not say so. Its solution is that text, followed by one region with the repairs. So if
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_build import places
 from lessons_build.include import SourceError, python_definition
 from lessons_lib.paths import KERNELS
 
@@ -162,7 +164,9 @@ def read_lesson(path: Path) -> Lesson:
 
     notebook = jupytext.read(path, fmt="py:percent")
     try:
-        lesson = Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
+        lesson = Lesson(
+            path.stem, tuple(_read_cell(cell, path.stem) for cell in notebook.cells)
+        )
         for cell in lesson.cells:
             # an error in a region shows here, with the file's name
             cell.student(), cell.solution()
@@ -205,10 +209,10 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
     yield Region(tuple(given))
 
 
-def _read_cell(cell) -> Cell:
+def _read_cell(cell, lesson: str) -> Cell:
     metadata = cell.metadata
     if cell.cell_type == "markdown":
-        return Cell("markdown", cell.source)
+        return Cell("markdown", places.put_into(cell.source, lesson))
     kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
     exercise = None if kind == "code" else metadata[kind]
     if kind != "code" and not (

@@ -579,6 +579,10 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # nothing is copied.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with

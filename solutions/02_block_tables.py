@@ -788,6 +788,10 @@ print(f"paging is done in {share:.0f} % of the steps that reserving the maximum 
 # early, or a token is written into another sequence's block.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with

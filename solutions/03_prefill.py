@@ -673,6 +673,10 @@ draw.changed_tokens(change, lengths, request_num_blocks, touched=(2, 1))
 # time, instead of n².
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, 2018,

@@ -722,6 +722,10 @@ print(f"block 7 holds NaN after its second slot, and your part of it is {part:.2
 # and lesson 07 builds it.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with

@@ -754,6 +754,10 @@ draw.before_and_after(faulty, trace_of(merge_heads), reference)
 # 0 to 512.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with

@@ -1037,6 +1037,10 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 # next to nothing.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks, warps

@@ -1308,6 +1308,10 @@ else:
 # waiting one has its place, neither ever goes on. The last block has nothing to wait for.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work

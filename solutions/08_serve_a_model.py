@@ -1775,6 +1775,10 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # where.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
@@ -1799,8 +1803,7 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # **Next:** [09 · The prompt's kernel](09_prompt_kernel.ipynb), in which prompts get a kernel as
 # fast as lesson 07's is for decodes.
 #
-# The engines that serve the large models, such as vLLM and SGLang, have these same parts under
-# nearly the same names. Read their schedulers next, and you will know your way around. Or go
-# on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
-# the CPU's memory, let a small model guess tokens that the large one only checks. You have the
-# reference, the checks, and a tool that finds the first wrong block.
+# Or read vLLM's scheduler next: you will know your way around. Or go on here: let `schedule`
+# prefer the request that has waited longest, keep preempted blocks in the CPU's memory, let a
+# small model guess tokens that the large one only checks. You have the reference, the checks,
+# and a tool that finds the first wrong block.

@@ -959,6 +959,10 @@ for row in by_flashinfer.batches:
 # takes at most a third longer than the best order, whatever the items are (Graham, 1969).
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work

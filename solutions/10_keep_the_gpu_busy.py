@@ -1005,6 +1005,10 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # that to start its kernels. There is little to gain.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - NVIDIA, [CUDA C++ Programming

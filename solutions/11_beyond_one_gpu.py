@@ -593,6 +593,10 @@ print("the server has ended:", server.wait())
 # another server.
 # </details>
 #
+# ## Where this is in vLLM
+#
+# PLACES
+#
 # ## Sources
 #
 # - Mohammad Shoeybi et al., *Megatron-LM: Training Multi-Billion Parameter Language Models Using
