@@ -14,6 +14,7 @@ from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.engine.serve.engine_thread import (
     EngineThread,
     QueueFullError,
+    StoppedError,
     TooManyError,
 )
 from paged_attention.tiny_qwen3.tasks import decode, encode
@@ -97,6 +98,16 @@ def test_one_that_the_engine_refuses_hears_of_it_and_the_others_go_on(thread):
     tokens, reason, error = refused.until_the_end()
     assert (tokens, reason) == ([], None) and isinstance(error, EmptyPromptError)
     assert decode(taken.until_the_end()[0]) == "a$"
+
+
+def test_a_function_is_called_in_the_engines_thread_until_that_ends(thread):
+    submit(thread, ("Cq7b>", LONG))
+    name = thread.between_steps(lambda: threading.current_thread().name)
+    failed = thread.between_steps(lambda: 1 / 0)
+    assert name.result(60) == "engine" and isinstance(failed.exception(60), ZeroDivisionError)
+    thread.stop()
+    with pytest.raises(StoppedError, match="the server is ending"):
+        thread.between_steps(lambda: 1)
 
 
 @pytest.mark.parametrize("make", [Engine, fast_engine])
