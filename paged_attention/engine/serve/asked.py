@@ -216,7 +216,7 @@ def _message(message, name: str) -> Message:
         refuse("is about a tool or a sound, which this server does not support")
     if not isinstance(role, str) or role not in ROLES:
         refuse(f"has the role {str(role)[:50]!r}; it must be one of {', '.join(ROLES)}")
-    if isinstance(content, list):
+    if isinstance(content, list) and content:
         for part in content:
             kind = part.get("type") if isinstance(part, dict) else None
             if kind != "text" or not isinstance(part.get("text"), str):
