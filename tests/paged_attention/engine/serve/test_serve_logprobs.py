@@ -1,4 +1,4 @@
-"""How likely tokens were, and prompts that answers begin with: in the forms of OpenAI's API."""
+"""How likely tokens were, and prompts that answers begin with, as OpenAI's API says it."""
 
 import json
 import threading
