@@ -27,7 +27,7 @@ class TokenLogprobs:
     """How likely a token was at its place.
 
     logprob: the natural logarithm of its probability, LEAST or more.
-    likeliest: the likeliest tokens at this place, each with its own logprob, the first first.
+    likeliest: the tokens that were likeliest there, each with its logprob, the likeliest first.
     """
 
     logprob: float

@@ -11,7 +11,7 @@ from paged_attention.engine.serve.errors import ApiError
 
 MOST_PROMPTS, MOST_STOPS = 64, 4
 MOST_TOKENS, USUAL_TOKENS = 10**9, 16
-MOST_LIKELIEST, MOST_IN_CHATS = 5, 20  # tokens that are told besides each; OpenAI's numbers
+MOST_TOP, MOST_TOP_IN_CHATS = 5, 20  # likeliest tokens at a place; OpenAI's numbers
 # What both APIs take.
 COMMON = {
     *("model", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"),
@@ -73,7 +73,7 @@ def read_completion(body: bytes) -> Asked:
     """Reads and checks a completion's body. Raises ApiError naming what is wrong."""
     own = {"prompt", "echo", "logprobs"}
     fields = _fields(body, own, NOT_IN_COMPLETIONS, "a completion")
-    num_top: int | None = _integer(fields, "logprobs", 0, 0, MOST_LIKELIEST)
+    num_top: int | None = _integer(fields, "logprobs", 0, 0, MOST_TOP)
     if "logprobs" not in fields:
         num_top = None
     return _asked(fields, lambda: _prompts(fields.get("prompt")), False, num_top)
@@ -87,7 +87,7 @@ def read_chat(body: bytes) -> Asked:
         _integer(fields, "max_completion_tokens", 1, 1, MOST_TOKENS)
         fields["max_tokens"] = fields["max_completion_tokens"]
     fills_context = "max_tokens" not in fields
-    num_top: int | None = _integer(fields, "top_logprobs", 0, 0, MOST_IN_CHATS)
+    num_top: int | None = _integer(fields, "top_logprobs", 0, 0, MOST_TOP_IN_CHATS)
     if not _of_type(fields, "logprobs", bool, "true or false", False):
         if num_top:
             raise ApiError(400, "top_logprobs is for logprobs: true only", "top_logprobs")

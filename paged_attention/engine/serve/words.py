@@ -15,8 +15,8 @@ NO_TEMPLATE = (
     "this model has no chat template, so it knows no messages; ask it for a completion, at "
     "/v1/completions"
 )
-# The letters by which vocabularies of bytes, GPT-2's first, write them: its own for each byte
-# that is a visible character of Latin-1, and those from 256 on for the others, in their order.
+# A vocabulary of bytes, as GPT-2's, writes each byte as a letter. A visible character of
+# Latin-1 is the letter of its own byte. The other bytes have the letters from 256 on, in order.
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 OTHERS = [byte for byte in range(256) if byte not in VISIBLE]
 BYTE_OF = {chr(byte): byte for byte in VISIBLE}
@@ -91,7 +91,7 @@ class TokenizerWords:
         self.special: Mapping[int, str] = {
             id: token.content for id, token in added if token.special
         }
-        # Whoever trained on has added these as they are, by no rule of the vocabulary.
+        # These are in the vocabulary as they are, and not letter by letter as bytes.
         self.added = {id: token.content for id, token in added if not token.special}
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         self.is_of_bytes = "ByteLevel" in repr(getattr(backend, "decoder", None))
