@@ -27,7 +27,7 @@ class TokenLogprobs:
     """How likely a token was at its place.
 
     logprob: the natural logarithm of its probability, LEAST or more.
-    likeliest: the tokens that were likeliest there, each with its logprob, the likeliest first.
+    likeliest: the likeliest tokens at this place, each with its logprob, in falling order.
     """
 
     logprob: float

@@ -16,7 +16,7 @@ NO_TEMPLATE = (
     "/v1/completions"
 )
 # A vocabulary of bytes, as GPT-2's, writes each byte as a letter. A visible character of
-# Latin-1 is the letter of its own byte. The other bytes have the letters from 256 on, in order.
+# Latin-1 is the letter of its own byte. The other bytes have those from 256 on, in order.
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 OTHERS = [byte for byte in range(256) if byte not in VISIBLE]
 BYTE_OF = {chr(byte): byte for byte in VISIBLE}
