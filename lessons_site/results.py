@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from lessons_bench import (
+    checkpoint_runs,
     conversation_runs,
     engine_peers_runs,
     fast_engine_runs,
@@ -43,6 +44,7 @@ def results_page(pictures: Pictures) -> str:
         *engine(pictures),
         *peers(pictures),
         *two_gpus(),
+        *checkpoint(),
         *load(pictures),
         *conversation(pictures),
     ]
@@ -228,6 +230,19 @@ def two_gpus() -> list[str]:
                 rows,
             ),
             *everything(run, two_gpus_runs.table),
+        ]
+    return parts
+
+
+def checkpoint() -> list[str]:
+    """A checkpoint of 16 GB on one GPU; nothing where none is recorded."""
+    parts = []
+    for run in checkpoint_runs.recorded():
+        parts += [
+            "## A large checkpoint",
+            "A model is loaded from safetensors in several files, and served on one GPU.",
+            heading(run, transformers=run.transformers, safetensors=run.safetensors),
+            f"```text\n{checkpoint_runs.table(run)}\n```",
         ]
     return parts
 

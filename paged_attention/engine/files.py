@@ -64,7 +64,7 @@ def weight_files(folder: Path) -> dict[str, Path]:
         names = [SINGLE]
     elif (folder / INDEX).is_file():
         by_weight = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(by_weight, dict):
+        if not isinstance(by_weight, dict) or not by_weight:
             raise UnsupportedModelError(
                 f"{INDEX} in {str(folder)!r} has no weight_map; copy it again"
             )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from tqdm import tqdm
@@ -143,13 +144,11 @@ class _bar:
 
     def _follow(self) -> None:
         while not self.ended.wait(0.3):
-            files = [path for path in self.folder.rglob("*") if path.is_file()]
             found = 0
-            for path in files:
-                try:
-                    found += path.stat().st_size
-                except OSError:  # it has just been moved
-                    continue
+            for folder, _, names in os.walk(self.folder):
+                for name in names:
+                    with suppress(OSError):  # it has just been moved; so os.walk() does itself
+                        found += os.stat(os.path.join(folder, name)).st_size
             self.bar.update(max(0, min(found, self.bar.total) - self.bar.n))
 
     def __enter__(self):

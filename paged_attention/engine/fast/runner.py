@@ -1,6 +1,7 @@
 """Runs the model over a step as lesson 08's runner does, and keeps the GPU busy."""
 
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -32,7 +33,11 @@ class FastRunner:
     `reasons`: for each part that could not be had, why. The others are in.
     `graphs`: the recorded steps, by batch size.
     `graph_bytes`: the GPU's memory that they take.
+    `on_tokens`: where the device samples, called with a step's requests, its logits and its
+        tokens, both still on the device. None calls nothing.
     """
+
+    on_tokens: Callable[[list[tuple[Request, int]], Tensor, Tensor], None] | None = None
 
     def __init__(self, runner, parts: FastParts, sizes: list[int]):
         model, manager = runner.model, runner.manager
@@ -105,19 +110,22 @@ class FastRunner:
         result = logits
         if tokens is not None:
             params = [request.params for request, _ in scheduled]
-            result = self._draw(tokens, logits, params, rows, lengths)
+            drawn = self._draw(tokens, logits, params, rows, lengths)
+            arriving = Arriving(drawn)
+            if self.on_tokens is not None:
+                self.on_tokens(scheduled, logits, drawn)
+            result = arriving if self.parts.ahead else arriving.wait()
         for sequence, (request, _) in zip(sequences, scheduled):
             if sequence.length == len(request.tokens):  # else the next token is the prompt's
                 self.held[sequence.row] = sequence, sequence.length
         return result
 
-    def _draw(self, tokens, logits, params, rows, lengths) -> Tensor | Arriving:
-        """Replaces the likeliest tokens where others are wanted, and sends all to the host."""
+    def _draw(self, tokens, logits, params, rows, lengths) -> Tensor:
+        """Replaces the likeliest tokens where others are wanted."""
         drawn = draw_where_wanted(tokens, logits, params, lengths)
         if drawn is not tokens:
             self.state.choose(send(rows, torch.int64, self.device), drawn)
-        arriving = Arriving(drawn)
-        return arriving if self.parts.ahead else arriving.wait()
+        return drawn
 
     def _decodes(self, scheduled, sequences: list[Sequence]) -> bool:
         """Whether each request computes one token, and the device has its state."""

@@ -11,6 +11,7 @@ from paged_attention.engine.serve.errors import ApiError
 
 MOST_PROMPTS, MOST_STOPS = 64, 4
 MOST_TOKENS, USUAL_TOKENS = 10**9, 16
+MOST_TOP, MOST_TOP_IN_CHATS = 5, 20  # likeliest tokens at a place; OpenAI's numbers
 # What both APIs take.
 COMMON = {
     *("model", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"),
@@ -18,17 +19,11 @@ COMMON = {
 }
 # What OpenAI's API has besides, and the value that asks for nothing.
 NOT_SUPPORTED = {"frequency_penalty": 0, "logit_bias": {}, "presence_penalty": 0}
-NOT_IN_COMPLETIONS = NOT_SUPPORTED | {
-    "best_of": 1,
-    "echo": False,
-    "logprobs": None,
-    "suffix": None,
-}
+NOT_IN_COMPLETIONS = NOT_SUPPORTED | {"best_of": 1, "suffix": None}
 NOT_IN_CHATS = NOT_SUPPORTED | {
     "audio": None,
     "function_call": "none",
     "functions": [],
-    "logprobs": False,
     "metadata": {},
     "modalities": ["text"],
     "parallel_tool_calls": True,
@@ -39,7 +34,6 @@ NOT_IN_CHATS = NOT_SUPPORTED | {
     "store": False,
     "tool_choice": "none",
     "tools": [],
-    "top_logprobs": 0,
     "verbosity": None,
     "web_search_options": None,
 }
@@ -58,6 +52,9 @@ class Asked:
     params: how tokens are chosen. The answers to a prompt take the seeds that follow.
     fills_context: whether an answer may be as long as the model's context lets it be.
     include_usage: whether a stream ends with the numbers of tokens.
+    num_top: how many of the likeliest tokens are told with each one, and how likely all of
+        these were. None tells of none.
+    echo: whether an answer begins with its prompt.
     """
 
     model: str
@@ -68,23 +65,34 @@ class Asked:
     stop: list[str]
     stream: bool
     include_usage: bool
+    num_top: int | None
+    echo: bool
 
 
 def read_completion(body: bytes) -> Asked:
     """Reads and checks a completion's body. Raises ApiError naming what is wrong."""
-    fields = _fields(body, {"prompt"}, NOT_IN_COMPLETIONS, "a completion")
-    return _asked(fields, lambda: _prompts(fields.get("prompt")), fills_context=False)
+    own = {"prompt", "echo", "logprobs"}
+    fields = _fields(body, own, NOT_IN_COMPLETIONS, "a completion")
+    num_top: int | None = _integer(fields, "logprobs", 0, 0, MOST_TOP)
+    if "logprobs" not in fields:
+        num_top = None
+    return _asked(fields, lambda: _prompts(fields.get("prompt")), False, num_top)
 
 
 def read_chat(body: bytes) -> Asked:
     """The same for a chat's."""
-    own = {"messages", "max_completion_tokens"}
+    own = {"messages", "max_completion_tokens", "logprobs", "top_logprobs"}
     fields = _fields(body, own, NOT_IN_CHATS, "a chat")
     if "max_completion_tokens" in fields:  # the newer name
         _integer(fields, "max_completion_tokens", 1, 1, MOST_TOKENS)
         fields["max_tokens"] = fields["max_completion_tokens"]
     fills_context = "max_tokens" not in fields
-    return _asked(fields, lambda: [_messages(fields.get("messages"))], fills_context)
+    num_top: int | None = _integer(fields, "top_logprobs", 0, 0, MOST_TOP_IN_CHATS)
+    if not _of_type(fields, "logprobs", bool, "true or false", False):
+        if num_top:
+            raise ApiError(400, "top_logprobs is for logprobs: true only", "top_logprobs")
+        num_top = None
+    return _asked(fields, lambda: [_messages(fields.get("messages"))], fills_context, num_top)
 
 
 def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> dict[str, Any]:
@@ -102,7 +110,12 @@ def _fields(body: bytes, own: set[str], refused: dict[str, Any], what: str) -> d
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _asked(fields: dict[str, Any], prompts: Callable[[], list], fills_context: bool) -> Asked:
+def _asked(
+    fields: dict[str, Any],
+    prompts: Callable[[], list],
+    fills_context: bool,
+    num_top: int | None,
+) -> Asked:
     model = _of_type(fields, "model", str, "a text", "")
     if not model:
         raise ApiError(400, "model is missing: it names the model", "model")
@@ -119,6 +132,8 @@ def _asked(fields: dict[str, Any], prompts: Callable[[], list], fills_context: b
         _stop(fields.get("stop", [])),
         stream,
         _of_type(options, "include_usage", bool, "true or false", False),
+        num_top,
+        _of_type(fields, "echo", bool, "true or false", False),
     )
 
 
@@ -201,7 +216,7 @@ def _message(message, name: str) -> Message:
         refuse("is about a tool or a sound, which this server does not support")
     if not isinstance(role, str) or role not in ROLES:
         refuse(f"has the role {str(role)[:50]!r}; it must be one of {', '.join(ROLES)}")
-    if isinstance(content, list):
+    if isinstance(content, list) and content:
         for part in content:
             kind = part.get("type") if isinstance(part, dict) else None
             if kind != "text" or not isinstance(part.get("text"), str):

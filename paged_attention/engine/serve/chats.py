@@ -4,27 +4,27 @@ from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.asked import read_chat
 from paged_attention.engine.serve.completions import Completions
 from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.told import in_a_chat
 
 
 class Chats(Completions):
     """The next message of a chat, as a whole or as a stream of server-sent events."""
 
     id, kind, kind_of_piece = "chatcmpl", "chat.completion", "chat.completion.chunk"
-    read = staticmethod(read_chat)
+    parameter = "messages"
+    read, form = staticmethod(read_chat), staticmethod(in_a_chat)
 
     def tokens_of(self, prompt, name: str) -> list[int]:
         """prompt: the messages."""
         try:
             return self.serving.words.encode_chat(prompt)
         except ValueError as error:
-            raise ApiError(400, str(error), "messages") from None
+            raise ApiError(400, str(error), self.parameter) from None
 
     def choice(self, index: int, answer: Answer) -> dict:
         message = {"role": "assistant", "content": answer.text, "refusal": None}
-        ended = {"logprobs": None, "finish_reason": answer.reason}
-        return {"index": index, "message": message} | ended
+        return {"index": index, "message": message} | self.ended(answer)
 
     def piece(self, index: int, answer: Answer, text: str, is_first: bool) -> dict:
         role = {"role": "assistant"} if is_first else {}
-        ended = {"logprobs": None, "finish_reason": answer.reason or None}
-        return {"index": index, "delta": role | {"content": text}} | ended
+        return {"index": index, "delta": role | {"content": text}} | self.ended(answer)

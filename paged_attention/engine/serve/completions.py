@@ -12,6 +12,7 @@ from tornado.iostream import StreamClosedError
 
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
 from paged_attention.engine.serve.asked import Asked, read_completion
+from paged_attention.engine.serve.echo import Echo
 from paged_attention.engine.serve.engine_thread import (
     Asking,
     News,
@@ -22,13 +23,15 @@ from paged_attention.engine.serve.engine_thread import (
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.handlers import Handler, check_model
 from paged_attention.engine.serve.settings import Serving
+from paged_attention.engine.serve.told import in_a_completion
 
 
 class Completions(Handler):
     """A completion, as a whole or as a stream of server-sent events."""
 
     id, kind, kind_of_piece = "cmpl", "text_completion", "text_completion"
-    read = staticmethod(read_completion)
+    parameter = "prompt"  # that has the prompt
+    read, form = staticmethod(read_completion), staticmethod(in_a_completion)
 
     def initialize(self, serving: Serving) -> None:
         super().initialize(serving)
@@ -37,6 +40,7 @@ class Completions(Handler):
         # which answer, and what is new of it; None when the client has left
         self.news: asyncio.Queue[tuple[int, News] | None] = asyncio.Queue()
         self.has_begun = False  # to send events
+        self.has_left = False  # the client
 
     def data_received(self, chunk: bytes) -> None:
         """What is too much is counted and thrown away; the answer comes at its end."""
@@ -47,6 +51,7 @@ class Completions(Handler):
     def on_connection_close(self) -> None:
         super().on_connection_close()
         self.cancel()
+        self.has_left = True
         self.news.put_nowait(None)
 
     def on_finish(self) -> None:
@@ -79,9 +84,13 @@ class Completions(Handler):
             name = f"prompt[{index}]" if len(asked.prompts) > 1 else "the prompt"
             tokens = self.tokens_of(prompt, name)
             self.check(tokens, name)
+            echo = None
+            if asked.echo:
+                text = prompt if isinstance(prompt, str) else None
+                echo = Echo(tokens, text, serving.words, asked.num_top)
             for _ in range(asked.num_answers):
-                ends = serving.engine.engine.end_tokens
-                answers.append(Answer(tokens, asked.stop, serving.words, ends, name))
+                how = serving.words, serving.engine.engine.end_tokens, name
+                answers.append(Answer(tokens, asked.stop, *how, asked.num_top, echo))
 
         def tell(index: int, news: News) -> None:
             loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
@@ -95,7 +104,7 @@ class Completions(Handler):
                 params = replace(params, max_new_tokens=room)
             requests.append((answer.prompt, params, partial(tell, index)))
         try:
-            self.numbers = serving.engine.submit(requests)
+            self.numbers = serving.engine.submit(requests, asked.num_top)
         except TooManyError as error:
             raise ApiError(
                 400, str(error), "n" if asked.num_answers > 1 else "prompt"
@@ -109,7 +118,7 @@ class Completions(Handler):
     def check(self, tokens: list[int], name: str) -> None:
         """As the engine does it later: a text of these tokens is needed before."""
         if not tokens:
-            raise ApiError(400, f"{name} is empty; it needs one token or more", "prompt")
+            raise ApiError(400, f"{name} is empty; it needs one token or more", self.parameter)
         most = self.serving.engine.engine.vocab_size - 1
         for token in tokens:
             if not 0 <= token <= most:
@@ -136,8 +145,13 @@ class Completions(Handler):
 
     def piece(self, index: int, answer: Answer, text: str, is_first: bool) -> dict:
         """What is new of an answer."""
-        ended = {"logprobs": None, "finish_reason": answer.reason or None}
-        return {"index": index, "text": text} | ended
+        return {"index": index, "text": text} | self.ended(answer)
+
+    def ended(self, answer: Answer) -> dict:
+        """How likely its new tokens were, if that was asked, and why it has ended."""
+        told = answer.tell()
+        logprobs = None if told is None else self.form(told, self.serving.words)
+        return {"logprobs": logprobs, "finish_reason": answer.reason or None}
 
     async def texts(self, answers: list[Answer]):
         """Yields (index, answer, text) as it comes, until all answers have ended."""
@@ -150,12 +164,27 @@ class Completions(Handler):
             answer = answers[index]
             if answer.reason:
                 continue  # a stop text has ended it, and the engine was a step ahead
+            if news.error is not None:
+                raise as_api_error(news.error, answer.name, self.parameter)
             text, has_ended = answer.take(news)
             if has_ended:
                 left -= 1
                 self.serving.engine.cancel(self.numbers[index])
+            if answer.echo is not None:
+                await self.score(answer.echo)
             if text or has_ended:
                 yield index, answer, text
+
+    async def score(self, echo: Echo) -> None:
+        """Finds how likely the tokens of an echo were, if that was asked."""
+        try:
+            async for _ in echo.score(self.serving.engine):
+                if self.has_left:
+                    break
+        except Exception as error:
+            raise as_api_error(error) from None
+        if self.has_left:
+            raise StreamClosedError
 
     async def complete(self, asked: Asked, answers: list[Answer], about: dict) -> None:
         async for _ in self.texts(answers):

@@ -5,11 +5,16 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.logprobs import LogprobsWatch, TokenLogprobs
 from paged_attention.engine.request import Request, RequestError, SamplingParams
+
+T = TypeVar("T")
 
 
 class QueueFullError(RuntimeError):
@@ -31,11 +36,13 @@ class News:
     tokens: those that are new.
     reason: why it has ended; None while it goes on.
     error: what the engine raised, if it was that.
+    logprobs: of the new tokens, where they were asked for.
     """
 
     tokens: list[int]
     reason: str | None = None
     error: Exception | None = None
+    logprobs: Sequence[TokenLogprobs] = ()
 
 
 Asking = tuple[list[int], SamplingParams, Callable[[News], None]]
@@ -69,15 +76,18 @@ class EngineThread:
         self._stopping = False
         self._in_step: list[Hashable] = []
         self._watch_schedule()
+        self._logprobs = LogprobsWatch(engine)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
-    def submit(self, asked: Sequence[Asking]) -> list[int]:
+    def submit(self, asked: Sequence[Asking], num_top: int | None = None) -> list[int]:
         """Puts all of these requests into the queue, or none.
 
         asked: the prompt, the parameters and a function for each. The function is called in
             the engine's thread; the last call has a reason or an error. A request that the
             engine refuses hears of it so.
+        num_top: how many of the likeliest tokens are told with each new one, and its own
+            logprob too. None tells of none.
         Returns their numbers, for cancel().
         Raises TooManyError, QueueFullError or StoppedError.
         """
@@ -97,12 +107,32 @@ class EngineThread:
             numbers = [next(self._ids) for _ in asked]
             self._open.update(numbers)
             # With the lock: else the thread might end between the two, and never hear of it.
-            self._asked.put(partial(self._add, numbers, asked))
+            self._asked.put(partial(self._add, numbers, asked, num_top))
         return numbers
 
     def cancel(self, number: int) -> None:
         """Ends a request, and frees its blocks. Nothing happens if it has ended."""
         self._asked.put(lambda: self._cancel(number))
+
+    def between_steps(self, function: Callable[[], T]) -> Future[T]:
+        """Has a function called in the engine's thread, where no step runs meanwhile.
+
+        Raises StoppedError.
+        """
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except Exception as error:
+                    future.set_exception(error)
+
+        with self._lock:
+            if self._stopping:
+                raise StoppedError("the server is ending")
+            self._asked.put(call)
+        return future
 
     def stop(self, patience: float = 30.0) -> None:
         """Ends all requests with StoppedError, and the thread after its step."""
@@ -163,9 +193,10 @@ class EngineThread:
         if request.reason is not None:
             self._close(number)
         if new or request.reason is not None:
-            served.tell(News(new, request.reason))
+            logprobs = self._logprobs.take(request, len(new))
+            served.tell(News(new, request.reason, logprobs=logprobs))
 
-    def _add(self, numbers: list[int], asked: Sequence[Asking]) -> None:
+    def _add(self, numbers: list[int], asked: Sequence[Asking], num_top: int | None) -> None:
         """Gives requests to the engine. Neighbours with the same prompt share its blocks."""
         by_prompt = itertools.groupby(zip(numbers, asked), key=lambda pair: pair[1][0])
         for prompt, those in by_prompt:
@@ -181,6 +212,8 @@ class EngineThread:
             else:
                 for request, (number, (_, _, tell)) in zip(requests, pairs):
                     self._served[number] = Served(request, tell)
+                    if num_top is not None:
+                        self._logprobs.ask(request, num_top)
 
     def _cancel(self, number: int) -> None:
         if number in self._served:

@@ -15,6 +15,12 @@ NO_TEMPLATE = (
     "this model has no chat template, so it knows no messages; ask it for a completion, at "
     "/v1/completions"
 )
+# A vocabulary of bytes, as GPT-2's, writes each byte as a letter. A visible character of
+# Latin-1 is the letter of its own byte. The other bytes have those from 256 on, in order.
+VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = [byte for byte in range(256) if byte not in VISIBLE]
+BYTE_OF = {chr(byte): byte for byte in VISIBLE}
+BYTE_OF |= {chr(256 + place): byte for place, byte in enumerate(OTHERS)}
 CONTEXT = 8  # tokens of a prompt's end that an answer is decoded with, at least
 
 
@@ -37,6 +43,12 @@ class Words(Protocol):
     def decode(self, tokens: list[int]) -> str:
         """The text of these tokens, none of them special."""
 
+    def bytes_of(self, token: int) -> bytes | None:
+        """What a token adds to a text, in UTF-8: perhaps a part of a character.
+
+        None for a special token.
+        """
+
 
 class Characters:
     """Of the small model: a token is a character."""
@@ -48,6 +60,9 @@ class Characters:
 
     def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
         raise ValueError(NO_TEMPLATE)
+
+    def bytes_of(self, token: int) -> bytes | None:
+        return self.decode([token]).encode()
 
 
 class TokenizerWords:
@@ -76,6 +91,10 @@ class TokenizerWords:
         self.special: Mapping[int, str] = {
             id: token.content for id, token in added if token.special
         }
+        # These are in the vocabulary as they are, and not letter by letter as bytes.
+        self.added = {id: token.content for id, token in added if not token.special}
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        self.is_of_bytes = "ByteLevel" in repr(getattr(backend, "decoder", None))
         end = self.tokenizer.eos_token_id
         self.end_tokens: frozenset[int] = frozenset() if end is None else frozenset({end})
 
@@ -98,6 +117,20 @@ class TokenizerWords:
     def decode(self, tokens: list[int]) -> str:
         # A clean-up would change what a stream has sent before.
         return str(self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+
+    def bytes_of(self, token: int) -> bytes | None:
+        if token in self.special:
+            return None
+        if token in self.added:
+            return self.added[token].encode()
+        piece = str(self.tokenizer.convert_ids_to_tokens(token) or "")
+        if self.is_of_bytes and BYTE_OF.keys() >= {*piece}:
+            return bytes(BYTE_OF[letter] for letter in piece)
+        if re.fullmatch("<0x[0-9A-F]{2}>", piece):
+            return bytes.fromhex(piece[3:5])
+        # the second time there is a text before it, so that it has its space
+        once, twice = self.decode([token]), self.decode([token, token])
+        return twice.removeprefix(once).encode()
 
 
 class Decoded:

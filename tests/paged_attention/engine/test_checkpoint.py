@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.files import check_files
 from paged_attention.engine.parallel.model import load_parallel_model
+from paged_attention.engine.parallel.weights import SavedWeights
 from paged_attention.engine.served import UnsupportedModelError
 
 
@@ -198,19 +200,77 @@ def test_weights_cut_short_are_named(folder, size):
         load_model(folder)
 
 
-def test_weights_in_several_files_are_those_that_the_index_names(folder):
-    expected = load_model(folder)
-    expected.save_pretrained(folder / "cut", max_shard_size="500KB")
-    assert len(list((folder / "cut").glob("*.safetensors"))) > 1
-    found = load_model(folder / "cut").state_dict()
-    assert all(torch.equal(found[key], own) for key, own in expected.state_dict().items())
-    next((folder / "cut").glob("*.safetensors")).unlink()
-    with pytest.raises(FileNotFoundError, match="lacks 'model-0.*', which .* names; copy it"):
-        load_model(folder / "cut")
-    for words in ("[]", "{}", "{"):
-        (folder / "cut" / "model.safetensors.index.json").write_text(words)
-        with pytest.raises(UnsupportedModelError, match="index.json in .*; copy it again"):
-            load_model(folder / "cut")
+# Weights in several files
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """A folder of transformers' own making, with weights in many files."""
+    whole = AutoModelForCausalLM.from_pretrained(SMALL_MODEL)
+    whole.save_pretrained(tmp_path, max_shard_size="500KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    return tmp_path
+
+
+def second(folder):
+    return sorted(folder.glob("model-*.safetensors"))[1]
+
+
+@torch.inference_mode()
+def test_a_model_in_several_files_gives_transformers_logits(shards):
+    tokens = torch.arange(40)[None] % 45
+    theirs = AutoModelForCausalLM.from_pretrained(SMALL_MODEL, dtype=torch.float32)
+    expected = theirs(input_ids=tokens).logits
+    assert torch.equal(load_model(shards)(input_ids=tokens).logits, expected)
+
+
+@torch.inference_mode()
+def test_each_rank_finds_its_part_of_a_weight_in_the_right_file(shards):
+    weights = SavedWeights(shards)
+    for name, own in load_model().named_parameters():
+        kept = (slice(0, len(own) // 2),)
+        assert torch.equal(weights.part(name, own.shape, kept).float(), own[kept])
+
+
+both_ways = pytest.mark.parametrize("load", [load_model, load_parallel_model])
+
+
+@both_ways
+def test_a_file_that_is_missing_is_named(shards, load):
+    missing = second(shards)
+    missing.unlink()
+    with pytest.raises(
+        FileNotFoundError, match=f"lacks '{missing.name}', which .* names; cop"
+    ):
+        load(shards)
+
+
+@both_ways
+@pytest.mark.parametrize("text", ["[]", "{}", "{", "null", '{"weight_map": {}}', "\udcff"])
+def test_an_index_that_is_broken_is_named(shards, load, text):
+    index = shards / "model.safetensors.index.json"
+    index.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(UnsupportedModelError, match="index.json in .*; copy it again"):
+        load(shards)
+
+
+@both_ways
+@pytest.mark.parametrize("size", [0, 4, 8, 50, -100])
+def test_a_file_that_is_cut_short_is_named(shards, load, size):
+    """In its header, and after it."""
+    cut = second(shards)
+    cut.write_bytes(cut.read_bytes()[:size])
+    with pytest.raises(UnsupportedModelError, match=f"{cut.name}' .* cut short, so copy it"):
+        load(shards)
+
+
+@both_ways
+def test_a_weight_that_no_file_has_is_named(shards, load):
+    saved = load_file(second(shards))
+    name, _ = saved.popitem()
+    save_file(saved, second(shards), {"format": "pt"})
+    with pytest.raises(UnsupportedModelError, match=f"'{name}' is missing"):
+        load(shards)
 
 
 def test_the_end_tokens_of_generation_config_are_the_models(folder):

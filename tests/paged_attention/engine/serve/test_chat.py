@@ -2,6 +2,8 @@
 the answer.
 """
 
+import re
+
 import pytest
 
 from serving import MODEL, RunningServer, wait_until
@@ -100,6 +102,7 @@ def one(**fields):
         ({"messages": ["hello"]}, "messages[0] must be an object"),
         ({"messages": [*QUESTION, {"role": "user"}]}, "messages[2] has no content"),
         (one(content=None), "messages[0] has no content"),
+        (one(content=[]), "messages[0] has no content"),
         (one(role="king"), "has the role 'king'; it must be one of system"),
         (one(role=["user"]), "has the role"),
         (one(role="tool"), "is about a tool"),
@@ -110,6 +113,7 @@ def one(**fields):
         (one(content="a" * 300), "context"),
         (one() | {"tools": [{"type": "function"}]}, "tools is not supported"),
         (one() | {"response_format": {"type": "json_object"}}, "response_format is not"),
+        (one() | {"response_format": {"type": "json_schema"}}, "response_format is not"),
         (one() | {"prompt": "a"}, "'prompt' is no argument of a chat"),
         (one() | {"max_completion_tokens": 0}, "max_completion_tokens must be"),
         (b'{"model": "small", "messages": [{"role": "user", "content": "\\ud800"}]}', "half"),
@@ -119,8 +123,11 @@ def one(**fields):
 def test_what_cannot_be_answered_is_refused_by_name(server, fields, words):
     asked = fields if isinstance(fields, bytes) else {"model": MODEL} | fields
     status, answer = server.ask(asked, "/v1/chat/completions")
-    assert status == 400 and words in answer["error"]["message"]
-    assert answer["error"]["type"] == "invalid_request_error"
+    error = answer["error"]
+    assert status == 400 and words in error["message"]
+    assert error["type"] == "invalid_request_error"
+    named = re.match(r"messages|the prompt|the model's chat template", error["message"])
+    assert not named or error["param"] == "messages"
 
 
 @pytest.mark.parametrize("template", [None, "{{ 1 / 0 }}"])

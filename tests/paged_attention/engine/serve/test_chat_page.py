@@ -1,9 +1,12 @@
 """The page at `/`: one talks to the model there, in a real browser."""
 
+import itertools
+import threading
+
 import pytest
 
 from jupyterlab_driver import browser_page
-from serving import RunningServer
+from serving import RunningServer, wait_until
 from tiny_checkpoints import save_model_that_speaks
 
 pytestmark = [
@@ -40,3 +43,27 @@ def test_a_chat_goes_on_and_says_what_cannot_be_answered(server):
         assert page.locator(".assistant").count() == 2
         # the browser itself notes the refused request
         assert [each for each in page.console_errors if "400" not in each] == []
+
+
+def test_an_answer_is_stopped_and_a_system_prompt_is_heard(server):
+    steps, gate = itertools.count(), threading.Event()
+    server.engine.history = lambda engine, scheduled: next(steps) < 2 or gate.wait(60)
+    with browser_page() as page:
+        page.goto(server.address)
+        page.wait_for_function("document.getElementById('model').textContent === 'small'")
+        page.fill("#text", "naïve?")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "document.querySelector('.assistant')?.textContent === 'the cat'"
+        )
+        page.click("#stop")
+        page.wait_for_function("document.getElementById('state').textContent === 'Stopped.'")
+        assert page.locator(".assistant").all_inner_texts() == ["the cat"]
+        gate.set()
+        wait_until(server.is_free)
+        page.click("summary")
+        page.fill("#system", "no")  # which this model's template refuses
+        page.fill("#text", "naïve?")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".error")
+        assert "template refuses these: not so" in page.inner_text(".error")

@@ -30,8 +30,9 @@ N = "n must be a whole number from 1 to 64"
 MOST_TOKENS = "max_tokens must be a whole number from 1 to 1,000,000,000"
 TEMPERATURE = "temperature must be a number from 0 to 2"
 NUMBER = "9" * 400
-NOT_HERE = [("suffix", "x"), ("best_of", 2), ("echo", True), ("logprobs", 3)]
+NOT_HERE = [("suffix", "x"), ("best_of", 2)]
 NOT_HERE += [("frequency_penalty", 1), ("presence_penalty", 1)]
+LOGPROBS = "logprobs must be a whole number from 0 to 5"
 FIELDS = [  # what is wrong, and the words for it
     ({"model": ""}, "model is missing: it names the model"),
     ({"model": 5}, "model must be a text"),
@@ -76,6 +77,10 @@ FIELDS = [  # what is wrong, and the words for it
     ({"stop": 1}, A_STOP),
     ({"stop": list("abcde")}, STOPS),
     ({"stop": ["a", "x" * 1001]}, STOPS),
+    ({"logprobs": 6}, LOGPROBS),
+    ({"logprobs": -1}, LOGPROBS),
+    ({"logprobs": True}, LOGPROBS),
+    ({"echo": 1}, "echo must be true or false"),
     ({"stream": 1}, "stream must be true or false"),
     ({"stream_options": []}, "stream_options must be an object"),
     ({"stream_options": {"include_usage": True}}, "stream_options are for stream: true only"),
@@ -161,7 +166,7 @@ json_values = st.recursive(
     max_leaves=8,
 )
 NAMES = ["prompt", "max_tokens", "temperature", "top_p", "n", "seed", "stop", "stream"]
-NAMES += ["stream_options", "model", "logit_bias", "echo"]
+NAMES += ["stream_options", "model", "logit_bias", "echo", "logprobs"]
 
 
 @settings(max_examples=60)

@@ -1,0 +1,59 @@
+"""The benchmark of a large checkpoint, with a tiny one on the CPU."""
+
+import dataclasses
+import json
+
+import pytest
+
+from lessons_bench import checkpoint, checkpoint_runs
+
+TINY = ["--tiny", "--at"]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_made_once_then_loaded_and_served(tmp_path, capfd):
+    folder, file = tmp_path / "made", tmp_path / "run.json"
+    words = [*TINY, str(folder), "--json", str(file)]
+    for is_first in (True, False):
+        assert checkpoint.main(words) == 0
+        shown, told = capfd.readouterr()
+        assert (f"making a checkpoint in {folder}" in told) == is_first
+        assert "a tiny model: 0.00 GiB in 4 files" in shown
+    run = checkpoint_runs.Run.load(file)
+    assert run.files == len(list(folder.glob("model-*.safetensors"))) > 1
+    assert [(row.num_seqs, row.prompt, row.new) for row in run.rows] == [
+        (1, 20, 4),
+        (3, 20, 4),
+    ]
+    for row in run.rows:
+        assert row.apart < 0.01 and f"{row.rate:,.1f}" in shown
+    assert run.command == f"python -m lessons_bench.checkpoint --at {folder} --tiny"
+    (folder / "model-00002-of-00004.safetensors").unlink()
+    assert checkpoint.main(words) == 1
+    assert "Nothing is measured: " in (told := capfd.readouterr().err) and "lacks" in told
+
+
+def test_a_record_comes_back_and_has_its_cards_name(tmp_path):
+    row = checkpoint_runs.Row(2, 512, 128, 0.5, 0.02)
+    texts = dict.fromkeys(("driver", "torch", "transformers", "safetensors", "date"), "1.2")
+    texts |= {"card": "NVIDIA H200", "device": "cuda", "command": "c", "model": "m"}
+    names = [field.name for field in dataclasses.fields(checkpoint_runs.Run)]
+    numbers = dict.fromkeys((name for name in names if name not in texts), 3)
+    run = checkpoint_runs.Run(**texts | numbers | {"rows": (row,)})
+    run.save(tmp_path / run.file_name)
+    assert json.loads((tmp_path / "nvidia-h200.json").read_text())["files"] == 3
+    assert checkpoint_runs.Run.recorded(tmp_path) == [run]
+    assert "512.0" in checkpoint_runs.table(run)  # 2 × 128 tokens in half a second
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        ([], "--at names the folder, with room for 16 GB"),
+        (["--record", *TINY, "x"], "without any of --tiny, --recorded"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(words, reason, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        checkpoint.main(words)
+    assert reason in " ".join(capsys.readouterr().err.split())
