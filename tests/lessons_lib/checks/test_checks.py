@@ -2,6 +2,7 @@
 
 import contextlib
 import linecache
+import subprocess
 import sys
 import time
 
@@ -9,8 +10,10 @@ import cloudpickle
 import pytest
 
 from answers import every_exercise, our_answer, stub
+from compiler_script import PASS_ON, CompilerScript
 from lessons_lib import checks
 from lessons_lib.inline import read_kernel
+from lessons_lib.paths import ROOT
 from lessons_processes import isolation, one_call
 
 # as functions of a notebook travel
@@ -223,6 +226,34 @@ def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
         return 1
 
     assert checks.run("0.1", answer).mistake == "timed-out"
+
+
+@pytest.mark.slow
+def test_an_answer_that_fails_gets_further_time_to_be_named():
+    slow_calls = []
+
+    def answer(num_tokens, block_size):
+        if num_tokens % block_size and len(slow_calls) < 2:
+            slow_calls.append(time.thread_time())
+            while time.thread_time() < slow_calls[-1] + 3:  # of five seconds in all
+                pass
+        return num_tokens // block_size
+
+    assert checks.run("0.1", answer).mistake == "floor-division"
+
+
+@pytest.mark.slow
+def test_a_build_may_take_longer_than_a_run(monkeypatch, tmp_path):
+    compiler = CompilerScript(monkeypatch, tmp_path, f"sleep 12\n{PASS_ON}")
+    monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path / "builds"))
+    program = (
+        "from lessons_lib import checks\nfrom answers import our_answer\n"
+        'print(checks.run("1.1", our_answer(checks.find("1.1"))))'
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests/support'}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "passed=True" in done.stdout, done.stdout + done.stderr
+    assert compiler.compiled()  # and waited for longer than a run has
 
 
 def test_odd_values_are_shown_and_break_nothing():

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 
 import pytest
 import torch
@@ -41,6 +42,8 @@ def test_a_changed_argument_passes_or_has_a_name(exercise):
         if (exercise.id, name) not in RESULTS:
             result = checks.run(exercise.id, changing(exercise.reference, name))
             assert result.passed or result.mistake != "wrong", (name, result.message)
+            if result.mistake == remedies.CHANGED:
+                assert re.search(f"`?{name}`? (changes|has been changed)", result.message)
 
 
 def passes(cases, observe):
