@@ -50,8 +50,9 @@
 # | **kernel** | A function for the GPU, which many threads run at once. | [06](06_cuda_kernel.ipynb) |
 # | **key** | The vector of a token that queries are compared with. Each KV head has one for each token. | [00](00_start_here.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
-# | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |
+# | **KV head** | A head that has keys and values; one or several query heads read them. | [00](00_start_here.ipynb) |
 # | **lane** | One of the 32 threads of a warp. | [06](06_cuda_kernel.ipynb) |
+# | **layer** | One of the stages of a model. Each has its own weights, keys and values. | [00](00_start_here.ipynb) |
 # | **logits** | The numbers that a model gives to all tokens of its vocabulary; the largest belongs to the likeliest next token. | [08](08_serve_a_model.ipynb) |
 # | **mask** | What hides scores from a softmax: each is replaced by -inf. | [03](03_prefill.ipynb) |
 # | **metadata** | The tensors that tell attention which tokens belong to which sequence, and where they are: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |
