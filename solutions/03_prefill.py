@@ -42,7 +42,7 @@ print("request_num_blocks:", request_num_blocks)
 
 # %% [markdown]
 # The first dimension counts blocks, not requests, so requests of any length fit into one
-# tensor.
+# tensor. (Where blocks are called pages, this list is `request_num_pages`.)
 #
 # We need PyTorch, and some finished parts of the course:
 
@@ -146,9 +146,10 @@ print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 # %% [markdown]
 # ### Exercise 3.1: attention over one request's blocks
 #
-# Write it with all scores at once. q, k and v come in blocks. For attention, the blocks of a
-# request are one row of tokens, so `flatten(0, 1)` first. The score of a hidden key has a
-# name, because it will come up again:
+# Write it with all scores at once. (In other people's code you may meet this as a module
+# `MultiHeadsAttention`, and the one of exercise 3.4 as `FlashAttention`.) q, k and v come in
+# blocks. For attention, the blocks of a request are one row of tokens, so `flatten(0, 1)`
+# first. The score of a hidden key has a name, because it will come up again:
 
 # %%
 from paged_attention.softmax_state import NO_KEY
