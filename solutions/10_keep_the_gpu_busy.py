@@ -1027,6 +1027,6 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 #
 # **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
 #
-# **Next:** [11 · Beyond one GPU, and asked from outside](11_beyond_one_gpu.ipynb), a short lesson
-# on what is left: a model that one card cannot hold, and a client that is not a notebook. Or
-# [the whole course on one page](summary.ipynb), to look things up.
+# **Next:** [11 · Beyond the notebook](11_beyond_one_gpu.ipynb), a short lesson on what is left: a
+# model that one card cannot hold, and a client that is not a notebook. Or [the whole course on
+# one page](summary.ipynb), to look things up.
