@@ -18,6 +18,7 @@
 # | **all-reduce** | All ranks add up what each of them has, and all have the sum afterwards. | [11](11_beyond_one_gpu.ipynb) |
 # | **bank** | One of the 32 parts of shared memory. Lanes that want the same one at once are served one after the other. | [07](07_fast_kernel.ipynb) |
 # | **barrier** | A line in a kernel that no thread of a thread block passes until all of them have reached it. | [06](06_cuda_kernel.ipynb) |
+# | **beam search** | Going on with the likeliest few answers at once. Where two come from one, its sequence is forked. | [08](08_serve_a_model.ipynb) |
 # | **binding** | The text that makes a C++ class known to Python. | [01](01_block_manager.ipynb) |
 # | **block** | A fixed number of slots for the keys and values of consecutive tokens of one sequence. Others call it a page. | [00](00_start_here.ipynb) |
 # | **block id** | The number of a block in the pool. | [01](01_block_manager.ipynb) |
