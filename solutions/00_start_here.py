@@ -32,8 +32,8 @@
 #
 # **It takes** about 15 minutes for this lesson, 60 to 90 minutes for each of the lessons 01 to
 # 06, two to three hours for each of 07 to 10, and up to an hour for 11: 15 to 22 hours in all.
-# These are estimates. We made them from the length of the texts and the number of exercises,
-# and have not timed anybody who was new to the course.
+# These are estimates, from the length of the texts and the number of exercises: we have not
+# timed anybody who was new to the course.
 #
 # **Here** you see what your machine can do, how an exercise works, and how much memory blocks
 # save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.

@@ -616,9 +616,9 @@ draw.changed_tokens(change, lengths, request_num_blocks, touched=(2, 1))
 #
 # ## What you built
 #
-# Attention in two ways that agree with each other and with PyTorch, one of which never holds
-# the scores of more than one pair of blocks for each head. The online softmax, which takes its
-# keys in any parts and in any order. And a layer that reads several prompts at once, keeps
+# Attention in two ways, which agree with each other and with PyTorch. The second way never
+# holds more scores of a head than those of one pair of blocks. The online softmax, which takes
+# its keys in any parts and in any order. And a layer that reads several prompts at once, keeps
 # them apart, and leaves their keys and values in the pool.
 #
 # ## Ask yourself

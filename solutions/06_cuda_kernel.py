@@ -936,9 +936,9 @@ for name, expected in judges.items():
 # %% [markdown]
 # ## A bug hunt
 #
-# Below is a paged kernel such as somebody might write after reading about PagedAttention,
-# without any tests. It compiles. It has eight faults, each of them easy to make. Some stop it
-# at once, some need a second sequence, and one needs a long context. You repair it.
+# Somebody has read about PagedAttention and written the kernel below, without any tests. It
+# compiles. It has eight faults, each of them easy to make. Some stop it at once, some need a
+# second sequence, and one needs a long context. You repair it.
 #
 # If you read the whole text and change what looks odd, you may find some of them, and you may
 # add a ninth. It is safer to take one fault at a time:

@@ -662,8 +662,8 @@ judge("+ sampling")
 measured("+ sampling")
 
 # %% [markdown]
-# **Why they differ.** The tokens are still handed out, to one request after another. That is
-# what stays of completing a step, 0.4 milliseconds.
+# **Why they differ.** The tokens are still handed out, to one request after another. That takes
+# 0.4 milliseconds, and is all that is left of completing a step.
 #
 # Now the host has next to nothing to start. But one thing has not changed. It waits for the
 # tokens of a step, and only then does it schedule the next one: which requests go on, which of
@@ -934,8 +934,8 @@ for row in beside.rows:
 print(f"on one {beside.card} (recorded on {beside.date})")
 
 # %% [markdown]
-# Mini-SGLang takes its attention from FlashInfer. nano-vllm calls flash-attn, which has to be
-# built for hours. Here it ran with functions of the same names, which call PyTorch for prompts
+# Mini-SGLang takes its attention from FlashInfer. nano-vllm calls flash-attn, which takes
+# hours to build. Here it ran with functions of the same names, which call PyTorch for prompts
 # and FlashInfer for new tokens. All requests were there at once, no two prompts began alike,
 # and the weights were random. With other requests, or on another card, the order may be
 # another.

@@ -281,7 +281,7 @@ draw.gains(each, lines)
 # GPUs as on one. So two GPUs are less than twice as fast as one. The longer the contexts, the
 # nearer they come to twice.
 #
-# So much for the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
+# That was the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
 # engine of lesson 10 on one GPU and on two. A rank's exchanges are in its recorded step:
 
 # %%
@@ -579,7 +579,7 @@ print("the server has ended:", server.wait())
 #
 # After each sum all ranks have the same numbers, down to the last bit. The logits come from
 # these, and each rank gets those of the others. Block tables, the scheduler and the sampler
-# see the same input on each rank, and they have no chance in them besides the seeds.
+# see the same input on each rank. Nothing in them is left to chance: draws come from the seeds.
 # </details>
 #
 # <details><summary>In float32 the tokens are the same on one rank and on two. Does that have to
