@@ -1,6 +1,7 @@
 """What host and GPU do in a few decode steps: two lanes for each engine, over time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,19 +21,26 @@ GPU = ("GPU works", GREEN)
 IDLE = ("GPU has nothing to do", FREE)
 NUM_BINS = 1000  # of the axis; about a pixel each
 HEIGHT = 3.0  # of an engine: a line of text, and two lanes of height 1
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-def host_and_gpu(run: Run, engines: Sequence[str] | None = None, until: float | None = None):
+def host_and_gpu(
+    run: Run,
+    engines: Sequence[str] | None = None,
+    until: float | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+):
     """A figure of some engines over one axis of time.
 
     engines: their titles, in the order to draw them; None: all of the run.
     until: where the axis ends, in ms; None: when the last of them has done its steps.
+    names: what the figure calls an engine in place of its title.
     Raises KeyError for an engine that the run does not have.
     """
     by_title = {timeline.engine: timeline for timeline in run.timelines}
     chosen = [by_title[title] for title in (by_title if engines is None else engines)]
     figure, axes = plt.subplots(figsize=(9, 0.95 * len(chosen) + 1.5), layout="constrained")
-    lanes(axes, chosen, until)
+    lanes(axes, chosen, until, names)
     axes.set_title(
         f"Decode steps of {run.num_seqs} sequences on one {run.card} ({run.date})",
         loc="left",
@@ -46,20 +54,26 @@ def host_and_gpu(run: Run, engines: Sequence[str] | None = None, until: float | 
     return figure
 
 
-def lanes(axes, timelines: Sequence[Timeline], until: float | None = None) -> None:
+def lanes(
+    axes,
+    timelines: Sequence[Timeline],
+    until: float | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+) -> None:
     """Draws for each engine what the host does, and below it when the GPU works.
 
     Where a pixel is longer than what happens in it, its colours are as high as their shares of
     the time.
 
     until: where the axis ends, in ms; None: when the last engine has done its steps.
+    names: what the figure calls an engine in place of its title.
     """
     until = until or max(timeline.end for timeline in timelines) / 1000
     edges = np.linspace(0, 1000 * until, NUM_BINS + 1)
     ticks = {}
     for number, timeline in enumerate(timelines):
         top = HEIGHT * number
-        axes.text(0, top + 0.62, heading(timeline), fontsize=9.5, va="bottom")
+        axes.text(0, top + 0.62, heading(timeline, names), fontsize=9.5, va="bottom")
         ticks |= {top + 1.25: "host", top + 2.3: "GPU"}
         _lane(
             axes,
@@ -81,9 +95,9 @@ def lanes(axes, timelines: Sequence[Timeline], until: float | None = None) -> No
     axes.spines[["left", "right", "top"]].set_visible(False)
 
 
-def heading(timeline: Timeline) -> str:
+def heading(timeline: Timeline, names: Mapping[str, str] = NO_NAMES) -> str:
     return (
-        f"{timeline.engine}: {timeline.profiled:.1f} ms for a step"
+        f"{names.get(timeline.engine, timeline.engine)}: {timeline.profiled:.1f} ms for a step"
         f" ({timeline.step:.1f} without the profiler),"
         f" GPU busy {100 * timeline.busy:.0f} %"
     )

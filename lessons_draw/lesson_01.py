@@ -21,7 +21,7 @@ def opening() -> Picture:
                     [2, 2, 2, 1, 1, 0, 0, 0],
                 ),
                 (
-                    "The sequence with two blocks left: they are free again",
+                    "The second sequence has left: its two blocks are free again",
                     [2, 2, 2, 0, 0, 0, 0, 0],
                 ),
             ]

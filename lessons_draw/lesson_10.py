@@ -1,5 +1,7 @@
 """The pictures of lesson 10: host and GPU over time, and the engine's parts one by one."""
 
+from collections.abc import Mapping
+
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine_runs import Run
 from lessons_draw import Picture, fast_engine, show
@@ -8,19 +10,25 @@ from lessons_draw import host_and_gpu as lanes
 
 def opening() -> Picture:
     """A step of lesson 08's engine, and of the one with all parts, on one axis."""
-    return host_and_gpu(["lesson 08", "+ ahead"], until=60)
+    names = {"lesson 08": "lesson 08's engine", "+ ahead": "the same with this lesson's parts"}
+    return host_and_gpu([*names], until=60, names=names)
 
 
-def host_and_gpu(engines: list[str], until: float | None = None) -> Picture:
+def host_and_gpu(
+    engines: list[str],
+    until: float | None = None,
+    names: Mapping[str, str] = lanes.NO_NAMES,
+) -> Picture:
     """What host and GPU do in three steps of some engines.
 
     until: where the axis ends, in ms; None: when the last of them is done.
+    names: what the picture calls an engine in place of its title.
     """
     run = lessons_bench.timeline_runs.recorded()[0]
     timelines = {timeline.engine: timeline for timeline in run.timelines}
-    words = ". ".join(lanes.heading(timelines[title]) for title in engines)
+    words = ". ".join(lanes.heading(timelines[title], names) for title in engines)
     return show(
-        lanes.host_and_gpu(run, engines, until),
+        lanes.host_and_gpu(run, engines, until, names),
         alt=f"Pairs of lanes over time, the host above and the GPU below. {words}.",
     )
 

@@ -3,20 +3,42 @@
 from collections.abc import Callable, Sequence
 
 from lessons_bench.load_runs import LoadRun
-from lessons_draw import Picture, arrivals, ranks, show
+from lessons_draw import Picture, arrivals, ranks, server, show
 
 
 def opening() -> Picture:
-    """A client outside, and a layer of the model cut over two ranks."""
+    """What is around the engine: two ranks on one side, programs that ask on the other."""
     return show(
-        ranks.outside_and_ranks(),
+        server.around_the_engine(),
         alt=(
-            "On the left, a client sends a prompt to a server and gets text back, piece by"
-            " piece. The server asks the engine, with batch and block tables. On the right, a"
-            " layer of the model over two ranks, side by side. Each has some of the rows of q,"
+            "On the left, part 1 of the lesson: the engine has two ranks, and each has half of a"
+            " layer. On the right, part 2: a chat window, a program and curl ask a server, which"
+            " asks the engine."
+        ),
+    )
+
+
+def layer_over_ranks() -> Picture:
+    """A layer of the model, cut over two ranks."""
+    return show(
+        ranks.layer_over_ranks(),
+        alt=(
+            "A layer of the model over two ranks, side by side. Each has some of the rows of q,"
             " k and v, some of the heads, and some of the columns of o. Then the ranks add up"
             " their results. Then each has some of the rows of gate and up and some of the"
             " columns of down, and they add up once more."
+        ),
+    )
+
+
+def stream() -> Picture:
+    """An answer on its way to a client, token by token."""
+    return show(
+        server.stream(),
+        alt=(
+            "A client sends the prompt Cq7b4mxy> and the stop text 4m. The engine computes the"
+            " tokens q, 7, b, 4 and m, one in each step. q, 7 and b are sent to the client at"
+            " once. 4 waits. After m, the end is sent."
         ),
     )
 

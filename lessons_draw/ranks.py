@@ -19,38 +19,25 @@ STEPS = (
 )
 
 
-def outside_and_ranks():
-    """A figure: a client, the server, its engine, and one layer over two ranks."""
-    figure, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    _box(axes, 0, 5.6, 3.2, 1.5, "client\n(curl, a program)", FREE)
-    _box(axes, 0, 2.6, 3.2, 1.5, "server", GREEN)
-    _arrow(axes, (1.2, 5.6), (1.2, 4.1), "prompt ", "right")
-    _arrow(axes, (2.0, 4.1), (2.0, 5.6), " text, piece by piece", "left")
-    _box(axes, 5.0, 2.6, 2.6, 1.5, "engine: batch,\nblock tables", GREEN)
-    _arrow(axes, (3.2, 3.55), (5.0, 3.55))
-    _arrow(axes, (5.0, 3.15), (3.2, 3.15))
-    _ranks(axes, 8.9, 4.5)
-    _arrow(axes, (7.6, 3.35), (8.75, 3.35))
-    axes.set(xlim=(-0.1, 18.5), ylim=(-0.6, 8.4))
-    axes.axis("off")
-    return figure
-
-
-def _ranks(axes, left: float, width: float) -> None:
-    """Two columns of boxes, one for each rank, with a bar over both where they add up."""
-    top = 7.4
+def layer_over_ranks():
+    """A figure of one layer: a column of boxes for each rank, and a bar where they add up."""
+    figure, axes = plt.subplots(figsize=(8.2, 3.7), layout="constrained")
+    top, width = 7.4, 4.5
     for rank in range(len(RANKS)):
-        middle = left + rank * (width + 0.3) + width / 2
+        middle = rank * (width + 0.3) + width / 2
         axes.text(middle, top + 0.25, f"rank {rank}", ha="center", fontsize=11)
     for words, adds in STEPS:
         top -= 1.05
         for rank, colour in enumerate(RANKS):
-            _box(axes, left + rank * (width + 0.3), top, width, 0.9, words, colour)
+            box(axes, rank * (width + 0.3), top, width, 0.9, words, colour)
         if adds:
             top -= 1.05
             words = "add up the ranks' results (all-reduce)"
-            _box(axes, left, top, 2 * width + 0.3, 0.9, words, ADDED)
-    axes.text(left, top - 0.45, "… and the next layer", fontsize=9.5, color=QUIET)
+            box(axes, 0, top, 2 * width + 0.3, 0.9, words, ADDED)
+    axes.text(0, top - 0.45, "… and the next layer", fontsize=9.5, color=QUIET)
+    axes.set(xlim=(-0.1, 2 * width + 0.5), ylim=(-0.6, 8.2))
+    axes.axis("off")
+    return figure
 
 
 def two_cuts():
@@ -178,16 +165,16 @@ def _square(axes, x: float, y: float, colour) -> None:
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=EDGE))
 
 
-def _box(axes, x: float, y: float, width: float, height: float, text: str, colour) -> None:
+def box(axes, x: float, y: float, width: float, height: float, text: str, colour) -> None:
+    """Draws a box with a text in its middle."""
     axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor=EDGE))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5)
 
 
-def _arrow(axes, start, end, text: str = "", side: str = "left") -> None:
-    arrow = FancyArrowPatch(
-        start, end, arrowstyle="-|>", mutation_scale=12, color=EDGE, shrinkA=0, shrinkB=0
+def arrow(axes, start, end) -> None:
+    """Draws an arrow from one place (x, y) to another."""
+    axes.add_patch(
+        FancyArrowPatch(
+            start, end, arrowstyle="-|>", mutation_scale=12, color=EDGE, shrinkA=0, shrinkB=0
+        )
     )
-    axes.add_patch(arrow)
-    if text:
-        x, y = ((a + b) / 2 for a, b in zip(start, end, strict=True))
-        axes.text(x, y, text, ha=side, va="center", fontsize=9)

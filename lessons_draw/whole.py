@@ -78,7 +78,7 @@ def _labels(axes) -> None:
         (6.0, "tokens of A", "lesson 00"),
         (4.9, "block table", "lessons 02, 05"),
         (3.25, "the pool", "lessons 01, 02"),
-        (2.02, "a part a block", "lessons 03, 04, 06"),
+        (2.02, "a part for each block", "lessons 03, 04, 06"),
         (0.8, "one output", "lessons 04, 07, 08"),
     ):
         axes.text(-3.5, y + 0.13, name, fontsize=10, va="center", weight="bold")

@@ -34,10 +34,10 @@ def results_page(pictures: Pictures) -> str:
     """All results as a page in Markdown."""
     parts = [
         "# Results",
-        "What the course's own benchmarks measured. With each figure are the card, the"
-        " versions and the day, and the command that measures it again. No figure was typed:"
-        " this page is made from the records. Where others were measured too, they had the"
-        " same work in the same run.",
+        "What the course's own benchmarks measured. Each figure comes with its card, its"
+        " versions and its day, and with the command that measures it again. No figure was"
+        " typed: this page is made from the records. Where others were measured too, they had"
+        " the same work in the same run.",
         *decode(pictures),
         *prefill(pictures),
         *serving(pictures),

@@ -47,10 +47,31 @@ def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     return lambda q, k_cache, v_cache: wrapper.run(q, (k_cache, v_cache))
 
 
+def plan_flash_attn_decodes(metadata: BatchMetadata):
+    """Plans a batch of decodes with flash_attn. Returns attend(q, k_cache, v_cache)."""
+    from flash_attn import flash_attn_with_kvcache
+
+    def attend(q, k_cache, v_cache):
+        o = flash_attn_with_kvcache(
+            q[:, None],  # (num_seqs, 1, num_q_heads, head_size)
+            k_cache,
+            v_cache,
+            cache_seqlens=metadata.seq_lens_kv,
+            # If it looks past a sequence's blocks, it still finds a block.
+            block_table=metadata.block_table.clamp(min=0),
+            causal=True,
+        )
+        return o[:, 0]
+
+    return attend
+
+
 def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Attend:
     """Plans a batch with flash_attn. It reads the block table itself."""
     from flash_attn import flash_attn_varlen_func
 
+    if len(q) == len(metadata.seq_lens_kv):
+        return plan_flash_attn_decodes(metadata)
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
         cu_seqlens_q=metadata.cu_seqlens_q,
@@ -58,7 +79,6 @@ def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Atte
         max_seqlen_q=int(metadata.cu_seqlens_q.diff().max()),
         max_seqlen_k=max(kv_lens),
         causal=True,
-        # If it looks past a sequence's blocks, it still finds a block.
         block_table=metadata.block_table.clamp(min=0),
     )
     return lambda q, k_cache, v_cache: flash_attn_varlen_func(q, k_cache, v_cache, **arguments)

@@ -21,8 +21,8 @@
 # **At the end you will have built** an engine that serves a real language model to many
 # requests at once, and all that it rests on: the block manager, the block tables, attention
 # through them, and the CUDA kernels that make it fast. Here three people ask it at the same
-# time. Before each question, the model is told the same. Nearly all of that lies in memory
-# once, in the three orange blocks:
+# time. Each question is preceded by the same instructions to the model. Nearly all of these
+# instructions are in memory only once, in the three orange blocks:
 #
 # PICTURE at_the_end
 #
@@ -32,8 +32,8 @@
 #
 # **It takes** about 15 minutes for this lesson, 60 to 90 minutes for each of the lessons 01 to
 # 06, two to three hours for each of 07 to 10, and up to an hour for 11: 15 to 22 hours in all.
-# These are estimates. We made them from the length of the texts and the number of exercises,
-# and have not timed anybody who was new to the course.
+# These are estimates, from the length of the texts and the number of exercises: we have not
+# timed anybody who was new to the course.
 #
 # **Here** you see what your machine can do, how an exercise works, and how much memory blocks
 # save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
@@ -74,18 +74,21 @@ display(report)
 assert report.ready, "Do what the rows marked ✗ say, then run this cell again."
 
 # %% [markdown]
-# If a row is marked ✗, do what it says first. A row marked – is only good to have, and the row
-# says what for.
+# If a row is marked ✗, do what it says first. A row marked – names something that you can do
+# without. It says what you would gain by it.
 #
 # ## What has to be remembered
 #
 # A language model writes one token (a word or a part of one) at a time. To choose the next
-# one, it looks back at all the tokens before it. For each of them, every layer has computed
-# pairs of vectors: a **key** and a **value** for each of its key-value heads. These never
-# change again, so the model keeps them. This is the **KV cache**.
+# one, it looks back at all the tokens before it. It does so many times: the model is a stack
+# of **layers**, and each layer looks back once. For this it has two vectors of each token: a
+# **key**, by which the token is found, and a **value**, which is what it contributes. In fact
+# a layer has several such pairs of each token, one for each of its **KV heads** (K for key, V
+# for value). Keys and values never change again, so the model keeps them. This is the **KV
+# cache**.
 #
-# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 key-value
-# heads. Each of a head's vectors has 128 numbers of 2 bytes.
+# How much is that? Take a model of about 8 billion parameters. It has 36 layers, and each layer
+# has 8 KV heads. A key has 128 numbers of 2 bytes, and so has a value.
 
 # %%
 num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
@@ -123,8 +126,18 @@ draw.one_piece_each(lengths, limit)
 #
 # Operating systems had the same problem with programs, and solved it with pages. We do the
 # same: we cut the memory into **blocks** of equal size, 16 tokens each. A request gets a block
-# only when it has tokens to put into it. Its blocks may lie anywhere; a table says where.
-# (Others call a block a page, hence the name.)
+# only when it has tokens to put into it. Its blocks may lie anywhere; a table says where. (So
+# others call a block a *page*: hence the name PagedAttention.) If you know operating systems,
+# you know these ideas already:
+#
+# | in an operating system | here | lesson |
+# |---|---|---|
+# | a **process** | a request, or the **sequence** of its tokens | 01 |
+# | a **page** of its address space | the next 16 tokens of its text | 00 |
+# | a **frame** of the computer's memory | a block of the pool | 01 |
+# | its **page table** says which page is in which frame | its **block table** | 02 |
+# | **copy on write**: two processes share a frame until one writes | two sequences share a block until one writes | 01 |
+# | **swap**: memory is short, and a process's pages go to disk for a while | **preemption**: a request loses its blocks for a while | 08 |
 #
 # How many blocks does a request need? That is your first exercise.
 #
@@ -169,7 +182,7 @@ def always_one_block_more(num_tokens, block_size):
 check("0.1", always_one_block_more)
 
 # %% [markdown]
-# The message names the mistake, and the smallest case tried that shows it. If you are stuck,
+# The message names the mistake, and shows the smallest case that revealed it. If you are stuck,
 # ask for a hint: `hint("0.1")` shows the first one, and the next one each time you call it.
 # With a number, it shows that one:
 
@@ -205,7 +218,8 @@ show_progress()
 # does each lesson's. The list at the left, *Running Terminals and Kernels* (a square in a
 # circle), shows those that run, and ends one or all.
 #
-# If an exercise's cell is spoilt, this shows it as you were given it, to copy from:
+# Would you like to begin an exercise again? This prints its cell as you were given it. Copy
+# what it prints into the cell:
 #
 # ```python
 # from lessons_guide.given import stub

@@ -69,33 +69,57 @@ check("1.1", free_list)
 # %% [markdown]
 # ## From C++ to Python
 #
-# Before you can call the class from here, Python has to be told about it. That is what a
-# **binding** does, written with pybind11. It names each method once. Building it takes a
-# while, because pybind11's headers are long: ten seconds on our machine, which has two cores.
+# Your class is C++. Python can use it once it knows which methods the class has. A short text
+# says so, the **binding**. It is C++ too, written with the library pybind11. From top to
+# bottom: a module, in it a class, and the class's constructor and methods by their names.
 
 # %%
 free_list_binding = r"""
 // INCLUDE free_list_binding.cpp
 """
-free_ids = build_cpp(free_list, free_list_binding).FreeList(num_blocks=4)
+
+# %% [markdown]
+# Now a compiler makes a module out of the two texts. PyTorch has a function for this,
+# `load_inline`: it takes C++ as text, compiles it, and imports what comes out.
+
+# %%
+from torch.utils.cpp_extension import load_inline
+
+from paged_attention.plain_build import kept_build
+
+texts = [free_list, free_list_binding]
+with kept_build(texts) as folder:
+    free_list_module = load_inline(
+        "free_list", cpp_sources=texts, no_implicit_headers=True, build_directory=folder
+    )
+free_ids = free_list_module.FreeList(num_blocks=4)
 print("taken:", free_ids.pop(), free_ids.pop(), free_ids.pop())
 free_ids.push(1)
 print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.size())
 
 # %% [markdown]
-# `build_cpp` joins the texts and compiles them. PyTorch's own builder does the same:
+# The first run takes a few seconds, and the next one none: `kept_build`, a part of the course,
+# gives a folder in which the module stays. It also shows how long you have been waiting.
+#
+# In PyTorch's documentation you find `load_inline` in its default form:
 #
 # ```python
-# torch.utils.cpp_extension.load_inline(name, cpp_sources=text, no_implicit_headers=True)
+# module = load_inline("free_list", cpp_sources=texts)
 # ```
 #
-# `no_implicit_headers=True` matters. Without it, `load_inline` puts all of PyTorch's headers
-# before your code, and a build takes more than four times as long. `make bench-build` measures
-# both on your machine. When the same text is built again, it is not compiled at all.
+# The difference is one line. The default form puts `#include <torch/extension.h>` before your
+# text. With that line C++ knows tensors, and all that PyTorch does with them. But the compiler
+# has to read all of it, and a build takes more than four times as long. A free list needs no
+# tensors. So `no_implicit_headers=True` leaves the line out, and the binding includes the one
+# header that it needs, pybind11's.
 #
-# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name under which the
-# module is built. `py::module_local()` keeps the class inside this module, so that you can
-# build the cell again after a change without clashing with the previous version.
+# From here on the lesson calls `build_cpp(free_list, free_list_binding)`. It builds in the same
+# small form and keeps its modules too. And when your C++ has an error, it shows the line of
+# your text. (`make bench-build` compares it with the default form on your machine.)
+#
+# Two names in the binding come back in exercise 1.4. `TORCH_EXTENSION_NAME` is the module's
+# name, which the builder fills in. `py::module_local()` keeps the class inside its module. So
+# you can change your text and build it again, and the new class does not clash with the old.
 #
 # ## How many users does a block have?
 #
@@ -221,8 +245,10 @@ assert not survives, (
 # ```
 #
 # `mutex_` is a member of the class, a `std::mutex`. It is declared `mutable`, because the
-# methods marked `const` lock it too. Copy your bodies from exercise 1.2, add the member under
-# this name, and make every public method safe.
+# methods marked `const` lock it too.
+#
+# There is no need to type the methods again. Copy the whole class from exercise 1.2 over the
+# one below. Then add the member under this name, and make every public method safe.
 
 # %% exercise="1.3"
 safe_block_manager = r"""
@@ -446,8 +472,8 @@ check("1.5", fork)
 # - A block with more users is copied: take a new block, copy the contents, let go of the old
 #   block, and put the new id into the sequence's list. Then write.
 #
-# If there is no block for the copy, `allocate()` raises `OutOfBlocksError`. Then nothing may
-# have changed.
+# If there is no block for the copy, `allocate()` raises `OutOfBlocksError`. In that case
+# everything must still be as it was.
 #
 # ### Exercise 1.6: copy on write
 #

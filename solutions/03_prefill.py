@@ -42,7 +42,7 @@ print("request_num_blocks:", request_num_blocks)
 
 # %% [markdown]
 # The first dimension counts blocks, not requests, so requests of any length fit into one
-# tensor.
+# tensor. (Where blocks are called pages, this list is `request_num_pages`.)
 #
 # We need PyTorch, and some finished parts of the course:
 
@@ -146,9 +146,10 @@ print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 # %% [markdown]
 # ### Exercise 3.1: attention over one request's blocks
 #
-# Write it with all scores at once. q, k and v come in blocks. For attention, the blocks of a
-# request are one row of tokens, so `flatten(0, 1)` first. The score of a hidden key has a
-# name, because it will come up again:
+# Write it with all scores at once. (In other people's code you may meet this as a module
+# `MultiHeadsAttention`, and the one of exercise 3.4 as `FlashAttention`.) q, k and v come in
+# blocks. For attention, the blocks of a request are one row of tokens, so `flatten(0, 1)`
+# first. The score of a hidden key has a name, because it will come up again:
 
 # %%
 from paged_attention.softmax_state import NO_KEY
@@ -615,9 +616,9 @@ draw.changed_tokens(change, lengths, request_num_blocks, touched=(2, 1))
 #
 # ## What you built
 #
-# Attention in two ways that agree with each other and with PyTorch, one of which never holds
-# the scores of more than one pair of blocks for each head. The online softmax, which takes its
-# keys in any parts and in any order. And a layer that reads several prompts at once, keeps
+# Attention in two ways, which agree with each other and with PyTorch. The second way never
+# holds more scores of a head than those of one pair of blocks. The online softmax, which takes
+# its keys in any parts and in any order. And a layer that reads several prompts at once, keeps
 # them apart, and leaves their keys and values in the pool.
 #
 # ## Ask yourself

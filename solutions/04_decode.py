@@ -26,7 +26,7 @@ from lessons_lib import check, hint, open_lesson, solution
 draw = open_lesson("04")
 
 # %% [markdown]
-# This is the whole step. Read from top to bottom, it is also the order of this lesson.
+# The picture shows the whole step. This lesson builds it from top to bottom.
 #
 # ## One token at a time
 #
@@ -43,56 +43,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paged_attention.attention import forward_prefill, share_heads
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.attention import share_heads
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
-from paged_attention.validate import check_decoding
+from paged_attention.three_requests import manager_in_disorder, three_requests
 
 # %% [markdown]
-# We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands
-# out its blocks in disorder, as it would after hours of work. And each slot without a token
-# holds NaN, so that a mistaken read shows.
+# We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. `three_requests`
+# has computed the prompts as you did in lesson 03, and their keys and values are in the pool.
+# This pool hands out its blocks in disorder, as it would after hours of work: in the order that
+# is in `order`. And each slot without a token holds NaN, so that a mistaken read shows.
 
 # %%
-dim, block_size = 24, 4
-layer = AttentionLayer(dim, num_q_heads=6, num_kv_heads=2, head_size=16)
-
-
-def manager_in_disorder(order):
-    """Makes a manager that hands out its blocks in this order. Its empty slots hold NaN."""
-    block_shape = (block_size, layer.num_kv_heads, layer.head_size)
-    manager = PagedAttentionManager(
-        len(order), *block_shape, max_num_seqs=4, max_blocks_per_seq=6
-    )
-    manager.kv_cache.fill_(float("nan"))
-    for _ in order:
-        manager.block_manager.allocate()
-    for block_id in reversed(order):
-        manager.block_manager.free(block_id)
-    return manager
-
-
-def prefill(manager, texts):
-    """Starts a sequence for each text, {seq_id: (num_tokens, dim)}, as in lesson 03."""
-    for seq_id, tokens in texts.items():
-        manager.add_sequence(seq_id, len(tokens))
-        blocks = F.pad(tokens, (0, 0, 0, -len(tokens) % block_size)).view(-1, block_size, dim)
-        forward_prefill(layer, blocks, [len(blocks)], [seq_id], manager)
-
-
-# %%
-def three_requests(order):
-    """Returns the texts of three requests, and a manager with their keys and values."""
-    torch.manual_seed(4)
-    texts = {1: torch.randn(10, dim), 2: torch.randn(3, dim), 3: torch.randn(7, dim)}
-    manager = manager_in_disorder(order)
-    prefill(manager, texts)
-    return texts, manager
-
-
-texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
+order = [5, 0, 7, 2, 6, 1, 4, 3]
+layer = AttentionLayer(dim=24, num_q_heads=6, num_kv_heads=2, head_size=16)
+texts, manager = three_requests(layer, order)
 for seq_id in texts:
     length, blocks = manager.get(seq_id).length, manager.blocks_of(seq_id)
     print(f"sequence {seq_id}: {length:2} tokens in blocks {blocks}")
@@ -108,8 +73,8 @@ for seq_id in texts:
 # and nothing is there yet.
 
 # %%
-texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
-new_tokens = torch.randn(3, dim)
+texts, manager = three_requests(layer, order)  # anew, so that you can run this cell twice
+new_tokens = torch.randn(3, 24)
 k_cache, v_cache = manager.kv_cache[0]
 for seq_id in texts:
     slot = manager.append_token(seq_id)
@@ -216,6 +181,13 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 # cache has 16 bits: [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` turns
 # numbers with fewer bits into float32, and leaves others as they are. The check gives you
 # float32.
+
+# %%
+from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
+
+print("finite of 2 and -inf:", finite(torch.tensor([2.0, NO_KEY])).tolist())
+for dtype in (torch.float16, torch.float32, torch.float64):
+    print(f"widen makes {widen(torch.ones(1, dtype=dtype)).dtype} of {dtype}")
 
 # %% exercise="4.2"
 # INCLUDE paged_attention/decode.py block_attention
@@ -336,7 +308,10 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 #
 # Here `dispatch`, `block_attention` and `combine_result` are the functions that you wrote
 # above, and `own_token` calls your `block_attention`. So their checks should pass before this
-# one.
+# one. The first line is given: it refuses arguments that do not fit.
+
+# %%
+from paged_attention.validate import check_decoding
 
 # %% exercise="4.4"
 # INCLUDE paged_attention/decode.py forward_decoding_loop
@@ -360,9 +335,9 @@ def attend_last(tokens):
     return layer.output(o[0, :, 0])
 
 
-texts, server = three_requests([3, 0, 5, 8, 10, 9, 4, 11, 7, 6, 2, 1])
+texts, server = three_requests(layer, [3, 0, 5, 8, 10, 9, 4, 11, 7, 6, 2, 1])
 for step in range(1, 7):
-    arrivals = torch.randn(3, dim)
+    arrivals = torch.randn(3, 24)
     for seq_id, token in zip(texts, arrivals, strict=True):
         server.append_token(seq_id)
         texts[seq_id] = torch.cat([texts[seq_id], token[None]])
@@ -632,7 +607,7 @@ past_o, past_m, past_l = combine_segments(all_o[:0], all_m[:0], all_l[:0], nobod
 print(f"the past: m = {past_m[0, 0]}, l = {past_l[0, 0]}, o = {past_o[0, 0, 0]}")
 print(f"careless, divided by l: o = {(past_o / past_l[..., None])[0, 0, 0]}")
 
-small = manager_in_disorder([1, 0])
+small = manager_in_disorder(layer, [1, 0])
 small.add_sequence(9, 0)
 small.append_token(9)
 alone = forward_decoding_loop(layer, new_tokens[:1], [9], small)

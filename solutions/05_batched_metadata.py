@@ -490,28 +490,34 @@ from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 
 
 # %% tags=["nbval-ignore-output"]
-def compare_paths(device):
-    options = dict(dtype=torch.float16, device=device)
+def compare_paths(way, block_size, scheduled):
+    options = dict(dtype=torch.float16, device="cuda")
+    heads, rows = dict(num_kv_heads=2, head_size=64), dict(max_num_seqs=3)
     manager = PagedAttentionManager(
-        64, 16, num_kv_heads=2, head_size=64, max_num_seqs=3, max_blocks_per_seq=38, **options
+        64, block_size, **heads, **rows, max_blocks_per_seq=38, **options
     )
-    scheduled = [("A", 1), ("B", 100), ("C", 40)]
     for (name, num_new), num_all in zip(scheduled, (600, 300, 40), strict=True):
         manager.add_sequence(name, num_all - num_new)
     manager.append_tokens(scheduled)
-    manager.kv_cache.normal_(generator=torch.Generator(device).manual_seed(0))
-    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(**options)
+    manager.kv_cache.normal_(generator=torch.Generator("cuda").manual_seed(0))
+    num_queries = sum(num_new for _, num_new in scheduled)
+    generator = torch.Generator().manual_seed(1)
+    q = torch.randn(num_queries, 6, 64, generator=generator).to(**options)
     batch = (q, *manager.kv_cache[0], build_metadata(manager, scheduled))
-    return (attn_paged_fused(*batch) - attn_paged_torch(*batch)).abs().max().item()
+    return (attn_paged_fused(*batch, way=way) - attn_paged_torch(*batch)).abs().max().item()
 
 
-if needs := fused_needs():
-    print(f"Not run here: it needs {needs}.")
-else:
-    difference = compare_paths("cuda")
-    print(f"one call and the loop differ by at most {difference:.4f}")
-    assert difference < 0.01
-assert needs is None or "GPU" in needs or "flashinfer" in needs
+def try_way(way, block_size, scheduled):
+    if needs := fused_needs(way):
+        print(f"{way}: not run here, it needs {needs}")
+        assert "GPU" in needs or "package" in needs
+    else:
+        difference = compare_paths(way, block_size, scheduled)
+        print(f"{way}: one call and the loop differ by at most {difference:.4f}")
+        assert difference < 0.01
+
+
+try_way("flashinfer", 16, [("A", 1), ("B", 100), ("C", 40)])
 
 # %% [markdown]
 # A run on a GPU comes with the course. It computed prompts, new tokens and mixes with both,
@@ -532,13 +538,25 @@ assert not run.problems()
 # token were also filled with NaN, with infinity and with the largest number, and not one bit
 # of a result changed.
 #
-# Other libraries have such a call too. `flash_attn` and PyTorch's own `varlen_attn` read your
-# block table as it is, but only with blocks of 256 slots or a multiple of that.
-# `attn_paged_fused(…, way="flash_attn")` and `way="varlen_attn"` call them. These two ways are
-# tested only against the signatures of their libraries: the course has not run them on a GPU.
-# (PyTorch's gets `num_splits=1` because of [a
-# bug](https://github.com/pytorch/pytorch/issues/194167) that leaves rows unwritten when long
-# sequences are cut up and the cache is paged.)
+# Another call that you will meet often is `flash_attn_with_kvcache`, of the library flash_attn.
+# It is for decodes: each sequence has one query, or each has the same number. It reads your
+# block table and `seq_lens_kv` as they are, but a block must have 256 slots or a multiple of
+# that.
+
+# %%
+# INCLUDE paged_attention/fused.py plan_flash_attn_decodes
+
+
+# %% tags=["nbval-ignore-output"]
+try_way("flash_attn", 256, [("A", 1), ("B", 1), ("C", 1)])
+
+# %% [markdown]
+# For a mix, `flash_attn` has a call that takes `cu_seqlens_q` too, and so has PyTorch itself,
+# `varlen_attn`. `attn_paged_fused(…, way="flash_attn")` and `way="varlen_attn"` call them. Only
+# FlashInfer's call was run on a GPU for this course. The tests run the others against
+# stand-ins: functions on the CPU that take the same arguments under the same names. (PyTorch's
+# gets `num_splits=1` because of [a bug](https://github.com/pytorch/pytorch/issues/194167) that
+# leaves rows unwritten when long sequences are cut up and the cache is paged.)
 #
 # Why keep both the loop and the call? The loop is the specification; the call is an
 # implementation of it. If your metadata is wrong, both go wrong. In the loop you can print

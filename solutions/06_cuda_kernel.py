@@ -189,7 +189,12 @@ extern "C" int echo(const float* a, float* out, cudaStream_t stream) {
 }
 """
 
+# %% [markdown]
+# `attempt` makes a call, and prints the error if there is one. Here it runs the kernel in
+# checked mode:
 
+
+# %%
 def attempt(call, *values, **named):
     """Makes the call. Prints the error if there is one."""
     try:
@@ -631,31 +636,82 @@ tensor_form = r"""
 // INCLUDE tensor_form.cu
 """
 declaration = tensor_form[tensor_form.index("void attend") : tensor_form.index(" {")] + ";"
-
-
-def build_tensor_form():
-    """Builds the module with attend().
-
-    It needs a GPU and nvcc, and takes half a minute or more.
-    """
-    from torch.utils.cpp_extension import load_inline
-
-    return load_inline(
-        "tensor_form",
-        cpp_sources=declaration,
-        functions=["attend"],
-        cuda_sources="\n".join([*kernel.values(), tensor_form]),
-    )
-
-
 print(declaration)
 
 # %% [markdown]
-# Here C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`.
-# `load_inline` needs the declaration for the binding, the C++ that it writes itself. If you
-# have a GPU, you can build it: `build_tensor_form().attend(…)`. The price is in the line
-# `#include <torch/extension.h>`. Before a compiler compiles, it collects everything that is
-# included into one text. Measure how long that text is:
+# Here C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`. Such
+# a text is built by `load_inline` in its default form (lesson 01). It writes the binding
+# itself, and for that it needs the declaration. If you have a GPU, the next cell builds the
+# module, which takes half a minute or more the first time:
+
+
+# %%
+def build_tensor_form():
+    """Builds the module with attend(). It needs a GPU and nvcc."""
+    from torch.utils.cpp_extension import load_inline
+
+    from paged_attention.plain_build import kept_build
+
+    cuda_text = "\n".join([*kernel.values(), tensor_form])
+    with kept_build([declaration, cuda_text]) as folder:
+        return load_inline(
+            "tensor_form",
+            cpp_sources=declaration,
+            cuda_sources=cuda_text,
+            functions=["attend"],
+            build_directory=folder,
+        )
+
+
+if device == "cuda":
+    by_tensors = torch.empty_like(q)
+    build_tensor_form().attend(by_tensors, *batch, 10)  # 10: the longest context
+    assert torch.allclose(by_tensors, out, atol=1e-5)
+print("With a GPU, attend() gives what your launcher gives. Without one, it is not built.")
+
+# %% [markdown]
+# In kernels of this form you may meet two more words. A `PackedTensorAccessor` brings a
+# tensor's sizes and strides into the kernel, which can then write indices in brackets, where
+# ours computes an address. And `__restrict__` promises that no other pointer of the kernel leads
+# to the same memory, so the compiler may keep a number that it has read.
+#
+# ```cpp
+# using Cache = torch::PackedTensorAccessor32<float, 4, torch::RestrictPtrTraits>;
+#
+# __global__ void first_numbers(Cache k_cache, float* __restrict__ out) {
+#   out[threadIdx.x] = k_cache[blockIdx.x][threadIdx.x][0][0];  // block, offset, head, number
+# }
+# ```
+#
+# The launcher passes `k_cache.packed_accessor32<float, 4, torch::RestrictPtrTraits>()`.
+#
+# <details><summary>How do you install such code like any other package?</summary>
+#
+# With a `setup.py` beside the sources. `CppExtension` is for C++ alone, such as the block
+# manager of lesson 01, and `CUDAExtension` for C++ with CUDA:
+#
+# ```python
+# from setuptools import setup
+# from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
+#
+# setup(
+#     name="my_paged_attention",
+#     ext_modules=[
+#         CppExtension("my_block_manager", ["block_manager.cpp"]),
+#         CUDAExtension("my_kernel", ["kernel.cu"]),
+#     ],
+#     cmdclass={"build_ext": BuildExtension},
+# )
+# ```
+#
+# Each file ends with its `PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)`, and the builder fills
+# in the name. `pip install --no-build-isolation .` builds both with the PyTorch that you have.
+# After that, `import torch, my_kernel` is all that a program needs.
+# </details>
+#
+# What does the form with tensors cost? The price is in the line `#include
+# <torch/extension.h>`. Before a compiler compiles, it collects everything that is included into
+# one text. Measure how long that text is:
 
 # %% tags=["nbval-ignore-output"]
 import sysconfig
@@ -880,9 +936,9 @@ for name, expected in judges.items():
 # %% [markdown]
 # ## A bug hunt
 #
-# Below is a paged kernel such as somebody might write after reading about PagedAttention,
-# without any tests. It compiles. It has eight faults, each of them easy to make. Some stop it
-# at once, some need a second sequence, and one needs a long context. You repair it.
+# Somebody has read about PagedAttention and written the kernel below, without any tests. It
+# compiles. It has eight faults, each of them easy to make. Some stop it at once, some need a
+# second sequence, and one needs a long context. You repair it.
 #
 # If you read the whole text and change what looks odd, you may find some of them, and you may
 # add a ninth. It is safer to take one fault at a time:

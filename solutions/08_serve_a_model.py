@@ -1034,6 +1034,72 @@ print("the answers:", *(decode(request.output) for request in four))
 assert len({decode(request.output) for request in four}) == 4
 
 # %% [markdown]
+# **Beam search.** So far a token that was chosen stays, even if nothing good can follow it. A
+# **beam search** goes on with several answers at once, its *beams*. In each step, every beam is
+# continued with every token of the vocabulary. Of all these answers, only the likeliest few
+# stay. If two of them come from one beam, it is forked. If none does, it is freed. With block
+# tables that costs next to nothing, because lesson 02's `fork_sequence` copies no key:
+
+
+# %%
+def beam_search(manager, prompt, width, num_new):
+    """Finds likely answers of num_new tokens.
+
+    Returns `width` requests with their log probabilities, the likeliest first.
+    """
+    runner = ModelRunner(model, manager, PATHS["paged_torch"])
+    manager.add_sequence(0, 0)
+    beams = {Request(0, prompt): 0.0}
+    newest = 0  # the id of the newest beam
+    for _ in range(num_new):
+        step = [(beam, beam.num_uncomputed) for beam in beams]
+        manager.append_tokens([(beam.id, num_tokens) for beam, num_tokens in step])
+        # (number of beams, vocab_size): of each beam with each token
+        scores = runner.run(step).log_softmax(-1) + torch.tensor([*beams.values()])[:, None]
+        best, places = scores.flatten().topk(width)
+        parents, beams = [*beams], {}
+        for score, place in zip(best.tolist(), places.tolist()):
+            index, token = divmod(place, config.vocab_size)
+            parent = parents[index]
+            newest += 1
+            manager.fork_sequence(parent.id, newest)
+            tokens, num_computed = [*parent.tokens, token], len(parent.tokens)
+            beams[Request(newest, tokens, num_computed=num_computed)] = score
+        for parent in parents:
+            manager.free_sequence(parent.id)
+    return beams
+
+
+# %% [markdown]
+# This prompt ends before its `>`, so that the model is unsure. transformers has a beam search
+# too, and ours has to find the same three answers:
+
+# %%
+unsure, manager = encode("Ka17..q42......z93c21......k45.?a"), pool_for(model)
+beams = beam_search(manager, unsure, width=3, num_new=6)
+for beam, score in beams.items():
+    answer, blocks = decode(beam.tokens[len(unsure) :]), manager.blocks_of(beam.id)
+    print(f"{answer}: {np.exp(score):3.0%}, in blocks {blocks}")
+
+one_row, no_end = torch.tensor([unsure]), config.vocab_size  # not a token
+theirs = reference.generate(
+    one_row,
+    attention_mask=torch.ones_like(one_row),
+    max_new_tokens=6,
+    num_beams=3,
+    num_return_sequences=3,
+    do_sample=False,
+    length_penalty=0.0,  # the sum of the logarithms, as ours
+    eos_token_id=no_end,
+)
+assert [beam.tokens for beam in beams] == theirs.tolist()
+print("the likeliest token in each step:", decode(dense(unsure, 6, end=no_end)))
+
+# %% [markdown]
+# The likeliest token need not begin the likeliest answer. Taken one by one, the likeliest tokens
+# give the second best of the three. The beams share the two full blocks of the prompt, and each
+# has only its last block for itself.
+#
 # **A progress bar** for those who wait:
 
 # %% tags=["nbval-ignore-output"]
@@ -1458,7 +1524,7 @@ assert locate_divergence(engine_with(), engine_with("full blocks permuted"), pro
 assert locate_divergence(engine_with(), engine_with("table one step late"), prompt).token == 64
 
 # %% [markdown]
-# Go through them; each place tells the story. With the late table nothing is wrong until a
+# Go through the lines: each place tells what happened. With the late table nothing is wrong until a
 # *new* block is needed at decode, at token 64. With another sequence's block it is block 1, as
 # soon as there is one. The tail is read at token 48, the last of the prompt, which is alone in
 # its block: the 15 slots after it hold another prompt's leftovers. Wrong heads are wrong at

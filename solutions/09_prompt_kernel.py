@@ -38,7 +38,7 @@ draw = open_lesson("09")
 #
 # ### Exercise 9.1: the work of a batch
 #
-# Count what the attention of a batch has to do at least: the operations, and the bytes. A
+# Count the least work that the attention of a batch can do: its operations, and its bytes. A
 # multiplication is one operation, and an addition is another. The scale and the softmax are
 # small compared with the two products. Leave them out. Mind that each query head has its own
 # queries, and that several of them share the keys and values of a KV head.
@@ -51,8 +51,8 @@ draw = open_lesson("09")
 check("9.1", count_work)
 
 # %% [markdown]
-# The operations for each byte are called the **intensity** of a computation. With 32 query
-# heads, 8 KV heads of size 128 and numbers of 16 bits, it is the following:
+# The operations for each byte are called the **intensity** of a computation. Here it is for 32
+# query heads, 8 KV heads of size 128 and numbers of 16 bits:
 
 # %%
 model = {"num_q_heads": 32, "num_kv_heads": 8, "head_size": 128, "bytes_per_number": 2}
@@ -720,8 +720,8 @@ draw.rungs(run, "1 prompt of 8,192", 4, multiplies)
 # %% [markdown]
 # ## Rung 5: what only Hopper has
 #
-# Rung 4 reaches two fifths of the rate at which the card multiplies. What do its threads do
-# besides? They copy tiles: for every 16 bytes a thread computes two addresses. They fetch the
+# Rung 4 reaches two fifths of the rate at which the card multiplies. What else do its threads
+# do? They copy tiles: for every 16 bytes a thread computes two addresses. They fetch the
 # matrices of each product from shared memory into registers. And they compute the softmax.
 # While a warp does one of these things, its products wait.
 #
@@ -920,7 +920,8 @@ for row in by_flashinfer.batches:
 # - The count of operations and bytes, which says what limits a batch before anything runs.
 # - The two functions between the products: the mask, and the softmax of a tile whose rows are
 #   spread over four lanes.
-# - A plan for any batch: rows packed, tiles that nobody needs left out, the longest first.
+# - A plan for any batch: it packs rows, leaves out the tiles that are not needed, and starts
+#   with the longest.
 #
 # ## Ask yourself
 #

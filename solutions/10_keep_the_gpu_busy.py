@@ -257,9 +257,10 @@ print(inspect.cleandoc(StepState.__doc__))
 check("10.2", fill)
 
 # %% [markdown]
-# Your functions go into the engine. `judge` looks whether it still gives the same tokens as
-# lesson 08's. There are greedy requests and requests whose tokens are drawn. They come in two
-# waves, so that batches grow and shrink.
+# Your functions go into the engine. From here on, its newest part gives an engine its name:
+# *+ graphs* is lesson 08's engine with recorded steps. `judge` checks whether it still gives
+# the same tokens as lesson 08's. There are greedy requests and requests whose tokens are drawn.
+# They come in two waves, so that batches grow and shrink.
 
 # %%
 StepState.fill = fill
@@ -301,12 +302,12 @@ def judge(title):
 judge("+ graphs")
 
 # %% [markdown]
-# What is left are the copies into the tensors, one start for the whole recorded step, and the
+# Three things are left to start: the copies into the tensors, the whole recorded step, and the
 # choice of 32 tokens, one by one.
 #
 # **Predict.** The records have a run of 64 requests, with prompts of 143 to 1,013 tokens and
 # 128 new tokens for each. On their card, lesson 08's engine serves it at 1,455 tokens a
-# second. How many will it be with recorded steps?
+# second. How many tokens a second will it be with recorded steps?
 #
 # <details><summary>A way to work it out</summary>
 #
@@ -563,7 +564,8 @@ last = next(n for n, line in enumerate(source) if "return torch.mm" in line)
 print("\n".join(line[4:] for line in source[first : last + 1]))
 
 # %% [markdown]
-# Count what a step of one sequence has to start, with and without, when nothing is recorded:
+# Count what the host has to start for a step of one sequence, when nothing is recorded: first
+# with transformers' layers, then with these.
 
 # %%
 from dataclasses import replace
@@ -660,8 +662,8 @@ judge("+ sampling")
 measured("+ sampling")
 
 # %% [markdown]
-# **Why they differ.** The tokens are still handed out, to one request after another. That is
-# what stays of completing a step, 0.4 milliseconds.
+# **Why they differ.** The tokens are still handed out, to one request after another. That takes
+# 0.4 milliseconds, and is all that is left of completing a step.
 #
 # Now the host has next to nothing to start. But one thing has not changed. It waits for the
 # tokens of a step, and only then does it schedule the next one: which requests go on, which of
@@ -724,9 +726,9 @@ check("10.6", expect_tokens)
 check("10.7", complete_late)
 
 # %% [markdown]
-# Watch it at work. Each line is a step that is started, with its requests. In brackets is how
-# many tokens a request has then, and a token that only the device knows counts. On the right
-# are the tokens of the step before, as the host gets them.
+# Watch it at work. Each line is a step that is started, with its requests. The number in
+# brackets says how many tokens a request has then, with the one that only the device knows. On
+# the right are the tokens of the step before, as the host gets them.
 
 # %%
 import paged_attention.engine.fast.ahead as ahead
@@ -748,9 +750,9 @@ while watched.scheduler.has_work():
     print("got", ", ".join(new) or "nothing yet")
 
 # %% [markdown]
-# A's second token is its last, and the host knows that beforehand. So A is not in a step too
-# many. B ends with the end token `$`, and when that arrives B is under way once more. Nothing
-# comes of it.
+# A may have two tokens, so the host knows beforehand that the second is the last, and A is not
+# in the next step. B ends with the end token `$`. When the host reads it, B is already in one
+# more step. The token of that step is dropped.
 
 # %%
 judge("+ ahead")
@@ -778,10 +780,10 @@ draw.host_and_gpu(["+ sampling", "+ ahead"])
 # There is nearly no gap left.
 
 # %% [markdown]
-# ## The same tokens, whatever is in
+# ## The same tokens, whatever parts it has
 #
-# A part may change how a token is computed, and not which one. You have seen this for one
-# part after another. Here each part is left out once, and the others stay:
+# A part may change how a token is computed, but not which token it is. You have seen this for
+# one part after another. Here each part is left out once, and the others stay:
 
 # %%
 from dataclasses import fields
@@ -913,7 +915,7 @@ assert moved < 0.1 * spread
 # less to read, and the rest of the step is as long as before. (*Tokens and the rest* grows,
 # since the queries of this bfloat16 model are converted for the kernel.)
 #
-# ## Beside others
+# ## Compared with others
 #
 # The engines to learn from next are nano-vllm and Mini-SGLang. Both are written to be read,
 # and both keep a GPU busy. On one card, our engine and one of them were ready at the same time
@@ -932,15 +934,15 @@ for row in beside.rows:
 print(f"on one {beside.card} (recorded on {beside.date})")
 
 # %% [markdown]
-# Mini-SGLang takes its attention from FlashInfer. nano-vllm calls flash-attn, which has to be
-# built for hours. Here it ran with functions of the same names, which call PyTorch for prompts
+# Mini-SGLang takes its attention from FlashInfer. nano-vllm calls flash-attn, which takes
+# hours to build. Here it ran with functions of the same names, which call PyTorch for prompts
 # and FlashInfer for new tokens. All requests were there at once, no two prompts began alike,
 # and the weights were random. With other requests, or on another card, the order may be
 # another.
 #
-# Our own rate with 64 requests differs from one pair of engines to the other. A turn takes less
-# than a second there, and the machine was not equally fast all the time. That is why only the
-# two of a pair are compared.
+# Look at our own rate with 64 requests: it is not the same in both comparisons. A turn takes
+# less than a second there, and the machine was not equally fast all the time. So compare only
+# the two engines of one line.
 #
 # The difference to Mini-SGLang is not large. With 256 requests, attention takes most of the
 # time, and both have to read the same keys and values. Some things these engines do better than
@@ -994,8 +996,8 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # <details><summary>Why does the step too many cost so little, when a request ends with the end
 # token?</summary>
 #
-# The batch is computed anyway, and one row more in it costs next to nothing. It would be dear
-# if all requests were one token long.
+# The batch is computed anyway, and one row more in it costs next to nothing. It would cost a
+# lot if all requests were one token long.
 # </details>
 #
 # <details><summary>Could prompts be recorded, too?</summary>
@@ -1031,6 +1033,6 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 #
 # **Done?** *File ▸ Close and Shut Down Notebook* ends this lesson's kernel and frees its memory.
 #
-# **Next:** [11 · Beyond one GPU, and asked from outside](11_beyond_one_gpu.ipynb), a short lesson
-# on what is left: a model that one card cannot hold, and a client that is not a notebook. Or
-# [the whole course on one page](summary.ipynb), to look things up.
+# **Next:** [11 · Beyond the notebook](11_beyond_one_gpu.ipynb), a short lesson on what is left: a
+# model that one card cannot hold, and a client that is not a notebook. Or [the whole course on
+# one page](summary.ipynb), to look things up.

@@ -7,12 +7,11 @@
 # ---
 
 # %% [markdown]
-# # 11 · Beyond one GPU, and asked from outside
+# # 11 · Beyond the notebook
 #
-# **You build** two small functions for the two things that still set our engine apart from one
-# in daily use. The first says which part of each weight a GPU keeps, so that several GPUs hold
-# a model that one cannot hold. The second says what a server sends next to a client that is
-# not a notebook.
+# **You build** the last two functions between our engine and one in daily use. In part 1, the
+# model is too large for one GPU: your function says which part of each weight a GPU keeps. In
+# part 2, those who ask are not in the notebook: your function says what a server sends next.
 #
 # PICTURE opening
 #
@@ -27,11 +26,18 @@ from lessons_lib import check, hint, open_lesson, solution
 draw = open_lesson("11")
 
 # %% [markdown]
-# In the picture a layer is cut over two **ranks**. A rank is a process with its own GPU. Batch
-# and block tables are those that you know: they need not know that there are two. On the left
-# is somebody who knows nothing of ranks, layers or blocks. They send a text, and get a text.
+# The engine in the middle is the one that you know, with its batch and its block tables.
+# Nothing in it has to know how many GPUs compute the model, or who asks.
 #
-# ## What does not fit
+# ## Part 1: over several GPUs
+#
+# A **rank** is a process with its own GPU. Here is one layer of a model that two ranks share:
+#
+# PICTURE layer_over_ranks
+#
+# Each rank keeps a part of each weight. Twice in a layer, the ranks add up what they have.
+#
+# ### What does not fit
 #
 # How much memory does a model need? Here is the count for the shapes of Qwen3-8B, with numbers
 # of 16 bits. Its embedding and its `lm_head` are two weights of the same shape.
@@ -61,14 +67,14 @@ print(f"together: {(weights + cache) / 1e9:.1f} GB")
 assert weights + cache > 80e9
 
 # %% [markdown]
-# A card with 80 GB has no room for that. Two of them have, if each holds half. And then there
-# is something to gain besides: each of the two has only half of the bytes to read in a step.
+# A card with 80 GB has no room for that. Two of them have, if each holds half. They are faster,
+# too: in a step, each of the two reads only half of the bytes.
 #
 # Lesson [08](08_serve_a_model.ipynb) has divided the cache by heads, and left all weights on
 # each GPU. This lesson divides the weights too. It is called **tensor parallelism**: each layer
 # is cut, and all ranks work on the same layer at the same time.
 #
-# ## Two ways to cut a product
+# ### Two ways to cut a product
 #
 # A layer is mostly products with weights. A weight has `(out_features, in_features)`: a row
 # for each result, and a column for each input. There are two ways to cut it:
@@ -96,8 +102,8 @@ print("both give the same:", [round(number, 2) for number in whole[0].tolist()])
 #   the sum.
 #
 # The second kind needs just what the first kind gives. So they make a pair: cut the first
-# weight by rows and the next one by columns, and the ranks need not talk in between. A layer
-# has two such pairs:
+# weight by rows and the next one by columns, and the ranks need not talk in between. In the
+# picture above you see two such pairs:
 #
 # - q, k and v by rows, then o by columns. The rows of q, k and v are heads. A rank computes
 #   attention for its own heads, and its pool has the keys and values of these only.
@@ -187,7 +193,7 @@ print(", ".join(decode(answer) for answer in runs[2].answers), "· the same toke
 # it. Only sums and logits are exchanged.
 
 # %% [markdown]
-# ## What it costs
+# ### What it costs
 #
 # **Predict.** How many bytes do the two GPUs exchange for a token in a layer, and how many
 # bytes of weights does each of them read for a layer?
@@ -272,10 +278,10 @@ draw.gains(each, lines)
 # each rank has so much to read that 73 short waits are hardly felt. With short ones they are
 # felt: the step is short, and the waits stay as long as they are. And some things are not cut
 # at all. Norms, the sums of the residual stream and the choice of tokens take as long on two
-# GPUs as on one. So two GPUs are fewer than two times as fast, and the longer the contexts, the
-# nearer they come.
+# GPUs as on one. So two GPUs are less than twice as fast as one. The longer the contexts, the
+# nearer they come to twice.
 #
-# So much for the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
+# That was the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
 # engine of lesson 10 on one GPU and on two. A rank's exchanges are in its recorded step:
 
 # %%
@@ -297,8 +303,8 @@ assert run.gain(4096) > run.gain(610)
 # microseconds. The profile counts the wait for the other GPU as a part of it. Why that is
 # longer here, these figures do not say.
 #
-# And when each GPU may use no more than 24 GiB, one has no room for the batch of 610 tokens,
-# and two do:
+# Now let each GPU use no more than 24 GiB. The batch with 610 tokens each does not fit on one,
+# and it fits on two:
 
 # %%
 for row in run.capped:
@@ -306,14 +312,20 @@ for row in run.capped:
     print(f"{row.num_gpus} GPU{'s' * (row.num_gpus > 1)}: {ending}")
 
 # %% [markdown]
-# ## Asked from outside
+# ## Part 2: asked by other programs
 #
-# So far you had the engine in your own Python. In daily use it has a process of its own, and
-# programs that know nothing of it ask over HTTP. What they send and what they get has a form
-# that most of them know already: OpenAI's completions API. So chat windows, test tools and the
-# `openai` package work with our engine too.
+# So far you had the engine in your own Python. In daily use it is a process of its own, a
+# **server**, and other programs send it prompts over HTTP. They get the answer piece by piece:
 #
-# In a terminal, `python -m paged_attention.engine.serve` starts it. Here it runs beside the
+# PICTURE stream
+#
+# Why the 4 waits is the subject of your second exercise. Our server speaks a language that most
+# programs know already, OpenAI's completions API. So chat windows, test tools and the `openai`
+# package can ask our engine, too.
+#
+# ### A request and its answer
+#
+# In a terminal, `python -m paged_attention.engine.serve` starts a server. Here it runs beside the
 # notebook. Port 0 means any free port, and only programs on this machine can reach it:
 
 # %% tags=["nbval-ignore-output"]
@@ -379,7 +391,7 @@ for wrong in ({"prompt": "Cq7b>", "model": "another"}, {"prompt": "Cq7b>", "max_
 # %% [markdown]
 # ### A stream
 #
-# Nobody wants to wait for the last token to read the first. With `"stream": true` the server
+# Nobody wants to wait for the last token before reading the first. With `"stream": true` the server
 # sends each piece of text as soon as it is there. These are **server-sent events**: lines that
 # begin with `data: `, with an empty line after each:
 
@@ -405,8 +417,8 @@ for num_bytes in range(1, len(letters) + 1):
 #
 # ### Exercise 11.2: what a stream sends next
 #
-# `text` grows from event to event, and you say what of it is new and safe. A text may have
-# several beginnings of stop texts at its end. Think of "aa" and the stop text "aab".
+# `text` grows from event to event, and you say what of it is new and safe. The end of a text may
+# be the beginning of a stop text in more than one way. Think of "aa" and the stop text "aab".
 
 
 # %% exercise="11.2"
@@ -443,9 +455,9 @@ def stream(prompt, stop, max_tokens=20):
 stream("Cq7b4mxy>", stop=["4m"])
 
 # %% [markdown]
-# The "4" has waited, and after "m" it was clear that it would never be sent. (The server leaves
-# out events without a text, except for the last one.) Now for a stop text that begins like a
-# part of the answer and goes on in another way:
+# The "4" has waited, and after "m" it was clear that it would never be sent: this is the stream
+# of the picture. (The server leaves out events without a text, except for the last one.) Now
+# for a stop text that begins like a part of the answer and goes on in another way:
 
 # %%
 stream("Cq7b4mxy>", stop=["4x"])
@@ -567,7 +579,7 @@ print("the server has ended:", server.wait())
 #
 # After each sum all ranks have the same numbers, down to the last bit. The logits come from
 # these, and each rank gets those of the others. Block tables, the scheduler and the sampler
-# see the same input on each rank, and they have no chance in them besides the seeds.
+# see the same input on each rank. Nothing in them is left to chance: draws come from the seeds.
 # </details>
 #
 # <details><summary>In float32 the tokens are the same on one rank and on two. Does that have to

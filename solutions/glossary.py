@@ -18,6 +18,7 @@
 # | **all-reduce** | All ranks add up what each of them has, and all have the sum afterwards. | [11](11_beyond_one_gpu.ipynb) |
 # | **bank** | One of the 32 parts of shared memory. Lanes that want the same one at once are served one after the other. | [07](07_fast_kernel.ipynb) |
 # | **barrier** | A line in a kernel that no thread of a thread block passes until all of them have reached it. | [06](06_cuda_kernel.ipynb) |
+# | **beam search** | Going on with the likeliest few answers at once. Where two come from one, its sequence is forked. | [08](08_serve_a_model.ipynb) |
 # | **binding** | The text that makes a C++ class known to Python. | [01](01_block_manager.ipynb) |
 # | **block** | A fixed number of slots for the keys and values of consecutive tokens of one sequence. Others call it a page. | [00](00_start_here.ipynb) |
 # | **block id** | The number of a block in the pool. | [01](01_block_manager.ipynb) |
@@ -50,8 +51,9 @@
 # | **kernel** | A function for the GPU, which many threads run at once. | [06](06_cuda_kernel.ipynb) |
 # | **key** | The vector of a token that queries are compared with. Each KV head has one for each token. | [00](00_start_here.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
-# | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |
+# | **KV head** | A head that has keys and values; one or several query heads read them. | [00](00_start_here.ipynb) |
 # | **lane** | One of the 32 threads of a warp. | [06](06_cuda_kernel.ipynb) |
+# | **layer** | One of the stages of a model. Each has its own weights, keys and values. | [00](00_start_here.ipynb) |
 # | **logits** | The numbers that a model gives to all tokens of its vocabulary; the largest belongs to the likeliest next token. | [08](08_serve_a_model.ipynb) |
 # | **mask** | What hides scores from a softmax: each is replaced by -inf. | [03](03_prefill.ipynb) |
 # | **metadata** | The tensors that tell attention which tokens belong to which sequence, and where they are: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |

@@ -49,7 +49,7 @@ def two_gpus() -> list[str]:
     (run,) = two_gpus_runs.recorded()
     one, two = (run.row(num_gpus, 4096) for num_gpus in (1, 2))
     return [
-        "| two GPUs beside one, Qwen3-8B's shapes, 128 sequences of 4,096 "
+        "| two GPUs, Qwen3-8B's shapes, 128 sequences of 4,096 "
         f"| {two.rate:,.0f} tokens/s | one GPU: {one.rate:,.0f} |"
     ]
 

@@ -105,6 +105,22 @@ def flash_attn_varlen_func(
     )
 
 
+def flash_attn_with_kvcache(
+    q, k_cache, v_cache, cache_seqlens=None, block_table=None, causal=False
+):
+    """flash_attn's, of 2.8, where every sequence has the same number of queries."""
+    num_seqs, num_queries = q.shape[:2]
+    assert causal
+    assert_index(cache_seqlens, num_seqs)
+    starts = num_queries * torch.arange(num_seqs + 1, dtype=torch.int32)
+    ends = torch.cat([starts[:1], cache_seqlens.cumsum(0).int()])
+    most = int(cache_seqlens.max())
+    o = through_table(
+        q.flatten(0, 1), k_cache, v_cache, starts, ends, num_queries, most, block_table
+    )
+    return o.unflatten(0, (num_seqs, num_queries))
+
+
 def varlen_attn(
     query,
     key,
@@ -150,7 +166,13 @@ def stand_ins():
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, content in (
             ("flashinfer", {"BatchPrefillWithPagedKVCacheWrapper": FlashInferWrapper}),
-            ("flash_attn", {"flash_attn_varlen_func": flash_attn_varlen_func}),
+            (
+                "flash_attn",
+                {
+                    "flash_attn_varlen_func": flash_attn_varlen_func,
+                    "flash_attn_with_kvcache": flash_attn_with_kvcache,
+                },
+            ),
         ):
             module = types.ModuleType(name)
             # transformers looks for libraries by their spec

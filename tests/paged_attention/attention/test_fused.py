@@ -12,7 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fused_libraries import FlashInferWrapper, stand_ins, varlen_attn
+from fused_libraries import (
+    FlashInferWrapper,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+    stand_ins,
+    varlen_attn,
+)
 from lessons_bench.path_b import (
     HEAD_SIZE,
     SCENARIOS,
@@ -73,6 +79,13 @@ def assert_agrees(row):
 def test_each_way_agrees_with_the_loop_by_its_librarys_signature(way, name):
     fused = functools.partial(by_stand_in, way=way)
     assert_agrees(compare_batches(name, [batch_for(way, SCENARIOS[name])], fused=fused))
+
+
+@on_ways
+def test_a_batch_of_decodes_agrees_with_the_loop(way):
+    decodes = (599, 1), (0, 1), (255, 1), (256, 1)
+    fused = functools.partial(by_stand_in, way=way)
+    assert_agrees(compare_batches("decodes", [batch_for(way, decodes)], fused=fused))
 
 
 @given(
@@ -229,6 +242,12 @@ def test_pytorch_takes_what_the_stand_in_does():
         assert "whose varlen_attn takes a block_table" in WAYS["varlen_attn"].missing()
         pytest.skip(f"PyTorch {torch.__version__} has no block_table there")
     assert names(varlen_attn) <= names(real)
+
+
+def test_flash_attn_takes_what_the_stand_ins_do():
+    real = pytest.importorskip("flash_attn")
+    for stand_in in (flash_attn_varlen_func, flash_attn_with_kvcache):
+        assert names(stand_in) <= names(getattr(real, stand_in.__name__))
 
 
 # On a GPU

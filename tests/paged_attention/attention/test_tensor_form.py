@@ -3,9 +3,6 @@
 The result is that of the reference. Without a GPU, the C++ compiler builds it for the CPU."""
 
 import ast
-import os
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -83,7 +80,7 @@ def module(lesson, tmp_path_factory):
     load_inline = cpp_extension.load_inline
     runtime = runtime_library(checked=False)
 
-    def by_the_cpp_compiler(name, cpp_sources, functions, cuda_sources):
+    def by_the_cpp_compiler(name, cpp_sources, cuda_sources, functions, build_directory):
         return load_inline(
             name,
             cpp_sources=[cpp_sources, rewrite(cuda_sources)],
@@ -91,12 +88,11 @@ def module(lesson, tmp_path_factory):
             extra_cflags=["-Wno-unknown-pragmas"],
             extra_include_paths=[str(folder)],
             extra_ldflags=[str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"],
-            build_directory=str(folder),
+            build_directory=build_directory,
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        # the environment's ninja
-        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        patch.setenv("LESSONS_BUILD_DIR", str(folder))
         patch.setattr(cpp_extension, "load_inline", by_the_cpp_compiler)
         return lesson["build_tensor_form"]()
 
