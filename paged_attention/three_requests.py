@@ -54,4 +54,3 @@ def three_requests(
         blocks = padded.view(-1, BLOCK_SIZE, dim)
         forward_prefill(layer, blocks, [len(blocks)], [seq_id], manager)
     return texts, manager
-
