@@ -11,9 +11,9 @@ def opening() -> Picture:
     return show(
         server.around_the_engine(),
         alt=(
-            "On the left, part 1 of the lesson: the engine has two ranks, and each has half of a"
-            " layer. On the right, part 2: a chat window, a program and curl ask a server, which"
-            " asks the engine."
+            "On the left, part 1 of the lesson: the engine has two ranks, and each has half of"
+            " a layer. On the right, part 2: a chat window, a program and curl ask a server,"
+            " which asks the engine."
         ),
     )
 
@@ -23,9 +23,9 @@ def layer_over_ranks() -> Picture:
     return show(
         ranks.layer_over_ranks(),
         alt=(
-            "A layer of the model over two ranks, side by side. Each has some of the rows of q,"
-            " k and v, some of the heads, and some of the columns of o. Then the ranks add up"
-            " their results. Then each has some of the rows of gate and up and some of the"
+            "A layer of the model over two ranks, side by side. Each has some of the rows of"
+            " q, k and v, some of the heads, and some of the columns of o. Then the ranks add"
+            " up their results. Then each has some of the rows of gate and up and some of the"
             " columns of down, and they add up once more."
         ),
     )

@@ -1,7 +1,7 @@
 """PyTorch's own `load_inline`, as lessons 01 and 06 call it.
 
-What is around the call: a folder that keeps what was built, a line that says how long it takes,
-and an error of one sentence where PyTorch's has pages.
+What is around the call: a folder that keeps what was built, a line that says how long it
+takes, and an error of one sentence where PyTorch's has pages.
 """
 
 import hashlib

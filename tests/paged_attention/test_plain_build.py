@@ -1,5 +1,5 @@
-"""PyTorch's `load_inline` with a folder that keeps what it builds: quick the second time, errors
-in a sentence, and nothing that a failed or killed build can spoil.
+"""PyTorch's `load_inline` with a folder that keeps what it builds: quick the second time,
+errors in a sentence, and nothing that a failed or killed build can spoil.
 """
 
 import subprocess

@@ -22,6 +22,7 @@ from paged_attention.decode import (
 )
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.three_requests import three_requests
 from poison import on_each_device, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -314,3 +315,16 @@ def test_a_step_makes_no_tensor_without_saying_where(form):
     with torch.device("meta"):
         y = form(layer, new, list(past), manager)
     torch.testing.assert_close(y, expected, **close)
+
+
+def test_three_requests_have_their_past_in_the_blocks_that_were_named_and_nan_elsewhere():
+    layer, order = AttentionLayer(DIM, 6, 2, 16), [5, 0, 7, 2, 6, 1, 4, 3]
+    texts, manager = three_requests(layer, order)
+    assert [manager.blocks_of(seq_id) for seq_id in texts] == [[5, 0, 7], [2], [6, 1]]
+    assert manager.block_manager.allocate() == 4
+    for seq_id, length in {1: 10, 2: 3, 3: 7}.items():
+        _, *expected = layer.project(texts[seq_id])
+        for cache, rows in zip(manager.kv_cache[layer.index], expected, strict=True):
+            found = cache[manager.blocks_of(seq_id)].flatten(0, 1)
+            torch.testing.assert_close(found[:length], rows, **close)
+            assert found[length:].isnan().all()
