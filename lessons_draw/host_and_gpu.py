@@ -1,7 +1,6 @@
 """What host and GPU do in a few decode steps: two lanes for each engine, over time."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,20 +20,19 @@ GPU = ("GPU works", GREEN)
 IDLE = ("GPU has nothing to do", FREE)
 NUM_BINS = 1000  # of the axis; about a pixel each
 HEIGHT = 3.0  # of an engine: a line of text, and two lanes of height 1
-NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def host_and_gpu(
     run: Run,
     engines: Sequence[str] | None = None,
     until: float | None = None,
-    names: Mapping[str, str] = NO_NAMES,
+    names: Mapping[str, str] | None = None,
 ):
     """A figure of some engines over one axis of time.
 
     engines: their titles, in the order to draw them; None: all of the run.
     until: where the axis ends, in ms; None: when the last of them has done its steps.
-    names: what the figure calls an engine in place of its title.
+    names: by an engine's title, the name that the figure shows instead; None: its title.
     Raises KeyError for an engine that the run does not have.
     """
     by_title = {timeline.engine: timeline for timeline in run.timelines}
@@ -58,7 +56,7 @@ def lanes(
     axes,
     timelines: Sequence[Timeline],
     until: float | None = None,
-    names: Mapping[str, str] = NO_NAMES,
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Draws for each engine what the host does, and below it when the GPU works.
 
@@ -66,7 +64,7 @@ def lanes(
     the time.
 
     until: where the axis ends, in ms; None: when the last engine has done its steps.
-    names: what the figure calls an engine in place of its title.
+    names: by an engine's title, the name that the figure shows instead; None: its title.
     """
     until = until or max(timeline.end for timeline in timelines) / 1000
     edges = np.linspace(0, 1000 * until, NUM_BINS + 1)
@@ -95,9 +93,10 @@ def lanes(
     axes.spines[["left", "right", "top"]].set_visible(False)
 
 
-def heading(timeline: Timeline, names: Mapping[str, str] = NO_NAMES) -> str:
+def heading(timeline: Timeline, names: Mapping[str, str] | None = None) -> str:
+    name = (names or {}).get(timeline.engine, timeline.engine)
     return (
-        f"{names.get(timeline.engine, timeline.engine)}: {timeline.profiled:.1f} ms for a step"
+        f"{name}: {timeline.profiled:.1f} ms for a step"
         f" ({timeline.step:.1f} without the profiler),"
         f" GPU busy {100 * timeline.busy:.0f} %"
     )

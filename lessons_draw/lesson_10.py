@@ -17,12 +17,12 @@ def opening() -> Picture:
 def host_and_gpu(
     engines: list[str],
     until: float | None = None,
-    names: Mapping[str, str] = lanes.NO_NAMES,
+    names: Mapping[str, str] | None = None,
 ) -> Picture:
     """What host and GPU do in three steps of some engines.
 
     until: where the axis ends, in ms; None: when the last of them is done.
-    names: what the picture calls an engine in place of its title.
+    names: by an engine's title, the name that the picture shows instead; None: its title.
     """
     run = lessons_bench.timeline_runs.recorded()[0]
     timelines = {timeline.engine: timeline for timeline in run.timelines}

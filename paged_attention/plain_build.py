@@ -38,7 +38,7 @@ def kept_build(texts: Sequence[str]) -> Iterator[str]:
     about = [*texts], torch.__version__, sys.implementation.cache_tag
     key = hashlib.sha256(repr(about).encode()).hexdigest()[:16]
     folder = build_folder() / f"load_inline_{key}_{_failures[key]}"
-    path = os.environ.get("PATH", "")
+    path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"  # has ninja
     try:
         folder.mkdir(exist_ok=True)

@@ -126,9 +126,9 @@ draw.one_piece_each(lengths, limit)
 #
 # Operating systems had the same problem with programs, and solved it with pages. We do the
 # same: we cut the memory into **blocks** of equal size, 16 tokens each. A request gets a block
-# only when it has tokens to put into it. Its blocks may lie anywhere; a table says where. (So
-# others call a block a *page*: hence the name PagedAttention.) If you know operating systems,
-# you know these ideas already:
+# only when it has tokens to put into it. Its blocks may lie anywhere; a table says where.
+# (That is why others call a block a *page*, and why this is called PagedAttention.) If you know
+# operating systems, you know these ideas already:
 #
 # | in an operating system | here | lesson |
 # |---|---|---|

@@ -10,7 +10,7 @@ from paged_attention.engine.serve.echo import Echo, whole
 from paged_attention.engine.serve.engine_thread import News, StoppedError
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.events import next_event
-from paged_attention.engine.serve.told import Told
+from paged_attention.engine.serve.scored_tokens import ScoredToken
 from paged_attention.engine.serve.words import (
     Decoded,
     Words,
@@ -49,7 +49,7 @@ class Answer:
         self.tokens: list[int] = []
         self.num_seen = 0  # characters, with marks
         self.text = self.reason = ""
-        self._untold: deque[Told] = deque()
+        self._untold: deque[ScoredToken] = deque()
         self._is_whole = self._has_told = False  # whether all of its text was sent
 
     def take(self, news: News) -> tuple[str, bool]:
@@ -79,11 +79,11 @@ class Answer:
         before = len(self.echo.text) if self.echo else 0
         for token, own in zip(tokens, logprobs):  # the token that ended it has no text
             offset = before + len(without_marks(whole(text)))
-            self._untold.append(Told(token, offset, own))
+            self._untold.append(ScoredToken(token, offset, own))
             text = self.decoded.add([token])
         return text
 
-    def tell(self) -> list[Told] | None:
+    def tell(self) -> list[ScoredToken] | None:
         """The tokens that begin in what was sent, and that no earlier call has told.
 
         Returns None if nobody asked how likely they were.
@@ -91,7 +91,7 @@ class Answer:
         if self.num_top is None:
             return None
         if self.echo and not self._has_told:
-            self._untold.extendleft(reversed(self.echo.told))
+            self._untold.extendleft(reversed(self.echo.scored))
         self._has_told, told = True, []
         while self._untold and (self._is_whole or self._untold[0].offset < len(self.text)):
             told.append(self._untold.popleft())

@@ -4,7 +4,7 @@ from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.asked import read_chat
 from paged_attention.engine.serve.completions import Completions
 from paged_attention.engine.serve.errors import ApiError
-from paged_attention.engine.serve.told import in_a_chat
+from paged_attention.engine.serve.scored_tokens import chat_form
 
 
 class Chats(Completions):
@@ -12,7 +12,7 @@ class Chats(Completions):
 
     id, kind, kind_of_piece = "chatcmpl", "chat.completion", "chat.completion.chunk"
     parameter = "messages"
-    read, form = staticmethod(read_chat), staticmethod(in_a_chat)
+    read, form = staticmethod(read_chat), staticmethod(chat_form)
 
     def tokens_of(self, prompt, name: str) -> list[int]:
         """prompt: the messages."""

@@ -22,8 +22,8 @@ from paged_attention.engine.serve.engine_thread import (
 )
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.handlers import Handler, check_model
+from paged_attention.engine.serve.scored_tokens import completion_form
 from paged_attention.engine.serve.settings import Serving
-from paged_attention.engine.serve.told import in_a_completion
 
 
 class Completions(Handler):
@@ -31,7 +31,7 @@ class Completions(Handler):
 
     id, kind, kind_of_piece = "cmpl", "text_completion", "text_completion"
     parameter = "prompt"  # that has the prompt
-    read, form = staticmethod(read_completion), staticmethod(in_a_completion)
+    read, form = staticmethod(read_completion), staticmethod(completion_form)
 
     def initialize(self, serving: Serving) -> None:
         super().initialize(serving)

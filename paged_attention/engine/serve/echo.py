@@ -6,7 +6,7 @@ from functools import partial
 
 from paged_attention.engine.logprobs import prompt_logprobs
 from paged_attention.engine.serve.engine_thread import EngineThread
-from paged_attention.engine.serve.told import Told
+from paged_attention.engine.serve.scored_tokens import ScoredToken
 from paged_attention.engine.serve.words import Decoded, Words
 
 
@@ -16,12 +16,12 @@ class Echo:
     tokens: the prompt's, one or more.
     text: as it was asked; None if only tokens were.
     num_top: how many of the likeliest tokens are told with each; None tells of none.
-    `text`: as its answers have it. `told`: its tokens, after score().
+    `text`: as its answers have it. `scored`: its tokens, after score().
     """
 
     def __init__(self, tokens: list[int], text: str | None, words: Words, num_top: int | None):
         self.tokens, self.words, self.num_top = tokens, words, num_top
-        self.told: list[Told] = []
+        self.scored: list[ScoredToken] = []
         # a character that has begun will be the answer's
         self.text = whole(Decoded(words).add(tokens)) if text is None else text
 
@@ -31,20 +31,20 @@ class Echo:
         Yields after each piece, so that it can be given up.
         Raises StoppedError, and whatever the model raises.
         """
-        if self.told or self.num_top is None:
+        if self.scored or self.num_top is None:
             return
         decoded = Decoded(self.words)
-        told = [Told(self.tokens[0], 0, None)]
+        told = [ScoredToken(self.tokens[0], 0, None)]
         length = len(whole(decoded.add(self.tokens[:1])))
         pieces = prompt_logprobs(engine.engine.runner.model, self.tokens, self.num_top)
         next_piece = partial(next, pieces, [])
         while piece := await asyncio.wrap_future(engine.between_steps(next_piece)):
             for logprobs in piece:
                 token = self.tokens[len(told)]
-                told.append(Told(token, length, logprobs))
+                told.append(ScoredToken(token, length, logprobs))
                 length = len(whole(decoded.add([token])))
             yield
-        self.told = told
+        self.scored = told
 
 
 def whole(text: str) -> str:

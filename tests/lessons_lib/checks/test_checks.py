@@ -235,7 +235,7 @@ def test_an_answer_that_fails_gets_further_time_to_be_named():
     def answer(num_tokens, block_size):
         if num_tokens % block_size and len(slow_calls) < 2:
             slow_calls.append(time.thread_time())
-            while time.thread_time() < slow_calls[-1] + 3:  # of five seconds in all
+            while time.thread_time() < slow_calls[-1] + 2.6:  # of five seconds in all
                 pass
         return num_tokens // block_size
 

@@ -13,7 +13,7 @@ from paged_attention.engine.logprobs import PIECE, TokenLogprobs
 from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.echo import Echo
 from paged_attention.engine.serve.engine_thread import News
-from paged_attention.engine.serve.told import in_a_chat, in_a_completion
+from paged_attention.engine.serve.scored_tokens import chat_form, completion_form
 from paged_attention.engine.serve.words import TokenizerWords
 from paged_attention.tiny_qwen3.tasks import decode, encode
 from serving import MODEL, RunningServer, body, head_of, wait_until
@@ -297,7 +297,7 @@ def test_the_bytes_of_all_tokens_are_the_text(byte_words, text, data):
     sent, told, texts = told_of(byte_words, tokens, cuts)
     flat = sum(told, [])
     assert sent == text and [each.token for each in flat] == tokens
-    content = in_a_chat(flat, byte_words)["content"]
+    content = chat_form(flat, byte_words)["content"]
     assert bytes(sum((each["bytes"] for each in content), [])).decode() == text
     num_sent = 0
     for those, own in zip(told, texts):  # none comes before its text, and none too late
@@ -317,7 +317,7 @@ def test_each_token_of_an_answer_is_told_of_once_and_in_order(words, data):
     assert [each.token for each in flat] == tokens
     offsets = [each.offset for each in flat]
     assert offsets == sorted(offsets) and all(each <= len(sent) for each in offsets)
-    found = in_a_completion(flat, words)
+    found = completion_form(flat, words)
     assert len(found["tokens"]) == len(tokens)
     for name in found["tokens"]:
         name.encode()  # a text, and no half of a surrogate pair
@@ -336,7 +336,7 @@ def test_a_token_has_a_name_by_each_kind_of_tokenizer(tmp_path, kind, text, name
     KINDS[kind]().save_pretrained(tmp_path)
     words = TokenizerWords(tmp_path)
     _, told, _ = told_of(words, words.encode(text), [])
-    assert in_a_completion(sum(told, []), words)["tokens"] == names
+    assert completion_form(sum(told, []), words)["tokens"] == names
 
 
 def test_an_added_token_is_as_it_was_added(tmp_path):

@@ -1,4 +1,4 @@
-"""Tokens that a client is told of, with how likely they were, in the forms of both APIs."""
+"""Tokens with how likely they were, in the forms of both APIs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ from paged_attention.engine.logprobs import TokenLogprobs
 from paged_attention.engine.serve.words import Words
 
 
-class Told(NamedTuple):
-    """A token that a client is told of.
+class ScoredToken(NamedTuple):
+    """A token of an answer or its prompt, and how likely it was.
 
     offset: of the first of its characters in the text.
     logprobs: None for the first token of a prompt.
@@ -33,7 +33,7 @@ def name_of(token: int, words: Words, before_bytes: str = "") -> str:
         return before_bytes + found.decode(errors="backslashreplace")
 
 
-def in_a_chat(tokens: Sequence[Told], words: Words) -> dict[str, Any]:
+def chat_form(tokens: Sequence[ScoredToken], words: Words) -> dict[str, Any]:
     """As a chat has them: each token with its bytes, and with the likeliest ones."""
 
     def entry(token: int, logprob: float) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def in_a_chat(tokens: Sequence[Told], words: Words) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
-def in_a_completion(tokens: Sequence[Told], words: Words) -> dict[str, list]:
+def completion_form(tokens: Sequence[ScoredToken], words: Words) -> dict[str, list]:
     """As a completion has them: a list for each kind of number.
 
     The likeliest tokens are by their names, and the token itself is always among them.
