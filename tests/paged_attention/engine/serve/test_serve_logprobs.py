@@ -124,7 +124,7 @@ def test_a_long_prompt_is_told_of_as_a_whole(completions):
     assert choice.logprobs.token_logprobs[1:401] == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_long_prompt_is_given_up_when_its_client_leaves(server):
+def test_a_long_prompt_is_given_up_when_its_client_leaves():
     """It has four pieces, and the client leaves in the first one."""
     pieces, gate = [], threading.Event()
 
@@ -133,8 +133,8 @@ def test_a_long_prompt_is_given_up_when_its_client_leaves(server):
             pieces.append(named["input_ids"].shape)
             gate.wait(60)
 
-    handle = server.engine.runner.model.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
+    with RunningServer() as server:  # its own: other tests' clients leave connections open
+        server.engine.runner.model.register_forward_pre_hook(hook, with_kwargs=True)
         sent = json.dumps({"model": MODEL} | LONG).encode()
         with server.connect() as client:
             client.sendall(head_of(len(sent)) + sent)
@@ -142,8 +142,6 @@ def test_a_long_prompt_is_given_up_when_its_client_leaves(server):
         wait_until(lambda: not server.server._connections)
         gate.set()
         wait_until(server.is_free)
-    finally:
-        handle.remove()
     assert pieces == [(1, PIECE)]
 
 
