@@ -58,6 +58,7 @@ PLACES = {
     "8.6": ("scheduler", "start", True),
     "8.7": (None, "sample", False),
     "8.8": (None, "postprocess", True),
+    "8.9": ("scheduler", "make_room", True),
 }
 FORWARD = "8.1"
 # The mistake of an answer from before its exercise changed. Its message says what to do.
