@@ -1,4 +1,4 @@
-"""The pictures of lesson 09: what a user waits for, two limits, rungs, and which tiles meet."""
+"""The pictures of lesson 09: a wait, two limits, rungs in TFLOP/s, and which tiles meet."""
 
 import numpy as np
 

@@ -739,6 +739,8 @@ def serve_with(make_room):
     requests = [engine.add(index, prompt) for index, prompt in enumerate(prompts)]
     try:
         engine.run()
+    except NotImplementedError:  # an exercise above is left
+        raise
     except RuntimeError as error:
         print(error)
     answered = sum(request.reason == "end" for request in requests)

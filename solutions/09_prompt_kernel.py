@@ -22,7 +22,7 @@
 # as an A100 or an RTX 30. Rung 5 needs an H100 or H200.) **It takes** two to three hours.
 
 # %%
-from lessons_lib import build_cuda, check, hint, open_lesson, solution
+from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("09")
 
@@ -33,7 +33,7 @@ draw = open_lesson("09")
 # counted, at the rate at which this card multiplies two large matrices:
 
 # %%
-from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
+from lessons_bench.prefill_runs import of_the_ladder, recorded
 
 run = of_the_ladder(recorded())
 multiplies = run.multiply_limit_teraflops
@@ -744,6 +744,8 @@ print(f"recorded: {run.row(mixed.name, 'rung 5').milliseconds:.2f} ms")
 # PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
 
 # %%
+from lessons_bench.prefill_runs import of_the_peers
+
 peers = of_the_peers(recorded())
 draw.batches(peers, [workload.name for workload in WORKLOADS])
 
