@@ -653,7 +653,7 @@ def build_tensor_form():
     from paged_attention.plain_build import kept_build
 
     cuda_text = "\n".join([*kernel.values(), tensor_form])
-    with kept_build([declaration, cuda_text]) as folder:
+    with kept_build([declaration, cuda_text]) as folder:  # kept for the next time
         return load_inline(
             "tensor_form",
             cpp_sources=declaration,

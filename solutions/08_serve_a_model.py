@@ -753,8 +753,8 @@ def serve_with(make_room):
 assert serve_with(only_ask) < len(prompts)
 
 # %% [markdown]
-# No request can start, in a pool full of blocks that none needs. So a block that only the cache
-# uses has to be as good as free.
+# The pool is full of blocks that no request needs, and no request can start. So a block that
+# only the cache uses has to be as good as free.
 #
 # ### Exercise 8.9: old blocks make room
 #
@@ -769,7 +769,7 @@ assert serve_with(only_ask) < len(prompts)
 #
 # An old block may be found again. So evict no more of them than it takes. And if all of them
 # together are not enough, evict none. (A request that writes into a block that it shares needs
-# one more, for the copy. `append_tokens` knows.)
+# one more, for the copy. `append_tokens` counts that one, too.)
 
 # %% exercise="8.9"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room
