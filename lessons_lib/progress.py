@@ -12,12 +12,16 @@ from lessons_lib import solution_cells
 from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import progress_folder
 
-_NOTHING = {"passed": False, "mistakes": []}
+NOTHING: dict[str, Any] = {"passed": False, "mistakes": []}
 _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
 
 
 def load() -> dict[str, dict]:
-    """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty if there is none."""
+    """What is remembered of each exercise, by its id; empty if there is nothing.
+
+    An entry is `{"passed": bool, "mistakes": [slug, ...], "tries": int}`. The tries are checks
+    up to the first that passed. Records of earlier versions have no tries.
+    """
     if solution_cells.are_at_home():
         return _in_solutions
     with suppress(OSError):
@@ -33,7 +37,7 @@ def remember(exercise: str, passed: bool, mistake: str | None):
         return
     with suppress(OSError), one_at_a_time(progress_folder() / "lock"):
         record = _read()
-        if record is None or not _is_readable(record.get(exercise, _NOTHING)):
+        if record is None or not _is_readable(record.get(exercise, NOTHING)):
             _keep_aside()
             record = {key: each for key, each in (record or {}).items() if key != exercise}
         _add(record, exercise, passed, mistake)
@@ -59,6 +63,7 @@ def _is_readable(entry) -> bool:
         isinstance(entry, dict)
         and isinstance(entry.get("passed"), bool)
         and isinstance(entry.get("mistakes"), list)
+        and isinstance(entry.get("tries", 0), int)
     )
 
 
@@ -71,6 +76,8 @@ def _keep_aside():
 
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
     entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
+    if not entry["passed"]:
+        entry["tries"] = max(entry.get("tries", 0), len(entry["mistakes"])) + 1
     entry["passed"] = entry["passed"] or passed
     if mistake and mistake not in entry["mistakes"]:
         entry["mistakes"].append(mistake)

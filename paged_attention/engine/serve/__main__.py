@@ -20,12 +20,13 @@ from tornado.netutil import bind_sockets
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.parts import THE_COURSES, YOURS, assemble
+from paged_attention.engine.parts import assemble
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
 from paged_attention.engine.served import head_size_of
 from paged_attention.engine.speaking import speaking_model
+from paged_attention.own_answers import THE_COURSES, YOURS
 
 
 def _within(kind: type, least: float, most: float) -> Callable[[str], float]:
