@@ -81,7 +81,10 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
         show(Card(f"{name}: not judged", result.message))
         raise NotJudged(result)
     attempted = result.mistake != checks.NOT_ATTEMPTED
-    counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
+    is_at_home = solution_cells.are_at_home()
+    counts = is_at_home or not solution_cells.define(exercise.answer_name)
+    moments = _guide("moments")
+    is_new = counts and not is_at_home and moments.is_new(exercise.id)
     lesson = f"{int(exercise.id.split('.')[0]):02d}"
     advice = _guide("advice")
     absent = None if result.passed else _guide("restart").missing_in(answer, lesson)
@@ -91,7 +94,11 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
     if result.passed:
         if counts:
             saved_answers.save(exercise.id, answer)
-        show(Card(f"{name}: passed", advice.after_passing(), tone="passed"))
+        words = [moments.after_exercise(exercise.id)] if is_new else []
+        body = "\n".join(filter(None, [*words, advice.after_passing()]))
+        show(Card(f"{name}: passed", body, tone="passed"))
+        if is_new and (card := moments.after_lesson(exercise.id)):
+            show(card)
     elif attempted:
         body = advice.after_failing(result, answer)
         show(Card(f"{name}: not yet ({result.mistake})", body, tone="failed"))
