@@ -14,19 +14,19 @@ def test_manager(manager):
     manager: a new BlockManager, with two free blocks or more.
     """
     # BEGIN SOLUTION 1.7
-    block_id = manager.allocate()
-    manager.increase_ref_count(block_id)
-    manager.free(block_id)
-    assert manager.get_ref_count(block_id) == 1, "one of two users should be left"
-    manager.free(block_id)
+    shared, free = manager.allocate(), manager.allocate()
+    manager.increase_ref_count(shared)
+    manager.free(shared)
+    assert manager.get_ref_count(shared) == 1, "one of two users should be left"
+    manager.free(free)
     for wrong_call in (manager.free, manager.increase_ref_count):
         try:
-            wrong_call(block_id)
+            wrong_call(free)
         except RuntimeError:
             pass
         else:
             raise AssertionError("a wrong call was not refused")
-        assert manager.get_ref_count(block_id) == 0, "a refused call has changed a count"
+        assert manager.get_ref_count(free) == 0, "a refused call has changed a count"
     # END SOLUTION
 
 
