@@ -4,9 +4,9 @@ import functools
 import tomllib
 from pathlib import Path
 
-from lessons_guide import progress_page
-from lessons_lib import checks, progress
-from lessons_lib.display import Card
+from lessons_guide import advice, progress_page
+from lessons_lib import checks, progress, solution_cells
+from lessons_lib.display import Card, show
 
 
 @functools.cache
@@ -16,8 +16,18 @@ def lines() -> dict[str, str]:
 
 
 def is_new(exercise_id: str) -> bool:
-    """Whether an exercise that passes has not passed before. Ask before it is remembered."""
-    return not progress.load().get(exercise_id, progress.NOTHING)["passed"]
+    """Whether the learner has not passed an exercise before. Ask before it is remembered."""
+    passed = progress.load().get(exercise_id, progress.NOTHING)["passed"]
+    return not passed and not solution_cells.are_at_home()
+
+
+def show_passed(exercise: checks.Exercise, is_new: bool) -> None:
+    """Shows that an answer has passed and, the first time, what that means."""
+    lines = [after_exercise(exercise.id)] if is_new else []
+    body = "\n".join(filter(None, [*lines, advice.after_passing()]))
+    show(Card(f"Exercise {exercise.id}, {exercise.title}: passed", body, tone="passed"))
+    if is_new and (card := after_lesson(exercise.id)):
+        show(card)
 
 
 def after_exercise(exercise_id: str) -> str:

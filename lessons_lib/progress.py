@@ -25,8 +25,7 @@ def load() -> dict[str, dict]:
     if solution_cells.are_at_home():
         return _in_solutions
     with suppress(OSError):
-        record = _read() or {}
-        return {exercise: entry for exercise, entry in record.items() if _is_readable(entry)}
+        return {key: entry for key, entry in (_read() or {}).items() if _is_readable(entry)}
     return {}
 
 
@@ -76,8 +75,10 @@ def _keep_aside():
 
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
     entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
-    if not entry["passed"]:
-        entry["tries"] = max(entry.get("tries", 0), len(entry["mistakes"])) + 1
+    entry["tries"] = entry.get("tries", 0) + (
+        # what an earlier version has not counted was at least a try for each mistake
+        0 if entry["passed"] else 1 + max(0, len(entry["mistakes"]) - entry.get("tries", 0))
+    )
     entry["passed"] = entry["passed"] or passed
     if mistake and mistake not in entry["mistakes"]:
         entry["mistakes"].append(mistake)

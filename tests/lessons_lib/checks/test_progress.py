@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("learner")
     [
         ([(False, None)], False, [], 1),
         ([(True, None)], True, [], 1),
-        ([(True, None), (False, "a")], True, ["a"], 1),
+        ([(True, None), (False, "a"), (False, "b"), (True, None)], True, ["a", "b"], 1),
         ([(False, "a"), (False, "b"), (False, "a"), (True, None)], True, ["a", "b"], 4),
         ([(False, ""), (False, None)], False, [], 2),
     ],
