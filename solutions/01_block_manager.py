@@ -567,8 +567,8 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # %% [markdown]
 # ## A test of your own
 #
-# So far checks have tested your code. Now you write a test. It gets a new manager, and raises an
-# error if that manager breaks one of three promises:
+# Now you write a test yourself. It gets a new manager, and raises an error if that manager breaks
+# one of three promises:
 #
 # - `free()` takes one user of a block away, and leaves the others.
 # - `free()` of a free block raises a `RuntimeError`.
