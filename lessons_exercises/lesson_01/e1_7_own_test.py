@@ -59,9 +59,7 @@ class Manager(PythonBlockManager):
 
     def free(self, block_id):
         users = self.get_ref_count(block_id)
-        if self.broken == "sharing" and users > 1:
-            self.shown, self.ref_counts[block_id] = True, 1
-        if self.broken == "double free" and users == 0:
+        if {"sharing": users > 1, "double free": users == 0}.get(self.broken):
             self.shown, self.ref_counts[block_id] = True, 1
         super().free(block_id)
         if self.order == "longest free first" and not self.ref_counts[block_id]:
