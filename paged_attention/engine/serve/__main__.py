@@ -17,7 +17,9 @@ import psutil
 import torch
 from tornado.netutil import bind_sockets
 
-from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from lessons_lib.compiler_errors import CompileError
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model, read_config
+from paged_attention.engine.cpu.engine import cpu_engine
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.parts import THE_COURSES, YOURS, assemble
@@ -93,8 +95,10 @@ def make_engine(arguments: argparse.Namespace, folder: Path) -> Engine:
     """Raises ValueError if the pool does not fit into the memory."""
     sizes = {"num_blocks": arguments.num_blocks, "max_num_seqs": arguments.max_num_seqs}
     has_card = torch.cuda.is_available()
-    dtype, device = (torch.bfloat16, "cuda") if has_card else (torch.float32, "cpu")
-    model = load_model(folder, dtype, device)
+    saved_in = read_config(folder).dtype
+    is_narrow = has_card or (saved_in == torch.bfloat16 and not arguments.mine)
+    dtype = torch.bfloat16 if is_narrow else torch.float32
+    model = load_model(folder, dtype, "cuda" if has_card else "cpu")
     check_room(model, arguments.num_blocks)
     if arguments.mine:
         engine, parts = assemble(model, **sizes)
@@ -104,7 +108,12 @@ def make_engine(arguments: argparse.Namespace, folder: Path) -> Engine:
         return engine
     if has_card:
         return fast_engine(model, token_budget=8192, **sizes)
-    return Engine(model, **sizes)
+    try:
+        return cpu_engine(model, **sizes)
+    except CompileError as error:
+        reason = str(error).splitlines()[0]
+        print(f"It goes on without its kernels for a CPU: {reason}", file=sys.stderr)
+        return Engine(model, **sizes)
 
 
 def check_room(model, num_blocks: int, block_size: int = 16) -> None:
