@@ -15,7 +15,7 @@ def cpu_engine(model, parts: CpuParts = CpuParts(), **options) -> Engine:
     model: on the CPU, in float32 or bfloat16. The pool has the same numbers. Those of 16 bits
         have half the bytes, and to read the weights is what takes the time.
     options: as for Engine, without `kv_dtype`. `path` counts only without the part
-        `attention`, and `forward` only without the part `layers`.
+        `attention`.
     Raises UnsupportedModelError for a model elsewhere or with other numbers.
     Raises CompileError if this machine cannot build the kernels.
     """
@@ -24,8 +24,6 @@ def cpu_engine(model, parts: CpuParts = CpuParts(), **options) -> Engine:
             f"this engine runs models of {' and '.join(map(str, NUMBERS))} on the CPU, "
             f"not of {model.dtype} on {model.device}"
         )
-    if parts.attention:
-        options["path"] = "in_place"
     engine: Any = Engine(model, kv_dtype=None, **options)
     engine.runner = CpuRunner(engine.runner, parts)
     return engine

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, silu
 
+from paged_attention.engine.attention import PagedStep
 from paged_attention.engine.cpu.library import NUMBERS, bits_of, cpu_library
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
@@ -36,13 +37,21 @@ class NarrowWeight:
 class CpuModel(FusedModel):
     """A dense Qwen3 or Llama model of transformers, with fused layers for a CPU.
 
+    forward: writes keys and values and attends, like `paged_attention_forward`; None does both
+        in functions of our own.
     Raises UnfusedModelError, which names what is not fused.
     """
 
-    def __init__(self, model, kv_cache: Tensor, num_positions: int, parts: CpuParts):
+    def __init__(
+        self, model, kv_cache: Tensor, num_positions: int, parts: CpuParts, forward=None
+    ):
         if model.dtype not in NUMBERS:
             raise UnfusedModelError(f"the model has numbers of {model.dtype}")
         super().__init__(model, kv_cache, num_positions, "cpu")
+        self.forward = forward
+        self.modules = {
+            own: each.self_attn for own, each in zip(self.layers, model.model.layers)
+        }
         self.most_rows = MOST_ROWS if parts.few_rows else 0
         self.last_norm = self.last_norm.float()
         for layer in self.layers:
@@ -101,6 +110,18 @@ class CpuModel(FusedModel):
             *(self.epsilon, bits_of(k_cache)),
         )
         return qkv.view(len(x), -1, self.head_size)[:, : self.num_q_heads]
+
+    def attention(
+        self, x: Tensor, layer, positions: Tensor, slots: Tensor, attend, cache: Tensor
+    ) -> Tensor:
+        if self.forward is None:
+            return super().attention(x, layer, positions, slots, attend, cache)
+        # as transformers gives them: (1, heads, num_tokens, head_size), of the pool's numbers
+        fresh = torch.empty(2, len(x), self.num_kv_heads, self.head_size)
+        q = self.project(x, layer, positions, torch.arange(len(x)), *fresh)
+        heads = (each.to(cache.dtype).transpose(0, 1)[None] for each in (q, *fresh))
+        step = PagedStep(self.kv_cache, slots, attend)
+        return self.forward(self.modules[layer], *heads, paged=step)[0][0].flatten(1).float()
 
     def gate(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=1)

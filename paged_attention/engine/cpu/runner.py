@@ -2,6 +2,8 @@
 
 from torch import Tensor
 
+from paged_attention.engine.attention import paged_attention_forward
+from paged_attention.engine.cpu.attention import in_place
 from paged_attention.engine.cpu.layers import CpuModel
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import UnfusedModelError
@@ -17,15 +19,19 @@ class CpuRunner(ModelRunner):
     """
 
     def __init__(self, runner: ModelRunner, parts: CpuParts):
-        super().__init__(runner.model, runner.manager, runner.plan, runner.forward)
-        self.parts = parts
+        plan = in_place if parts.attention else runner.plan
+        super().__init__(runner.model, runner.manager, plan, runner.forward)
+        # They may be a learner's.
+        self.build_metadata, self.flatten_batch = runner.build_metadata, runner.flatten_batch
+        forward = None if runner.forward is paged_attention_forward else runner.forward
+        self.in_place = parts.attention
         self.reasons: dict[str, str] = {}
         self.fused: CpuModel | None = None
         cache = self.manager.kv_cache
         longest = self.manager.max_blocks_per_seq * self.manager.block_size
         if parts.layers:
             try:
-                self.fused = CpuModel(self.model, cache, longest, parts)
+                self.fused = CpuModel(self.model, cache, longest, parts, forward)
             except UnfusedModelError as error:
                 self.reasons["layers"] = str(error)
 
@@ -36,10 +42,9 @@ class CpuRunner(ModelRunner):
             return super().forward_step(tokens, positions, last, metadata)
         attend, dtype = self.plan(metadata), self.manager.kv_cache.dtype
 
-        def attend_widely(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-            return attend(q.to(dtype), k_cache, v_cache).float()
+        def attend_narrowly(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+            """Other paths take queries of the pool's numbers."""
+            return attend(q.to(dtype), k_cache, v_cache).to(q.dtype)
 
-        own = self.parts.attention
-        return self.fused(
-            tokens, positions, metadata.slot_mapping, attend if own else attend_widely, last
-        )
+        path = attend if self.in_place else attend_narrowly
+        return self.fused(tokens, positions, metadata.slot_mapping, path, last)

@@ -103,8 +103,8 @@ class FusedModel:
         residual, x = self.embed(tokens), None
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
-            q = self.project(x, layer, positions, slots, *cache)
-            x = self.product(attend(q, *cache).flatten(1), layer.w_out)
+            x = self.attention(x, layer, positions, slots, attend, cache)
+            x = self.product(x, layer.w_out)
             x = self.sum_over_ranks(x, layer.b_out)
             x = self.add_norm(residual, x, layer.mlp_norm)
             x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
@@ -126,6 +126,12 @@ class FusedModel:
 
     def logits(self, x: Tensor, out: Tensor | None) -> Tensor:
         return torch.mm(x, self.head.t(), out=out)
+
+    def attention(
+        self, x: Tensor, layer, positions: Tensor, slots: Tensor, attend: Attend, cache: Tensor
+    ) -> Tensor:
+        """Returns (num_tokens, num_q_heads * head_size), before the product with w_out."""
+        return attend(self.project(x, layer, positions, slots, *cache), *cache).flatten(1)
 
     def sum_over_ranks(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Completes a product whose weight is cut by columns."""

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 from echo import assert_nothing_is_lost
 from fast_requests import all_sizes, assert_as_alone, model, prompts, some_traces
+from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.cpu.engine import cpu_engine
 from paged_attention.engine.cpu.parts import CpuParts
+from paged_attention.engine.cpu.runner import CpuRunner
+from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.runner import flatten_batch
 from paged_attention.engine.served import UnsupportedModelError
 from traces import play
 
@@ -33,6 +37,30 @@ def test_any_parts_on_any_trace(trace, parts, sizes):
     engine.manager.kv_cache.fill_(torch.nan)  # what lies in the pool reaches no result
     assert_as_alone(play(engine, trace))
     assert_nothing_is_lost(engine)
+
+
+def test_a_learners_own_functions_go_on_being_called():
+    """Lesson 08's: what a layer calls, and what a runner has for a step's metadata."""
+    called = set()
+
+    def forward(module, query, key, value, attention_mask=None, **others):
+        called.add(module.layer_idx)
+        return paged_attention_forward(module, query, key, value, **others)
+
+    def flatten(scheduled):
+        called.add("8.2")
+        return flatten_batch(scheduled)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        own = load_model(dtype=dtype)
+        sizes = {"num_blocks": 40, "block_size": 4}
+        engine = Engine(own, path="paged_torch", forward=forward, **sizes)
+        engine.runner.flatten_batch = flatten
+        engine.runner = CpuRunner(engine.runner, CpuParts(attention=False))
+        requests = engine.generate(prompts()[:4], SamplingParams(max_new_tokens=2))
+        assert called == {"8.2", *range(own.config.num_hidden_layers)}
+        assert_as_alone(requests)
+        called.clear()
 
 
 def rows_of(engine, prompt: list[int], answer: list[int]) -> torch.Tensor:
