@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 from lessons_bench import (
     checkpoint_runs,
-    cpu_engine_runs,
     conversation_runs,
+    cpu_engine_runs,
     engine_peers_runs,
     fast_engine_runs,
     ladder_runs,
