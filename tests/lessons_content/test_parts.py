@@ -7,7 +7,7 @@ import torch
 
 from lessons_lib import checks, saved_answers, verbs
 from lessons_lib.inline import read_kernel
-from paged_attention import decode
+from paged_attention import decode, own_answers
 from paged_attention.engine import parts
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
@@ -31,7 +31,11 @@ PROMPTS = [
     )
 ]
 NUM_TOKENS = 20
-FILES = {**parts.BLOCK_MANAGER, parts.WITHOUT_MUTEX: "block_manager.h", **parts.KERNEL}
+FILES = {
+    **parts.BLOCK_MANAGER,
+    own_answers.WITHOUT_MUTEX: "block_manager.h",
+    **parts.KERNEL,
+}
 OWNERS = {
     "manager": PagedAttentionManager,
     "runner": ModelRunner,
@@ -302,6 +306,16 @@ def test_without_a_mutex_does_as_well(model, expected):
         "block_manager_"
     )
     assert serves(engine, expected)
+
+
+@pytest.mark.parametrize("passed", [[], ["1.1"]])
+def test_lesson_02_has_the_learners_block_manager(passed):
+    for exercise in passed:
+        saved_answers.save(exercise, right_answer(exercise))
+    block_manager, assembled = own_answers.own_block_manager()
+    assert [each for each, owner in whose(assembled).items() if owner == "yours"] == passed
+    assert list(whose(assembled)) == ["1.1", "1.3", "1.4"]
+    assert block_manager(3).get_num_free_blocks() == 3
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
 
 COURSE = ROOT / "paged_attention"
-LEFT_OUT = "engine/fast", "engine/serve", "engine/parallel", "tiny_qwen3"
+LEFT_OUT = "engine/cpu", "engine/fast", "engine/serve", "engine/parallel", "tiny_qwen3"
 PROMPTS = "Cq7b>", "Ka17..q42......z93?zq>", "Ka17..q42......z93?az>"
 GIVEN = "given"
 
