@@ -9,6 +9,7 @@ import pytest
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_build.build import select
 from lessons_lib.paths import ROOT, build_folder
+from paged_attention.engine.speaking import ModelNotHereError, speaking_model
 
 pytestmark = [
     pytest.mark.browser,
@@ -131,6 +132,22 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(opened, less
             page.wait_for_timeout(500)
             picture.screenshot(path=picture_folder() / f"{lesson.name}{name}.png")
     assert page.console_errors == []
+
+
+@pytest.mark.slow
+def test_lesson_08_speaks(opened):
+    """With the model that speaks, where it was fetched. The README shows this conversation."""
+    try:
+        speaking_model()
+    except ModelNotHereError as error:
+        pytest.skip(str(error))
+    page, notebook = opened("08_serve_a_model")
+    sources = {cell["id"]: "".join(cell["source"]) for cell in notebook.cells()}
+    (live,) = [cell_id for cell_id, source in sources.items() if "talk = Conv" in source]
+    run_up_to(notebook, live, answers_to(*select(["08"])))
+    told = shown(notebook.run_cell(live))
+    assert "Ada: The capital of France is Paris." in told and "3 of them shared" in told
+    photograph(page, notebook, live, "08_it_speaks.png")
 
 
 @pytest.mark.slow
