@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 
 from lessons_grading import dask_link, sandbox
-from lessons_grading.claim import Claim
-from lessons_grading.kept import write_whole
+from lessons_grading.results_lock import Claim
+from lessons_grading.digests import write_whole
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
 from lessons_lib import checks, whole

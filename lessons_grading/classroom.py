@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.submissions import Submission
-from lessons_grading.trials import remember_answers
+from lessons_grading.try_answer import remember_answers
 from lessons_processes import isolation
 
 Grader = Callable[..., SubmissionGrade]

@@ -20,7 +20,7 @@ from lessons_grading.crew import Crew, Worker
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_read
 from lessons_grading.judge_process import order_of
-from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import Submission, text_of

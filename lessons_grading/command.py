@@ -17,13 +17,13 @@ from lessons_grading.arguments import read_arguments
 from lessons_grading.classroom import Grader, Judged, grade_all, twice_if_needed
 from lessons_grading.cluster import Cluster
 from lessons_grading.judge import grade_notebook
-from lessons_grading.kept import course_digest, mistakes_digest
-from lessons_grading.repeats import grade_once
+from lessons_grading.digests import course_digest, mistakes_digest
+from lessons_grading.deduplicate import grade_once
 from lessons_grading.report import write_report
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import FILE, GradeStore
 from lessons_grading.submissions import Submission, text_of
-from lessons_grading.trials import RUN_FACTOR
+from lessons_grading.try_answer import RUN_FACTOR
 from lessons_lib import checks
 from lessons_processes.isolation import BUSY
 

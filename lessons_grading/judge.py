@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lessons_grading.cells import run_cells
+from lessons_grading.run_cells import run_cells
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import text_of
-from lessons_grading.trials import examine, is_refused
+from lessons_grading.try_answer import examine, is_refused
 from lessons_grading.work import Work
 from lessons_lib import checks
 from lessons_lib.checks import CheckResult, Exercise

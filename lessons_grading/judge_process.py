@@ -10,11 +10,11 @@ from multiprocessing.connection import Connection
 
 from lessons_grading import sandbox
 from lessons_grading.classroom import end_this_process, tidy_up_at_the_end
-from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.remote import IDLE_LIMIT, LARGEST_REPLY
 from lessons_grading.sandbox import Limits
-from lessons_grading.trials import remember_answers
+from lessons_grading.try_answer import remember_answers
 from lessons_lib import checks
 from lessons_lib.checks import MistakesError
 from lessons_processes import isolation

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from lessons_grading.class_page import MOST_NAMES, ClassNumbers
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import whole_file, write_whole
+from lessons_grading.digests import whole_file, write_whole
 from lessons_grading.students import (
     UNTOUCHED,
     besides,

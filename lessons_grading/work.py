@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from contextlib import suppress
 
-from lessons_grading.exam import Effort
+from lessons_grading.hidden_cases import Effort
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits, Reported, Run, Sandbox
 from lessons_lib import cuda_builds

@@ -10,7 +10,7 @@ import pytest
 
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from lessons_grading import confinement, exam, judge, sandbox
+from lessons_grading import confinement, hidden_cases, judge, sandbox
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
@@ -141,7 +141,7 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
     )
     graded = result.exercises[0]
     assert (graded.exercise, graded.mistake, graded.earned) == ("0.1", "wrong", 0)
-    assert graded.message.startswith(exam.NEW_CASE)
+    assert graded.message.startswith(hidden_cases.NEW_CASE)
     assert "Smallest case that shows it: blocks_needed(" in graded.message
     assert checks.run(
         "0.1", lambda num_tokens, block_size: known.get((num_tokens, block_size), 1)
@@ -174,7 +174,7 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
                 mistake,
                 mistake is None,
             ), result.message
-            assert exam.NEW_CASE not in result.message
+            assert hidden_cases.NEW_CASE not in result.message
     finally:
         work.close()
 
@@ -277,7 +277,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     ],
 )
 def test_what_is_no_result_is_refused(data):
-    assert isinstance(exam.decode(data), results.Foreign)
+    assert isinstance(hidden_cases.decode(data), results.Foreign)
 
 
 def test_a_result_that_cannot_be_sent_equals_nothing():

@@ -13,8 +13,8 @@ import pytest
 from test_grade_classroom import ALL_RIGHT, called, run
 from test_grade_folders import class_folder  # noqa: F401
 
-from lessons_grading import classroom, command, kept
-from lessons_grading.claim import Claim
+from lessons_grading import classroom, command, digests
+from lessons_grading.results_lock import Claim
 from lessons_grading.classroom import grade_all
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import digest_of
@@ -139,7 +139,7 @@ def test_two_graders_do_not_mix(class_folder, capsys):
 
 def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
     script = (
-        "import os, sys; from pathlib import Path; from lessons_grading.claim import Claim\n"
+        "import os, sys; from pathlib import Path; from lessons_grading.results_lock import Claim\n"
         "scratch = Claim(Path(sys.argv[1]))._scratch\n"
         "Path(scratch, 'left').touch(); print(scratch, flush=True); os.kill(os.getpid(), 9)"
     )
@@ -195,7 +195,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
         replace(source, target)
 
     with monkeypatch.context() as disk:
-        disk.setattr(kept.os, "replace", full)
+        disk.setattr(digests.os, "replace", full)
         assert run(class_folder) == 1
     said = capsys.readouterr().err
     assert (

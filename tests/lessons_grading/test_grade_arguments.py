@@ -11,7 +11,7 @@ from graded import RIGHT, hand_in
 from lessons_grading import arguments as arguments_of
 from lessons_grading import dask_link, sandbox
 from lessons_grading.arguments import LARGEST_SEED, read_arguments, usual_workers
-from lessons_grading.claim import Claim
+from lessons_grading.results_lock import Claim
 from lessons_grading.sandbox import Limits
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lessons_grading import cells, course
+from lessons_grading import run_cells, course
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.sandbox import BUSY, LARGEST_SUM, Limits
 from lessons_grading.work import Work
@@ -63,8 +63,8 @@ def run(monkeypatch):
         work = work or Work(notebook, checks.exercises_of("00"), 1, LIMITS)
         work.run = Sessions(sessions)
         times = iter(clock or repeat(START))
-        monkeypatch.setattr(cells, "time", SimpleNamespace(monotonic=lambda: next(times)))
-        cells.run_cells(work)
+        monkeypatch.setattr(run_cells, "time", SimpleNamespace(monotonic=lambda: next(times)))
+        run_cells.run_cells(work)
         assert not work.run.left
         return work
 

@@ -21,7 +21,7 @@ from graded import hand_in as hand_in_cells
 from lessons_grading import arguments, classroom, command, sandbox
 from lessons_grading.classroom import grade_all
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import course_digest, write_whole
+from lessons_grading.digests import course_digest, write_whole
 from lessons_grading.notebook import digest_of
 from lessons_grading.submissions import find_submissions
 

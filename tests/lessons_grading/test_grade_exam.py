@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lessons_grading import exam
-from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, Effort
+from lessons_grading import hidden_cases
+from lessons_grading.hidden_cases import NEW_CASE, TOO_MUCH_EFFORT, Effort
 from lessons_lib import checks, results
 from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake
 from lessons_processes.isolation import Outcome
@@ -57,13 +57,13 @@ RIGHT = [2, 6, 10, 1000, 34, 54, 1200]
 def asked(monkeypatch):
     """The exam of EXERCISE, with these fields instead of its own."""
 
-    def asked(**fields) -> exam.Exam:
+    def asked(**fields) -> hidden_cases.Exam:
         monkeypatch.setattr(checks, "find", {"7.7": replace(EXERCISE, **fields)}.get)
-        return exam.exam_of("7.7", SEED)
+        return hidden_cases.exam_of("7.7", SEED)
 
-    exam.exam_of.cache_clear()
+    hidden_cases.exam_of.cache_clear()
     yield asked
-    exam.exam_of.cache_clear()
+    hidden_cases.exam_of.cache_clear()
 
 
 def test_the_hidden_cases_follow_the_visible_ones_and_both_are_in_order(asked):
@@ -108,11 +108,11 @@ def changed(**values) -> list:
     return [values.get(f"of_{case}", right) for case, right in zip(CASES, RIGHT, strict=True)]
 
 
-def compare(made: exam.Exam, run: Ran, ended=None, effort=None):
-    return exam.compare(made, run, ended or {}, effort or Effort())
+def compare(made: hidden_cases.Exam, run: Ran, ended=None, effort=None):
+    return hidden_cases.compare(made, run, ended or {}, effort or Effort())
 
 
-def verdict(made: exam.Exam, reports: list, *ending, **about) -> CheckResult:
+def verdict(made: hidden_cases.Exam, reports: list, *ending, **about) -> CheckResult:
     found, outcome = compare(made, Ran(reports, *ending, **about))
     assert not checks.crashed_first(outcome)
     return found
@@ -229,7 +229,7 @@ def test_a_difference_in_a_visible_case_counts_although_a_hidden_one_ends_the_ru
 def clock(monkeypatch):
     """The processor seconds of this thread, in a list."""
     seconds = [100.0]
-    monkeypatch.setattr(exam, "time", SimpleNamespace(thread_time=lambda: seconds[0]))
+    monkeypatch.setattr(hidden_cases, "time", SimpleNamespace(thread_time=lambda: seconds[0]))
     return seconds
 
 
@@ -280,31 +280,31 @@ ENDINGS = {
 
 @pytest.mark.parametrize("outcome, mistake, words", ENDINGS.values(), ids=ENDINGS)
 def test_a_run_that_gives_no_verdict_fails(outcome, mistake, words):
-    found = exam.broken(EXERCISE, outcome, None)
+    found = hidden_cases.broken(EXERCISE, outcome, None)
     assert (found.passed, found.mistake) == (False, mistake) and words in found.message
     assert "case that shows it" not in found.message
 
 
 def test_a_run_that_breaks_in_a_case_shows_it(asked):
-    found = exam.broken(asked().exercise, Outcome("timed out", detail="5 s"), (1, None))
+    found = hidden_cases.broken(asked().exercise, Outcome("timed out", detail="5 s"), (1, None))
     assert found.mistake == "timed-out" and "double(3)" in found.message
 
 
 def test_what_cannot_be_read_is_nothing_that_a_right_answer_gives():
-    assert exam.decode(["tuple", [1, 2]]) == (1, 2)
-    unreadable = exam.decode(["tuple"])
+    assert hidden_cases.decode(["tuple", [1, 2]]) == (1, 2)
+    unreadable = hidden_cases.decode(["tuple"])
     assert isinstance(unreadable, results.Foreign)
     assert repr(unreadable) == "something that cannot be read"
 
 
 @pytest.mark.parametrize("mistake", ["not-attempted", "not-an-answer", "missing", "adds-one"])
 def test_a_refusal_names_what_the_check_could_name(mistake):
-    refused = exam.refusal(EXERCISE, ["refused", mistake, "words"])
+    refused = hidden_cases.refusal(EXERCISE, ["refused", mistake, "words"])
     assert refused == CheckResult("7.7", False, mistake, "words")
 
 
 def test_another_refusal_is_only_a_wrong_answer():
-    refused = exam.refusal(EXERCISE, ["refused", "full marks", "words"])
+    refused = hidden_cases.refusal(EXERCISE, ["refused", "full marks", "words"])
     assert refused == CheckResult("7.7", False, "wrong", "words")
 
 
@@ -313,4 +313,4 @@ def test_another_refusal_is_only_a_wrong_answer():
     [["refused", 3, "words"], ["refused", "missing"], ["case", 0, 2], "refused", None],
 )
 def test_what_is_no_refusal_refuses_nothing(report):
-    assert exam.refusal(EXERCISE, report) is None
+    assert hidden_cases.refusal(EXERCISE, report) is None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons_grading import kept
-from lessons_grading.kept import whole_file, write_whole
+from lessons_grading import digests
+from lessons_grading.digests import whole_file, write_whole
 
 LONGEST = "n" * 255  # bytes that the name of a file may have
 
@@ -57,15 +57,15 @@ def test_two_files_of_a_folder_are_written_at_once(tmp_path):
 def course(tmp_path, monkeypatch):
     """A small course, of which the digest is taken."""
     root = tmp_path / "course"
-    monkeypatch.setattr(kept, "ROOT", root)
-    for folder in kept.COURSE:
+    monkeypatch.setattr(digests, "ROOT", root)
+    for folder in digests.COURSE:
         (root / folder / "deeper").mkdir(parents=True)
         (root / folder / "deeper" / "text.py").write_text("x = 1")
     return root
 
 
 def digest() -> str:
-    return kept.course_digest.__wrapped__()  # it keeps what it was at first
+    return digests.course_digest.__wrapped__()  # it keeps what it was at first
 
 
 def change(path: Path):
@@ -93,7 +93,7 @@ def test_the_digest_changes_with_each_file_that_may_decide_a_grade(course, folde
 
 def test_the_digest_is_the_same_wherever_the_course_is(course, monkeypatch):
     before = digest()
-    monkeypatch.setattr(kept, "ROOT", course.rename(course.with_name("elsewhere")))
+    monkeypatch.setattr(digests, "ROOT", course.rename(course.with_name("elsewhere")))
     assert digest() == before
 
 
@@ -110,15 +110,15 @@ def test_the_digest_leaves_out_what_decides_no_grade(course, name):
 def test_the_digest_of_mistakes_changes_with_a_name_and_a_text(tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
     file = tmp_path / "2.5.mistakes"
-    seen = {kept.mistakes_digest()}
+    seen = {digests.mistakes_digest()}
     for text in ("one", "two"):
         file.write_text(text)
-        seen.add(kept.mistakes_digest())
+        seen.add(digests.mistakes_digest())
     file.rename(tmp_path / "2.6.mistakes")
-    seen.add(kept.mistakes_digest())
+    seen.add(digests.mistakes_digest())
     assert len(seen) == 4
     elsewhere = tmp_path / "moved"
     elsewhere.mkdir()
     (tmp_path / "2.6.mistakes").rename(elsewhere / "2.6.mistakes")
     monkeypatch.setenv("LESSONS_MISTAKES", str(elsewhere))
-    assert kept.mistakes_digest() in seen
+    assert digests.mistakes_digest() in seen

@@ -8,7 +8,7 @@ import pytest
 from graded import hand_in
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Cell, Notebook, read_notebook
-from lessons_grading.repeats import code_of, grade_once
+from lessons_grading.deduplicate import code_of, grade_once
 from lessons_grading.store import FILE, GradeStore
 from lessons_grading.submissions import Submission
 

@@ -12,7 +12,7 @@ from test_grade_classroom import ALL_RIGHT
 
 from graded import RIGHT, SEED
 from graded import hand_in as hand_in_cells
-from lessons_grading import command, judge, trials
+from lessons_grading import command, judge, try_answer
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import read_notebook
@@ -114,8 +114,8 @@ def test_a_file_that_changes_meanwhile_gives_its_grade_to_no_other(students):
 
 @pytest.fixture
 def remembering(monkeypatch):
-    monkeypatch.setattr(trials, "_known", None)
-    trials.remember_answers()
+    monkeypatch.setattr(try_answer, "_known", None)
+    try_answer.remember_answers()
 
 
 def counts(grade) -> tuple[int, int]:
@@ -162,7 +162,7 @@ def test_a_known_answer_costs_what_it_has_cost(tmp_path, remembering, monkeypatc
 
     monkeypatch.setattr(judge, "Work", Watched)
     graded(tmp_path, RIGHT, "x = 1")
-    (known,) = trials._known.values()
+    (known,) = try_answer._known.values()
     assert works[0].reported.bytes == known.bytes > 1_000
     assert works[0].effort.seconds == known.effort > 0
 

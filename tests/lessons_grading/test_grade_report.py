@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from lessons_grading import report
-from lessons_grading.exam import NEW_CASE
+from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.report import COLUMNS, write_report
 from lessons_grading.students import Student, in_order

@@ -7,8 +7,8 @@ from collections import deque
 import pytest
 
 from graded import SEED
-from lessons_grading import course, trials
-from lessons_grading.exam import LARGEST_EFFORT, TOO_MUCH_EFFORT, exam_of
+from lessons_grading import course, try_answer
+from lessons_grading.hidden_cases import LARGEST_EFFORT, TOO_MUCH_EFFORT, exam_of
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import LARGEST_SUM, Limits
 from lessons_grading.work import Work
@@ -35,7 +35,7 @@ def tried(monkeypatch):
 
     Each costs 100 bytes and 2 seconds.
     """
-    monkeypatch.setattr(trials, "_known", None)
+    monkeypatch.setattr(try_answer, "_known", None)
     texts = []
 
     def attempt(work, exercise, answer):
@@ -44,20 +44,20 @@ def tried(monkeypatch):
         work.effort.add(2.0)
         return verdict(answer["text"])
 
-    monkeypatch.setattr(trials, "_try", attempt)
+    monkeypatch.setattr(try_answer, "_try", attempt)
     return texts
 
 
 @pytest.fixture
 def remembered(tried):
     """The same, in a process that remembers answers."""
-    trials.remember_answers()
+    try_answer.remember_answers()
     return tried
 
 
 def examine(text: str, work: Work | None = None) -> str:
     """The message about this answer."""
-    return trials.examine(work or new_work(), EXERCISE, {"text": text}).message
+    return try_answer.examine(work or new_work(), EXERCISE, {"text": text}).message
 
 
 def test_a_process_tries_an_answer_again_unless_it_is_to_remember(tried):
@@ -75,7 +75,7 @@ def test_another_answer_exercise_seed_or_limit_is_tried(remembered):
     assert [examine("b"), remembered] == ["b", ["a", "b"]]
     examine("a", new_work(seed=SEED + 1))
     examine("a", new_work(memory=1 << 30))
-    trials.examine(new_work(), checks.find("1.1"), {"text": "a"})
+    try_answer.examine(new_work(), checks.find("1.1"), {"text": "a"})
     assert remembered == ["a", "b", "a", "a", "a"]
 
 
@@ -101,13 +101,13 @@ UNCERTAIN = {
 def test_a_verdict_that_the_answer_alone_did_not_decide_is_not_remembered(
     remembered, monkeypatch, happens
 ):
-    attempt = trials._try
+    attempt = try_answer._try
 
     def uncertain(work, exercise, answer):
         happens(work)
         return attempt(work, exercise, answer)
 
-    monkeypatch.setattr(trials, "_try", uncertain)
+    monkeypatch.setattr(try_answer, "_try", uncertain)
     examine("a"), examine("a")
     assert remembered == ["a", "a"]
 
@@ -136,7 +136,7 @@ def test_after_too_many_reports_nothing_is_tried(tried):
     work = new_work()
     work.reported.bytes = LARGEST_SUM
     assert examine("a", work) == "a"
-    assert trials.examine(work, EXERCISE, {"text": "b"}) == verdict(
+    assert try_answer.examine(work, EXERCISE, {"text": "b"}) == verdict(
         "This was not tried: it reported more than 64 MB."
     )
     assert tried == ["a"] and "it reported more than 64 MB" in work.list_events()
@@ -146,14 +146,14 @@ def test_after_too_much_effort_nothing_is_tried(tried):
     work = new_work()
     work.effort.add(LARGEST_EFFORT)
     assert examine("a", work) == "a"
-    assert trials.examine(work, EXERCISE, {"text": "b"}) == verdict(TOO_MUCH_EFFORT)
+    assert try_answer.examine(work, EXERCISE, {"text": "b"}) == verdict(TOO_MUCH_EFFORT)
     assert tried == ["a"]
 
 
 def test_what_is_no_answer_is_not_tried(tried):
     answer = {"refused": ["not-an-answer", "It is a number."]}
-    assert trials.is_refused(answer) and not trials.is_refused({"text": "refused"})
-    assert trials.examine(new_work(), EXERCISE, answer) == CheckResult(
+    assert try_answer.is_refused(answer) and not try_answer.is_refused({"text": "refused"})
+    assert try_answer.examine(new_work(), EXERCISE, answer) == CheckResult(
         "0.1", False, "not-an-answer", "It is a number."
     )
     assert not tried
@@ -167,9 +167,9 @@ class Box:
     def __init__(self, monkeypatch, build: str, *compared, refused=None):
         self.orders, self.ended, self.compared = [], [], deque(compared)
         self.tried, self.running = 0, 0
-        monkeypatch.setattr(trials, "refusal", lambda exercise, said: refused)
-        monkeypatch.setattr(trials, "how_it_ended", lambda run: isolation.Outcome(build))
-        monkeypatch.setattr(trials, "compare", self.compare)
+        monkeypatch.setattr(try_answer, "refusal", lambda exercise, said: refused)
+        monkeypatch.setattr(try_answer, "how_it_ended", lambda run: isolation.Outcome(build))
+        monkeypatch.setattr(try_answer, "compare", self.compare)
 
     def run(self, order: str, packed: str, answer, ended=None, **about):
         self.orders.append((order, packed, answer, ended, about))
@@ -191,7 +191,7 @@ class Box:
         return result
 
     def verdict(self, exercise_id="1.1") -> CheckResult:
-        return trials._try(self, checks.find(exercise_id), {"text": "its text"})
+        return try_answer._try(self, checks.find(exercise_id), {"text": "its text"})
 
     def names(self) -> list[str]:
         assert self.running == 0  # each run was stopped

@@ -12,7 +12,7 @@ from dask_cluster import ALL_RIGHT
 from lessons_grading import dask_link
 from lessons_grading.cluster import Cluster
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import mistakes_digest
+from lessons_grading.digests import mistakes_digest
 
 NEVER = object()  # a reply that does not come
 

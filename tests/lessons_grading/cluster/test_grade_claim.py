@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons_grading import claim
-from lessons_grading.claim import LONGEST_TEMPORARY, Claim
+from lessons_grading import results_lock
+from lessons_grading.results_lock import LONGEST_TEMPORARY, Claim
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_folder_without_locks_can_be_used(results, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(claim.fcntl, "flock", refuse)
+    monkeypatch.setattr(results_lock.fcntl, "flock", refuse)
     with Claim(results) as scratch:
         assert scratch.is_dir()
 

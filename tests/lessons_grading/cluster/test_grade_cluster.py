@@ -23,7 +23,7 @@ from dask_class import (  # noqa: F401
     students,
     wait_until,
 )
-from lessons_grading import command, crew, kept
+from lessons_grading import command, crew, digests
 from lessons_grading.cluster import Cluster
 from lessons_grading.judge import grade_notebook
 from lessons_grading.sandbox import Limits
@@ -39,7 +39,7 @@ pytestmark = on_a_cluster
 def test_a_worker_that_is_not_like_us_is_refused_by_its_name(dask, students, tmp_path):
     """One that is like us grades."""
     other = tmp_path / "other"
-    for folder in kept.COURSE:
+    for folder in digests.COURSE:
         shutil.copytree(
             ROOT / folder, other / folder, ignore=shutil.ignore_patterns("__pycache__")
         )

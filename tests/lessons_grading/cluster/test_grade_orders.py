@@ -14,7 +14,7 @@ from lessons_grading import cluster, crew, dask_link, judge, remote
 from lessons_grading.cluster import Cluster
 from lessons_grading.crew import NoWorkers
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import mistakes_digest
+from lessons_grading.digests import mistakes_digest
 from lessons_grading.remote import LARGEST_REPLY
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions

@@ -16,7 +16,7 @@ import graded
 from dask_cluster import GRADER
 from lessons_grading import judge_process, remote
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import course_digest
+from lessons_grading.digests import course_digest
 from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lessons_grading import work as work_module
-from lessons_grading.exam import Effort
+from lessons_grading.hidden_cases import Effort
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits, Reported
 from lessons_grading.work import Work, how_it_ended

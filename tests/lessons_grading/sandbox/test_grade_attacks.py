@@ -12,8 +12,8 @@ import pytest
 from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
 
 from graded import QUICK, RIGHT, WRONG, a_few, grade, hand_in, passed
-from lessons_grading import confinement, exam, sandbox
-from lessons_grading.cells import SETUP_LIMIT
+from lessons_grading import confinement, hidden_cases, sandbox
+from lessons_grading.run_cells import SETUP_LIMIT
 from lessons_grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
 
@@ -471,13 +471,13 @@ def test_a_sandbox_that_says_anything_else_than_it_should_is_ended(tmp_path):
 
 @needs_sandbox
 def test_results_that_take_long_to_compare_are_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(exam, "LARGEST_EFFORT", 0.0)
+    monkeypatch.setattr(hidden_cases, "LARGEST_EFFORT", 0.0)
     only = grade(hand_in(tmp_path, RIGHT)).exercises[0]
-    assert (only.earned, only.message) == (0, exam.TOO_MUCH_EFFORT)
+    assert (only.earned, only.message) == (0, hidden_cases.TOO_MUCH_EFFORT)
 
 
 def test_the_effort_of_comparing_is_the_processors_time():
-    effort = exam.Effort()
+    effort = hidden_cases.Effort()
     with effort:
         time.sleep(0.2)
     assert effort.seconds < 0.1

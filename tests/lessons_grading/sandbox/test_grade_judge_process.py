@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lessons_grading import judge_process, sandbox, trials
+from lessons_grading import judge_process, sandbox, try_answer
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import course_digest, mistakes_digest
+from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.sandbox import Limits
 from lessons_lib import checks
@@ -55,7 +55,7 @@ def worker(monkeypatch):
     worker.watched, worker.is_tidy = queue.Queue(), []
     monkeypatch.setattr(judge_process, "Connection", worker.connect)
     monkeypatch.setattr(sys, "argv", ["serve", "33"])
-    monkeypatch.setattr(trials, "_known", None)
+    monkeypatch.setattr(try_answer, "_known", None)
     monkeypatch.setattr(judge_process, "about", lambda: {"course": "ours"})
     monkeypatch.setattr(
         judge_process, "tidy_up_at_the_end", lambda: worker.is_tidy.append(True)
@@ -94,7 +94,7 @@ def test_it_says_what_is_here_and_ends_without_an_order(worker):
 
 def test_it_tidies_up_and_remembers_answers(worker):
     judge_process.serve()
-    assert worker.is_tidy == [True] and trials._known == {}
+    assert worker.is_tidy == [True] and try_answer._known == {}
 
 
 def test_a_daemon_thread_watches_for_the_workers_end(worker):

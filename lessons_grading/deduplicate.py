@@ -2,7 +2,7 @@
 
 What a grade depends on is the code of all cells, with their places, which its events name, and
 the lesson. Cells depend on each other, so the text of one cell is no key for its answer; and
-titles, outputs, names and students play no part. trials.py does the same for single answers.
+titles, outputs, names and students play no part. try_answer.py does the same for single answers.
 """
 
 import hashlib

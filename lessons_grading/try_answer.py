@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from lessons_grading import course
-from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
+from lessons_grading.hidden_cases import NEW_CASE, TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
 from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, how_it_ended
 from lessons_lib import checks, machine

@@ -5,7 +5,7 @@ import time
 from collections import deque
 
 from lessons_grading import course
-from lessons_grading.trials import is_refused
+from lessons_grading.try_answer import is_refused
 from lessons_grading.work import Work, how_it_ended
 from lessons_lib import checks
 from lessons_processes import isolation
