@@ -2,116 +2,100 @@
 
 What a grade depends on is the code of all cells, with their places, which its events name, and
 the lesson. Cells depend on each other, so the text of one cell is no key for its answer; and
-titles, outputs, names and students play no part. try_answer.py does the same for single answers.
+titles, outputs, names and students play no part. try_answer.py does the same for single
+answers.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import chain, repeat
+from collections.abc import Iterable, Iterator
 
-from lessons_grading.classroom import Judged
+import msgspec
+
 from lessons_grading.grades import SubmissionGrade
+from lessons_grading.judge import grade_notebook
+from lessons_grading.local_workers import Outcomes, Read, twice_if_needed
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.store import GradeStore
 from lessons_grading.submissions import Submission, text_of
 
+Judged = Iterator[tuple[Submission, SubmissionGrade]]
+
 
 def code_of(notebook: Notebook) -> str:
-    """A digest of what decides its grade; "" if none of its code is run."""
-    if notebook.problem:
-        return ""
-    cells = [(cell.number, cell.source) for cell in notebook.cells]
-    parts = notebook.lesson, cells
+    """A digest of what decides its grade."""
+    parts = notebook.lesson, [(cell.number, cell.source) for cell in notebook.cells]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def grade_once(
-    submissions: list[Submission],
-    grade: Callable[[list[Submission]], Judged],
-    store: GradeStore,
-    look_back: bool,
+    submissions: list[Submission], outcomes: Outcomes, store: GradeStore, look_back: bool
 ) -> Judged:
-    """Yields each submission with its grade, and saves it.
+    """Yields each submission with its grade, and saves it. Each file is read once.
 
+    outcomes: grades what has to be graded.
     look_back: whether a grade of an earlier run may be taken over.
     """
-    # with fewer each time, since one of those with the same code is graded
-    for is_again in chain([False], repeat(True)):
-        kept_back: list[Submission] = []
-        once = _Once(store, look_back)
-        yield from once.begin(submissions)
-        for submission, result in grade(once.first):
-            store.save(submission, result, once.code_graded(submission, result))
-            yield submission, result
-            for other, copy in once.copies(submission, result, is_again):
-                if copy is None:
-                    kept_back.append(other)
-                else:
-                    store.save(other, copy, once.code[other])
-                    yield other, copy
-        if not kept_back:
-            return
-        submissions = kept_back
+    once = _Once(store, look_back)
+    for submission, grade in twice_if_needed(once.to_grade(submissions), outcomes):
+        yield from once.give(submission, grade)
+        yield from once.given()
+    yield from once.given()
 
 
 class _Once:
-    """first: the submissions that are graded. code: of each, "" where none is run."""
+    """Keeps apart what has to be graded, what has a grade, and what will have another's."""
 
     def __init__(self, store: GradeStore, look_back: bool):
         self.store, self.look_back = store, look_back
-        self.first: list[Submission] = []
-        self.code: dict[Submission, str] = {}
-        self._digests: dict[Submission, str] = {}
-        self._alike: dict[str, list[Submission]] = {}  # the first one, then the others
+        self._given: list[tuple[Submission, SubmissionGrade]] = []
+        self._codes: dict[Submission, str] = {}
+        # by code: whose grade is awaited or known, and who waits for it with which digest
+        self._alike: dict[str, tuple[Submission, list[tuple[Submission, str]]]] = {}
 
-    def begin(
-        self, submissions: list[Submission]
-    ) -> Iterator[tuple[Submission, SubmissionGrade]]:
-        """Chooses those that are graded. Yields those whose grade is known already."""
+    def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
+        """Reads them one after another, and yields those that nobody else has handed in."""
         for submission in submissions:
             if submission.problem:
-                self.first.append(submission)
+                self._save(submission, submission.without_points(submission.problem), "")
                 continue
-            notebook = read_notebook(submission.path, submission.student)
-            code = self.code[submission] = code_of(notebook)
-            self._digests[submission] = notebook.digest
-            if self.look_back and code and (known := self.store.find_code(code)):
-                copy = _copy(known, submission, notebook.digest)
-                self.store.save(submission, copy, code)
-                yield submission, copy
+            notebook = read_notebook(submission.path, submission.student, self.store.root)
+            if notebook.problem:  # nothing of it is run
+                name = text_of(submission.path.name)
+                self._save(
+                    submission, grade_notebook(notebook, name, submission.student, 0), ""
+                )
+                continue
+            code = code_of(notebook)
+            if known := self.store.find_code(code, self.look_back):
+                self._save(submission, _copy(known, submission, notebook.digest), code)
             elif code in self._alike:
-                self._alike[code].append(submission)
+                self._alike[code][1].append((submission, notebook.digest))
             else:
-                self.first.append(submission)
-                if code:
-                    self._alike[code] = [submission]
+                self._alike[code] = submission, []
+                self._codes[submission] = code
+                yield submission, notebook
 
-    def code_graded(self, submission: Submission, grade: SubmissionGrade) -> str:
-        """The code that has this grade; "" if its file changed before it was graded."""
-        is_same = grade.digest == self._digests.get(submission)
-        return self.code.get(submission, "") if is_same else ""
+    def give(self, submission: Submission, grade: SubmissionGrade) -> Judged:
+        """The grade of one that was graded, and of all that are like it so far."""
+        code = self._codes.pop(submission)
+        self.store.save(submission, grade, code)
+        yield submission, grade
+        _, waiting = self._alike.pop(code)
+        for other, digest in waiting:
+            self._save(other, _copy(grade, other, digest if grade.is_final else ""), code)
 
-    def copies(
-        self, submission: Submission, grade: SubmissionGrade, is_again: bool
-    ) -> Iterator[tuple[Submission, SubmissionGrade | None]]:
-        """The submissions with the same code, each with its grade.
+    def given(self) -> Judged:
+        """Those whose grades came without grading them."""
+        while self._given:
+            yield self._given.pop(0)
 
-        None if another attempt may be better: this one is the first and has no final grade, or
-        its file changed before it was graded.
-        """
-        is_good = grade.is_final and self.code_graded(submission, grade)
-        for other in self._alike.pop(self.code.get(submission, ""), [])[1:]:
-            if is_good:
-                yield other, _copy(grade, other, self._digests[other])
-            elif is_again and not grade.is_final:
-                yield other, _copy(grade, other, "")
-            else:
-                yield other, None
+    def _save(self, submission: Submission, grade: SubmissionGrade, code: str):
+        self.store.save(submission, grade, code)
+        self._given.append((submission, grade))
 
 
 def _copy(grade: SubmissionGrade, submission: Submission, digest: str) -> SubmissionGrade:
-    return replace(
+    return msgspec.structs.replace(
         grade,
         student=submission.student,
         notebook=text_of(submission.path.name),

@@ -1,22 +1,15 @@
 """Only one grader at a time may use a folder of results."""
 
 import fcntl
-import json
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-LONGEST_TEMPORARY = 30  # characters; a socket's name, four folders deeper, may have about 100
 
-
-class Claim:
+class ResultsLock:
     """Holds the folder `results` until it is closed or this process ends. Makes the folder.
 
-    In a `with` statement it gives a folder for temporary files, and deletes it at the end. It
-    also deletes what a killed grader left there and among the results.
-
+    Then it deletes what a killed grader has left there half written.
     Raises ValueError, with a sentence, if another grader holds the folder.
     """
 
@@ -24,54 +17,32 @@ class Claim:
         results.mkdir(parents=True, exist_ok=True)
         self._file = open(results / ".claim", "a+")
         try:
-            self._lock(results)
-            self._delete_what_was_left(results)
-            temporary = "/tmp" if len(tempfile.gettempdir()) > LONGEST_TEMPORARY else None
-            self._scratch = tempfile.mkdtemp(prefix="grading-", dir=temporary)
-            self._note({"process": os.getpid(), "scratch": self._scratch})
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> Path:
-        return Path(self._scratch)
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        with suppress(OSError):
-            self._note({})
-        self._file.close()  # the lock ends with it
-
-    def _lock(self, results: Path):
-        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            process = self._noted().get("process", "unknown")
+            self._file.seek(0)
+            process = self._file.read().strip() or "unknown"
+            self._file.close()
             raise ValueError(
                 f"another grader is at work on {results}, process {process}: "
                 "wait until it is done, or choose another --results"
             ) from None
         except OSError:  # some file systems have no locks
             pass
-
-    def _delete_what_was_left(self, results: Path):
+        with suppress(OSError):  # a full disk: the store will say so
+            self._file.truncate(0)
+            self._file.write(str(os.getpid()))
+            self._file.flush()
         for partial in (*results.glob(".*.partial"), *results.glob("*/.*.partial")):
             partial.unlink(missing_ok=True)
-        left = Path(str(self._noted().get("scratch", "")))
-        if left.is_absolute() and left.name.startswith("grading-"):
-            shutil.rmtree(left, ignore_errors=True)
 
-    def _note(self, about: dict):
-        self._file.truncate(0)
-        self._file.write(json.dumps(about))
-        self._file.flush()
+    def __enter__(self) -> "ResultsLock":
+        return self
 
-    def _noted(self) -> dict:
-        self._file.seek(0)
-        try:
-            return dict(json.load(self._file))
-        except (ValueError, TypeError):
-            return {}
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """The lock ends with the file."""
+        with suppress(OSError):
+            self._file.truncate(0)
+        self._file.close()

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 
 import cloudpickle
+import msgspec
 import pytest
 
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
@@ -224,7 +225,7 @@ def test_a_notebook_of_no_lesson_has_no_exercises(tmp_path):
 def test_grades_survive_json_and_a_copy_has_the_same_digest(tmp_path):
     path = hand_in(tmp_path, RIGHT)
     result = grade(path)
-    assert SubmissionGrade.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=SubmissionGrade) == result
     copy = shutil.copy(path, tmp_path / "copy_00.ipynb")
     assert read_notebook(copy).digest == result.digest
 

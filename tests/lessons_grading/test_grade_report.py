@@ -8,15 +8,16 @@ import json
 import re
 import subprocess
 import tracemalloc
-from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lessons_grading import report
-from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import COLUMNS, write_report
 from lessons_grading.students import Student, in_order
 from lessons_lib import checks
@@ -266,7 +267,7 @@ def test_the_json_holds_every_grade(written):
         submission("grace", lesson=None, events=[UNSEEN]),
     ]
     data = json.loads((written(*grades) / "results.json").read_text())
-    assert [SubmissionGrade.from_json(grade) for grade in data["submissions"]] == grades
+    assert msgspec.convert(data["submissions"], list[SubmissionGrade]) == grades
     assert data["seed"] == 3 and data["sandboxed"] is True
 
 

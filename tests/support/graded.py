@@ -12,6 +12,7 @@ import pytest
 from lessons_build.source import read_lesson
 from lessons_grading.grades import ExerciseGrade
 from lessons_grading.judge import grade_notebook
+from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_lib.paths import SOLUTIONS
 
@@ -41,12 +42,16 @@ def hand_in(folder: Path, *sources: str, name: str = "00_start_here.ipynb") -> P
     return path
 
 
-def grade(path: Path, limits: Limits = QUICK):
-    return grade_notebook(path, "ada", SEED, limits)
+def grade(path: Path, limits: Limits = QUICK, student: str = "ada"):
+    return grade_notebook(read_notebook(path, student), path.name, student, SEED, limits)
 
 
 def passed(grade) -> dict[str, bool]:
     return {each.exercise: each.passed for each in grade.exercises}
+
+
+def earned(grade) -> int:
+    return sum(each.earned for each in grade.exercises)
 
 
 def mistakes(grade) -> dict[str, str | None]:
