@@ -5,6 +5,8 @@ to another worker where one is gone. A plugin looks at each worker, also at one 
 later, and gives it a resource if it may grade; orders ask for that.
 """
 
+import logging
+import queue
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -61,6 +63,8 @@ def dask_workers(
 
     from lessons_grading.dask_plugin import Grading
 
+    # what goes wrong is told in a sentence below
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
@@ -79,10 +83,11 @@ def dask_workers(
                     eval, _GRADE, call, pure=False, resources={name: 1}, retries=0
                 )
                 running[future] = read
+                future.add_done_callback(crew.ended.put)
             if not running:
                 return
-            for future in crew.wait_for(running):
-                yield running.pop(future), _reply_of(future)
+            future = crew.wait_for_one()
+            yield running.pop(future), _reply_of(future)
 
     try:
         client.subscribe_topic(name, crew.hear)
@@ -92,8 +97,9 @@ def dask_workers(
             say(f"A worker gets nothing to grade: {text_of(str(error))[:500]}")
         yield outcomes
     finally:
-        with suppress(Exception):  # the scheduler may be gone
-            client.unregister_worker_plugin(name)
+        with suppress(Exception):  # the scheduler may go just then
+            if client.status == "running":
+                client.unregister_worker_plugin(name)
         with suppress(Exception):
             client.close(timeout=5.0)
 
@@ -105,6 +111,7 @@ class _Crew:
         self, client: Any, name: str, say: Callable[[str], object], limited_by: set[str]
     ):
         self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
+        self.ended: queue.SimpleQueue = queue.SimpleQueue()
         self._refused: dict[str, str] = {}
         self._seen, self._said = time.monotonic(), False
 
@@ -119,7 +126,7 @@ class _Crew:
                 self.limited_by.add(words)
 
     def num_threads(self) -> int:
-        """Of the workers that may grade, or 1. Raises ConnectionError as `wait_for` does."""
+        """Of the workers that may grade, or 1. Raises ConnectionError: see `wait_for_one`."""
         if self.client.status != "running":
             raise ConnectionError("the Dask scheduler is gone")
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
@@ -136,19 +143,15 @@ class _Crew:
             self.say("The scheduler has no workers: waiting for one.")
         return max(1, int(threads))
 
-    def wait_for(self, running: dict) -> list:
-        """Orders that have ended.
+    def wait_for_one(self):
+        """An order that has ended.
 
         Raises ConnectionError, with a sentence, if waiting for one does not help.
         """
-        from distributed import wait
-
         while True:
             self.num_threads()
-            with suppress(TimeoutError):
-                return [
-                    *wait([*running], timeout=LOOK_EVERY, return_when="FIRST_COMPLETED").done
-                ]
+            with suppress(queue.Empty):
+                return self.ended.get(timeout=LOOK_EVERY)
 
 
 def _reply_of(future) -> Reply:
