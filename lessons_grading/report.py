@@ -22,6 +22,7 @@ from lessons_grading.students import (
     UNTOUCHED,
     besides,
     file_name,
+    not_proved,
     score,
     students_of,
 )
@@ -136,6 +137,7 @@ _templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES, most_rows=
 _templates.filters.update(
     score=score,
     besides=besides,
+    not_proved=not_proved,
     prose=lambda text: Markup(display.as_html(text)),
     lesson_title=lambda lesson: file_name(lesson).replace("_", " "),
 )

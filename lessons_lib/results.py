@@ -158,7 +158,7 @@ def _of_the_course(module: str, name: str, base, attributes: dict):
         raise ValueError(f"{module}.{name} is no result")
     for key, part in parts.items():
         usual = getattr(kind, key, part)
-        if type(part) is not type(usual):
+        if usual is not None and type(part) is not type(usual):
             raise TypeError(f"{key} is of another type")
     vars(value).update(parts)
     return value

@@ -55,10 +55,20 @@ def test_the_text_of_an_answer_is_its_last_definition_with_what_it_uses():
         ("0.1", "x = 1"),
         ("1.1", "free_list = 'a' + 'b'"),
         ("1.1", "def free_list(): pass"),
+        ("1.1", "free_list = '" + "/* " * 266_000 + "'"),
     ],
 )
 def test_what_cannot_be_read_without_running_it_gives_no_text(exercise, cell):
     assert text_in(exercise, cell) is None
+
+
+@pytest.mark.parametrize(
+    "exercise, cell", [("1.1", "free_list = {}"), ("0.1", HEAD + "    return {}")]
+)
+def test_half_a_character_and_comments_without_an_end_are_text_too(exercise, cell):
+    for value in (r"'\ud800'", repr("/* " * 6_000)):
+        text = text_in(exercise, cell.format(value))
+        as_edits(text, checks.find(exercise))
 
 
 def made_of(entry: str, exercise: str, folder: Path) -> list[str]:

@@ -307,6 +307,18 @@ def test_a_student_sees_what_is_passed_and_what_to_look_at_next(written):
     assert "02_block_tables.ipynb#exercise-2-2 , the cell with slot_mapping" in following
 
 
+def test_what_an_answer_could_have_switched_off_is_named_as_not_proved(written):
+    passed = [entry(each) for each in ("1.3", "3.4", "6.1")]
+    folder = written(
+        submission("ada", *passed), submission("bob", entry("1.3", "wrong"), entry("2.1"))
+    )
+    words = ("each method holds the lock", "the scores of many blocks", "its threads do not")
+    for page in ("students/ada.html", "class.html"):
+        text = Page(folder / page).text
+        assert all(f"Not proved: that {part}" in text for part in words)
+    assert "Not proved" not in Page(folder / "students/bob.html").text
+
+
 def test_the_places_named_exist():
     student = Student(
         "ada",
