@@ -81,7 +81,7 @@ def _become_nobody():
     """
     if not (_is_first() and os.getuid() == 0):
         return
-    folders = [*_writable(), *(ROOT / folder for folder in WRITTEN)]
+    folders = [*map(Path, _writable()), *(ROOT / folder for folder in WRITTEN)]
     for folder in (*folders, *Path(_writable()[0]).glob("build")):  # with runtimes for CUDA
         os.chmod(folder, 0o777)
     nobody = int(os.environ["LESSONS_GRADE_USER"])

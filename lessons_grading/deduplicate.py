@@ -7,7 +7,7 @@ answers.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import msgspec
 
@@ -18,7 +18,7 @@ from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.store import GradeStore
 from lessons_grading.submissions import Submission, text_of
 
-Judged = Iterator[tuple[Submission, SubmissionGrade]]
+Judged = Generator[tuple[Submission, SubmissionGrade], None, None]
 
 
 def code_of(notebook: Notebook) -> str:

@@ -16,7 +16,7 @@ SECONDS = struct.Struct(">d")
 LENGTH = struct.Struct(">I")  # how messages from a run begin
 
 
-class _Report(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+class _Report(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """["name", part, …]"""
 
 

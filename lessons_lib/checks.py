@@ -118,9 +118,6 @@ class Exercise:
     # For grades: more cases from a seed, with other shapes and numbers. Learning the known
     # cases by heart does not help.
     hidden: Callable[[int], Iterable] = lambda seed: ()
-    # For grades: what is watched from within the answer's own process, in words. An answer
-    # could switch the watch off, so a grade says that this is not proved.
-    not_proved: str = ""
     # For grades: does in advance everything in a case that needs our own answers. `observe`
     # takes both forms of a case, so our answers need not be present when the learner's runs.
     arrange: Callable[[Any], Any] = lambda case: case

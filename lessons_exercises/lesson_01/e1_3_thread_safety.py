@@ -268,7 +268,6 @@ EXERCISE = Exercise(
     points=2,
     time_limit=30.0,
     mistakes=Bank("1.3", "safe_block_manager", __file__, globals(), build),
-    not_proved="that each method holds the lock while it touches the data",
     hints=paragraphs("""
         The class needs one `mutable std::mutex mutex_;`. It is mutable because the const
         methods lock it too.

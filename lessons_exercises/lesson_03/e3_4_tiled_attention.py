@@ -111,7 +111,6 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("3.4", "tiled_attention", __file__, globals()),
-    not_proved="that the scores of many blocks are never in memory at once",
     hints=paragraphs("""
         Two loops: over the blocks of queries, and inside over the blocks of keys that come
         before or are the same. One state for each block of queries, one update for each block

@@ -113,7 +113,6 @@ EXERCISE = Exercise(
     points=2,
     chancy=counts_calls,
     mistakes=Bank("4.5", "combine_segments", __file__, globals()),
-    not_proved="that the number of calls does not grow with the number of requests",
     hints=paragraphs("""
         The steps are those of `combine_result`. What changes is the maximum and the two sums:
         each runs over the rows of one request.

@@ -170,7 +170,6 @@ EXERCISE = Exercise(
     show=tensors.show,
     points=2,
     mistakes=Bank("5.3", "build_metadata", __file__, globals()),
-    not_proved="that each tensor is on the device that was asked for",
     hints=paragraphs("""
         What does manager.get(seq_id) know? Its row says where the blocks are, its length how
         many keys there are.

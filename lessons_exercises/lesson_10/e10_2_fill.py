@@ -260,7 +260,6 @@ EXERCISE = Exercise(
     # Most wrong answers could also be wrong there, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,
     mistakes=Bank("10.2", "fill", __file__, globals()),
-    not_proved="that each tensor is on the device that was asked for",
     hints=paragraphs("""
         Say that a batch of two runs in the step for four. Which of the four places does your
         code write, in which of the tensors? And who wrote last into the other places?

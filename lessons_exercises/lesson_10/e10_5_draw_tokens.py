@@ -223,7 +223,6 @@ EXERCISE = Exercise(
     same=same,
     show=show,
     mistakes=Bank("10.5", "draw_tokens", __file__, globals()),
-    not_proved="that nothing is read on the host",
     hints=paragraphs("""
         Take your `sample` of exercise 8.7, from the division on. Which of its lines do for all
         rows at once what they do for one, if you give them a dimension? Which need a number of
