@@ -21,6 +21,7 @@ from graded import QUICK, RIGHT, WRONG, a_few, earned, grade, hand_in, mistakes,
 from lessons_grading import confinement
 from lessons_grading.sandbox import Limits
 from lessons_lib.paths import ROOT
+from ordinary_user import NUMBER, as_ordinary_user
 
 needs_sandbox = pytest.mark.skipif(
     confinement.missing() is not None, reason="there is no bubblewrap that works"
@@ -186,6 +187,21 @@ FORGED = {
 def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
     result = grade(hand_in(tmp_path, FORGE, *LOOK.values(), RIGHT))
     assert result.events == () and earned(result) == 1
+
+
+@needs_sandbox
+@pytest.mark.skipif(os.getuid() != 0, reason="the test above is an ordinary user's here")
+def test_for_an_ordinary_user_the_wall_is_the_same():
+    code = (
+        "import pathlib, tempfile\nfrom graded import *\nfrom test_grade_attacks import *\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    path = hand_in(pathlib.Path(folder), FORGE, *LOOK.values(), RIGHT)\n"
+        "    result = grade(path)\nprint(os.getuid(), earned(result), result.events)"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    words = [*as_ordinary_user(), "env", f"PYTHONPATH={path}", "HOME=/nowhere"]
+    ran = subprocess.run([*words, sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == f"{NUMBER} 1 ()\n", ran.stderr
 
 
 @needs_sandbox
