@@ -10,8 +10,18 @@ import msgspec
 import pytest
 
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
-from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from lessons_grading import confinement, hidden_cases, judge, sandbox
+from graded import (
+    QUICK,
+    RIGHT,
+    SEED,
+    grade,
+    hand_in,
+    mistakes,
+    needs_sandbox,
+    passed,
+    solution_of,
+)
+from lessons_grading import confinement, hidden_cases, judge
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
@@ -22,9 +32,6 @@ from right_answers import RIGHT_ANSWERS
 
 LESSONS = checks.lessons()
 USUAL = Limits()
-needs_sandbox = pytest.mark.skipif(
-    sandbox.missing() is not None, reason="there is no bubblewrap that works"
-)
 
 
 SLOW = pytest.mark.slow, pytest.mark.sampled

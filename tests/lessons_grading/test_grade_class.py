@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from fake_grader import GRADER, students  # noqa: F401
-from graded import RIGHT, WRONG
+from graded import RIGHT, WRONG, needs_sandbox
 from graded import hand_in as hand_in_cells
-from lessons_grading import command, sandbox
+from lessons_grading import command
 from lessons_grading.results_lock import ResultsLock
 
 
@@ -234,9 +234,6 @@ def grade_class(folder: Path, cells: dict[str, tuple[str, ...]]) -> dict[str, di
     assert command.main(words) == 0
     data = json.loads((folder.parent / "results/results.json").read_text())
     return {grade["student"]: grade for grade in data["submissions"]}
-
-
-needs_sandbox = pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
 
 
 @needs_sandbox

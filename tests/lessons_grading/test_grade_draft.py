@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graded import RIGHT, hand_in
+from graded import RIGHT, hand_in, needs_sandbox
 from lessons_exercises import edits
 from lessons_exercises.edits import our_answers
-from lessons_grading import draft, sandbox
+from lessons_grading import draft
 from lessons_grading.answer_text import answer_text, as_edits
 from lessons_grading.class_page import Group, way_of
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
@@ -323,7 +323,7 @@ def test_it_is_a_command(monkeypatch, capsys, words, code):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
+@needs_sandbox
 def test_the_next_run_names_what_was_drafted(tmp_path):
     """For those of the group, written in any way, and for no other."""
     folder, mine = tmp_path / "class", tmp_path / "mine"

@@ -18,7 +18,7 @@ import dask_command
 import graded
 from dask_cluster import DaskCluster
 from fake_grader import students  # noqa: F401
-from lessons_grading import command, digests, sandbox
+from lessons_grading import command, digests
 from lessons_grading.store import FILE
 from lessons_lib.paths import ROOT
 from made_class import differences, make_class
@@ -29,9 +29,7 @@ pytestmark = [
         not importlib.util.find_spec("distributed"),
         reason="Dask is not installed: make test-all TOOL=cluster",
     ),
-    pytest.mark.skipif(
-        sandbox.missing() is not None, reason="there is no bubblewrap that works"
-    ),
+    graded.needs_sandbox,
 ]
 
 

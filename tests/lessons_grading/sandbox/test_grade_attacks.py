@@ -17,15 +17,23 @@ import psutil
 import pytest
 from test_grade_hostile import TOO_MANY, says
 
-from graded import QUICK, RIGHT, WRONG, a_few, earned, grade, hand_in, mistakes, passed
+from graded import (
+    QUICK,
+    RIGHT,
+    WRONG,
+    a_few,
+    earned,
+    grade,
+    hand_in,
+    mistakes,
+    needs_sandbox,
+    passed,
+)
 from lessons_grading import confinement
 from lessons_grading.sandbox import Limits
 from lessons_lib.paths import ROOT
 from ordinary_user import NUMBER, as_ordinary_user
 
-needs_sandbox = pytest.mark.skipif(
-    confinement.missing() is not None, reason="there is no bubblewrap that works"
-)
 # For the cells below: the end of the pipe to the controller, and its messages.
 FORGE = """
 import ctypes, json, os, struct

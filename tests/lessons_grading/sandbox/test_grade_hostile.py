@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graded import QUICK, RIGHT, WRONG, a_few, earned, grade, hand_in, mistakes
-from lessons_grading import sandbox
+from graded import QUICK, RIGHT, WRONG, a_few, earned, grade, hand_in, mistakes, needs_sandbox
 from lessons_lib.paths import ROOT
 
-pytestmark = pytest.mark.skipif(
-    sandbox.missing() is not None, reason="there is no bubblewrap that works"
-)
+pytestmark = needs_sandbox
 
 
 def says(result, words: str | tuple[str, ...]) -> bool:
