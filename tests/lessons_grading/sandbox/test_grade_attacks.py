@@ -127,6 +127,10 @@ for change in (os.setuid, os.setgid, os.seteuid):
     except OSError: pass
     else: raise AssertionError(change)"""
     ),
+    "work that hides after those that wait": (
+        """
+assert [libc.syscall(call, 0, 5, 0) for call in (144, 314, 142, 141)] == [-1] * 4"""
+    ),
     "what outlives a process": (
         """
 assert libc.syscall(240, b'kept', 0o102, 0o600, 0) == -1 and ctypes.get_errno() == 38
