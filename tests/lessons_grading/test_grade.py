@@ -11,7 +11,6 @@ import pytest
 
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
 from graded import (
-    QUICK,
     RIGHT,
     SEED,
     grade,
@@ -21,7 +20,7 @@ from graded import (
     passed,
     solution_of,
 )
-from lessons_grading import confinement, hidden_cases, judge
+from lessons_grading import hidden_cases, judge
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
@@ -294,25 +293,6 @@ def test_a_result_that_cannot_be_sent_equals_nothing():
     for value in (holds_itself, object(), lambda: 0, 10**5_000):
         there = results.decode(json.loads(json.dumps(results.encode(value))))
         assert isinstance(there, results.Foreign) and there != value and repr(there)
-
-
-def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(confinement, "bubblewrap", lambda: None)
-    assert "apt-get install bubblewrap" in confinement.missing.__wrapped__()
-
-
-@needs_sandbox
-def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: [])
-    # Two files, of which each is small enough.
-    fill = (
-        "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\n"
-        "time.sleep(60)"
-    )
-    result = grade(
-        hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20)
-    )
-    assert passed(result)["0.1"] and "it wrote more than 0.2 GB of files" in result.events[0]
 
 
 @needs_sandbox

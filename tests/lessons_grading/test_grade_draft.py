@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -225,36 +224,12 @@ def test_no_draft_is_a_sentence(graded, tmp_path, capsys, change, sentence):
     assert refusal.value.code == 2 and sentence in capsys.readouterr().err
 
 
-def test_its_help_names_what_it_takes(capsys):
-    with pytest.raises(SystemExit):
-        draft.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "python -m lessons_grading.draft [-h] RESULTS GROUP FOLDER" in text
-    for words in (
-        "Drafts a `.mistakes` entry from answers that fail alike.",
-        "RESULTS the folder of results",
-        "GROUP as the class page names it",
-        "FOLDER of your own mistakes",
-    ):
-        assert words in text
-
-
 def test_a_damaged_note_of_the_classs_folder_is_a_sentence(graded, tmp_path, capsys):
     results = graded(ada=("got: 4", HEAD + "    return 4"))
     (results / "submissions").write_bytes(b"../cl\xffass\n")
     with pytest.raises(SystemExit):
         draft.main([str(results), group_of("got: 4"), str(tmp_path / "mine")])
     assert "no notebook of this group" in capsys.readouterr().err
-
-
-def test_of_many_answers_only_the_first_fifty_are_looked_at(graded, tmp_path):
-    longer = ("got: 4", HEAD + "    four = 2 + 2\n    return four")
-    others = {f"s{number:02d}": longer for number in range(1, 50)}
-    results = graded(
-        **others, s50=("got: 4", HEAD + "    return 4"), s51=("got: 4", HEAD + "    4")
-    )
-    text = drafted(results, tmp_path)
-    assert "51 answers fail like this. The text is s50's, in s50.ipynb." in text
 
 
 def test_a_draft_is_whole_where_edits_do_not_reach(graded, tmp_path):
@@ -312,14 +287,6 @@ def test_a_mistake_with_a_name_needs_no_draft(graded, tmp_path, capsys):
     with pytest.raises(SystemExit):
         draft.main([str(results), name, str(tmp_path / "mine")])
     assert f"there is no group {name}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words, code", [(["--help"], 0), ([], 2)])
-def test_it_is_a_command(monkeypatch, capsys, words, code):
-    monkeypatch.setattr(sys, "argv", ["draft", *words])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(draft.__file__, run_name="__main__")
-    assert ended.value.code == code
 
 
 @pytest.mark.slow

@@ -19,12 +19,6 @@ def test_a_file_is_written_with_its_folders_and_again(tmp_path, name):
         assert file.read_text() == text and os.listdir(file.parent) == [name]
 
 
-@pytest.mark.usefixtures("plain_locale")
-def test_a_text_is_written_as_utf_8_and_as_it_is(tmp_path):
-    write_whole(tmp_path / "file", "Zoë 李\r\nJos\udce9\n")
-    assert (tmp_path / "file").read_bytes() == "Zoë 李\r\nJos\\udce9\n".encode()
-
-
 def test_what_is_written_in_pieces_takes_its_place_at_the_end(tmp_path):
     file = tmp_path / "file"
     file.write_text("old")
@@ -43,14 +37,6 @@ def test_what_is_interrupted_leaves_the_old_file_and_nothing_else(tmp_path):
         writing.write("new")
         raise KeyboardInterrupt
     assert file.read_text() == "old" and os.listdir(tmp_path) == ["file"]
-
-
-def test_two_files_of_a_folder_are_written_at_once(tmp_path):
-    with whole_file(tmp_path / "a") as first, whole_file(tmp_path / "b") as second:
-        first.write("first")
-        second.write("second")
-    assert (tmp_path / "a").read_text() == "first"
-    assert (tmp_path / "b").read_text() == "second"
 
 
 @pytest.fixture
