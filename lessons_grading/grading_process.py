@@ -60,6 +60,7 @@ class GradingProcess:
                 self.process.wait(5.0)
             how = f"the process that graded it ended, exit code {self.process.poll()}"
         self.end()
+        self.pipe.close()
         raise Lost(how)
 
     def end(self):
