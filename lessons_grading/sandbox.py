@@ -340,7 +340,8 @@ class Run:
 
     def _end(self, ended: Ended):
         is_starved = ended.ending == "starved"
-        was_killed = (ended.ending, ended.detail) == ("crashed", _KILLED)
+        # or by us, when the whole sandbox takes too much
+        was_killed = ended.detail == _KILLED and not self.sandbox.reason
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
         self.outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)

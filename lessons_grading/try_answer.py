@@ -26,6 +26,7 @@ from lessons_processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
+SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times; then a verdict is worth remembering
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
 LARGEST_READ = 10_000  # characters of an answer: a pattern takes under a second for as many
 
@@ -43,20 +44,21 @@ class _Known:
     effort: float
 
 
-# None for an answer that was seen once
-_known: OrderedDict[tuple, _Known | None] | None = None
+# a number for an answer that was seen so often, and has no verdict to be remembered
+_known: OrderedDict[tuple, _Known | int] | None = None
 
 
 def remember_answers():
-    """From now on, this process tries no answer more than twice.
+    """From now on, this process tries no answer more than a few times.
 
     The key is all that an answer is when it leaves its cells: its text in C++ or CUDA; in
     Python its code, with the helpers and values that it uses. So it does not matter that cells
     depend on each other.
 
     A student's cells may have left something in their sandbox that helps their answer. So the
-    verdict of the first trial is not kept. Where the same answer comes again, it is tried in a
-    sandbox in which no cell of that student ran, and that verdict counts from then on.
+    verdict of a trial there is not kept. Where the same answer comes again, it is tried in a
+    sandbox in which no cell of that student ran, and that verdict counts from then on. To
+    start one takes longer than most trials in Python, which come more often for that.
     """
     global _known
     _known = OrderedDict()
@@ -74,20 +76,21 @@ def examine(work: Work, exercise: Exercise, answer: Packed) -> CheckResult:
         return _try(work, exercise, answer)
     digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()
     key = exercise.id, digest, work.seed, work.limits
-    is_again, known = key in _known, _known.get(key)
-    if known:
+    known = _known.get(key, 0)
+    if isinstance(known, _Known):
         _known.move_to_end(key)
         work.repeated += 1
         work.taken.bytes += known.bytes
         work.effort.add(known.effort)
         return known.verdict
+    is_again = known + 1 >= (SEEN_IN_PYTHON if exercise.language == "python" else SEEN_BUILT)
     bytes_before, effort_before = work.taken.bytes, work.effort.seconds
     verdict = _try(work, exercise, answer, apart=is_again)
     work.leave_apart()
     cost = work.taken.bytes - bytes_before, work.effort.seconds - effort_before
     is_certain = not (work.from_outside or _too_much(work) or work.effort.is_too_much())
     if is_certain and len(verdict.message) <= LARGEST_KNOWN:
-        _known[key] = _Known(verdict, *cost) if is_again else None
+        _known[key] = _Known(verdict, *cost) if is_again else known + 1
         if len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
     return verdict

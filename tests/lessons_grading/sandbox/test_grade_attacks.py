@@ -423,11 +423,12 @@ def blocks_needed(num_tokens, block_size):
 
 @needs_sandbox
 def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
-    """One student's cell leaves something there: small numbers of processes are used up.
-    Others have the same answer, and no such cell.
+    """Cells leave something there: small numbers of processes are used up. The last student has
+    the same answer, and no such cell.
     """
     fill = "import os\nfor _ in range(150):\n    if os.fork() == 0: os._exit(0)\n    os.wait()"
-    notebooks = [(COUNTS_PROCESSES, fill), *((COUNTS_PROCESSES, f"x = {n}") for n in range(3))]
+    notebooks = [(COUNTS_PROCESSES, f"{fill}\n{number}") for number in range(5)]
+    notebooks.append((COUNTS_PROCESSES,))
     for number, cells in enumerate(notebooks):
         (tmp_path / str(number)).mkdir()
         hand_in(tmp_path / str(number), *cells)
@@ -442,7 +443,7 @@ def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     words = [sys.executable, "-c", code, str(tmp_path)]
     ran = subprocess.run(words, capture_output=True, text=True, env=environment)
-    assert ran.stdout.splitlines() == ["1 1 0", "0 1 0", "0 0 1", "0 0 1"], ran.stderr
+    assert ran.stdout.splitlines() == [*["1 1 0"] * 4, "0 1 0", "0 0 1"], ran.stderr
 
 
 TOO_MUCH = {
