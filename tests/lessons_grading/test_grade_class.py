@@ -61,7 +61,7 @@ def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(students, ca
         students.hand_in(name)
     for order in (*REASONS, "die once", "open", "open once"):
         students.hand_in(order.replace(" ", "_"), order)
-    assert students.run() == 0
+    assert students.run("--workers", "2") == 0
     grades = students.grades()
     for order, reason in REASONS.items():
         broken = grades.pop(order)
@@ -110,6 +110,7 @@ def test_notebooks_with_the_same_code_are_graded_once(students, capsys):
     assert students.run("--again") == 0 and students.all_tried() == {"ada": 2}
 
 
+@pytest.mark.slow
 def test_a_fault_is_that_of_all_who_have_the_same_code_and_tried_again(students):
     for name in ("ada", "bob"):
         students.hand_in(name, "die", code_of="ada")
