@@ -423,8 +423,8 @@ def blocks_needed(num_tokens, block_size):
 
 @needs_sandbox
 def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
-    """Cells leave something there: small numbers of processes are used up. The last student has
-    the same answer, and no such cell.
+    """Cells leave something there: small numbers of processes are used up. The last student
+    has the same answer, and no such cell.
     """
     fill = "import os\nfor _ in range(150):\n    if os.fork() == 0: os._exit(0)\n    os.wait()"
     notebooks = [(COUNTS_PROCESSES, f"{fill}\n{number}") for number in range(5)]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from graded import needs_sandbox
 from lessons_grading.confinement import ARGUMENTS, REFUSED
 from lessons_lib.paths import ROOT
 
@@ -38,3 +39,14 @@ def test_without_bubblewrap_it_is_said_what_to_install(tmp_path):
         check=True,
     )
     assert "sudo apt-get install bubblewrap" in ran.stdout
+
+
+@needs_sandbox
+def test_root_without_other_users_is_refused():
+    """As in a container with a single user: root could not be left."""
+    code = "from lessons_grading import confinement; print(confinement.missing())"
+    alone = ["bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--dev-bind", "/", "/"]
+    ran = subprocess.run(
+        [*alone, sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "Grade as an ordinary user." in ran.stdout
