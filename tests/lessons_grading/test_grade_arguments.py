@@ -76,12 +76,6 @@ def test_nothing_and_less_are_refused(folder, capsys, option, amount):
     assert f"{option} must be more than 0, not {amount}" in said
 
 
-def test_nan_seconds_are_refused_too(folder, capsys):
-    assert "--limit-seconds must be more than 0, not nan" in refusal(
-        capsys, folder, "--limit-seconds", "nan"
-    )
-
-
 @pytest.mark.parametrize(
     "option", ["--workers=1.5", "--seed=x", "--limit-seconds=x", "--limit-memory=x"]
 )
