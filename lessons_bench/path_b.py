@@ -33,7 +33,7 @@ from lessons_bench.path_b_runs import (
 )
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.paths import NEEDS, PATHS
+from paged_attention.engine.paths import CPU_ONLY, NEEDS, PATHS
 from paged_attention.engine.request import SamplingParams
 from paged_attention.fused import attn_paged_fused, fused_needs
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
@@ -283,7 +283,7 @@ def serve(
 
 def measure_paths(
     device: str = "cuda",
-    paths: Sequence[str] = tuple(PATHS),
+    paths: Sequence[str] = tuple(name for name in PATHS if name not in CPU_ONLY),
     say: Callable[[str], None] = lambda line: None,
 ) -> dict:
     """Fields of a PathBRun for this machine's paths: lead, margin, expected, paths."""

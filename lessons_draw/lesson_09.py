@@ -1,17 +1,53 @@
-"""The pictures of lesson 09: two limits, rungs in TFLOP/s, and which tiles meet."""
+"""The pictures of lesson 09: a wait, two limits, rungs in TFLOP/s, and which tiles meet."""
 
 import numpy as np
 
 import lessons_bench.ladder_runs
-from lessons_bench.prefill_runs import Run
-from lessons_draw import GREEN, SHARED, USED, WASTED, Picture, prefill, show
+from lessons_bench.prefill_runs import Run, of_the_ladder, recorded
+from lessons_draw import GREEN, SHARED, USED, WASTED, Picture, prefill, prompt, show
 from lessons_draw.overlap import overlap
 from paged_attention.prefill_tiles import count_work
 
 DATA_SHEET = 989  # TFLOP/s of an H200 with numbers of 16 bits
+LAYERS, WEIGHTS_IN_LAYERS = 36, 6.95e9  # of Qwen3-8B
 
 
 def opening() -> Picture:
+    """How long a user waits for the first token, with the first rung and the last."""
+    run = of_the_ladder(recorded())
+    assert run.multiply_limit_teraflops is not None
+    weights = 2 * 8192 * WEIGHTS_IN_LAYERS / run.multiply_limit_teraflops / 1e12
+    first, last = (
+        LAYERS * run.row("1 prompt of 8,192", rung).milliseconds / 1000
+        for rung in ("rung 0", "rung 5")
+    )
+    bars = {"rung 0, the lesson's first": first, "rung 5, its last": last}
+    return show(
+        prompt.first_token(bars, weights, f"one {run.card}, {run.date}"),
+        alt=(
+            "Two bars: the seconds until the first token of an answer to a prompt of 8,192"
+            f" tokens. With rung 0, attention takes {first:.2f} seconds, and the products with"
+            f" the weights {weights:.2f}. With rung 5, attention takes {last:.2f}."
+        ),
+    )
+
+
+def reads(num_tokens: int, tile_tokens: int) -> Picture:
+    """The reads of keys of a prompt, query by query and by tiles of queries."""
+    alone = num_tokens * (num_tokens + 1) // 2
+    tiled = sum(range(tile_tokens, num_tokens + 1, tile_tokens))
+    return show(
+        prompt.reads(num_tokens, tile_tokens, (alone, tiled)),
+        alt=(
+            f"Two grids of {num_tokens} queries and {num_tokens} keys. On the left, each pair"
+            f" of a query and a key that it sees is a box: {alone} in all. On the right, boxes"
+            f" are {tile_tokens} queries high, and there are {tiled}. In the last boxes of"
+            " each tile, some pairs are grey."
+        ),
+    )
+
+
+def limits() -> Picture:
     """Operations for a byte, of prompts and of chunks."""
     model = dict(num_q_heads=32, num_kv_heads=8, head_size=128, bytes_per_number=2)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from lessons_draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
 from lessons_draw.raster import as_png
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.block_table import BlockTable
 
 WIDTH, HEIGHT = 860, 240  # pixels
 ENTRY, BLOCK = 30, 40  # pixels: the side of an entry, the height of a block
@@ -37,6 +39,54 @@ class Frame:
 
     def __repr__(self):
         return f"Picture: {self.alt}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a block table. `length` is the sequence's, in tokens."""
+
+    name: str
+    length: int
+    entries: list[int]
+
+    @property
+    def blocks(self) -> list[int]:
+        return [block_id for block_id in self.entries if block_id >= 0]
+
+
+@dataclass
+class Stills:
+    """Frames of a block table that is filled by hand, one below the other.
+
+    table: a BlockTable.
+    block_manager: what hands out the blocks.
+    """
+
+    table: BlockTable
+    block_manager: PythonBlockManager
+    num_blocks: int = 8
+    block_size: int = 4
+    frames: list[Frame] = field(default_factory=list)
+
+    def add(self, title: str, lengths: dict[int, int]) -> None:
+        """Takes a picture of the table as it is now.
+
+        lengths: for each row in use, the tokens of its sequence.
+        """
+        rows = [
+            Row(f"row {row}", length, self.table.on_device[row].tolist())
+            for row, length in lengths.items()
+        ]
+        counts = [*map(self.block_manager.get_ref_count, range(self.num_blocks))]
+        self.frames.append(
+            draw_rows(rows, len(self.table.cpu), counts, self.block_size, title)
+        )
+
+    def _repr_html_(self):
+        return "".join(f"<div>{frame.image()}</div>" for frame in self.frames)
+
+    def __repr__(self):
+        return _numbered(self.frames)
 
 
 @dataclass
@@ -97,9 +147,11 @@ class Film:
         )
 
     def __repr__(self):
-        return "\n".join(
-            f"{number}. {frame.alt}" for number, frame in enumerate(self.frames, 1)
-        )
+        return _numbered(self.frames)
+
+
+def _numbered(frames: list[Frame]) -> str:
+    return "\n".join(f"{number}. {frame.alt}" for number, frame in enumerate(frames, 1))
 
 
 def draw_tables(manager, title: str) -> Frame:
@@ -107,92 +159,73 @@ def draw_tables(manager, title: str) -> Frame:
 
     manager: a PagedAttentionManager with so few sequences and blocks that they fit.
     """
-    counts = [
-        manager.block_manager.get_ref_count(block_id)
-        for block_id in range(manager.kv_cache.shape[2])
+    rows = [
+        Row(
+            f"sequence {seq_id}",
+            sequence.length,
+            manager.get_block_table_for_seq(seq_id).tolist(),
+        )
+        for seq_id, sequence in sorted(manager.sequences.items())
     ]
-    filled = _tokens_in_blocks(manager, len(counts))
+    num_blocks = manager.kv_cache.shape[2]
+    counts = [*map(manager.block_manager.get_ref_count, range(num_blocks))]
+    return draw_rows(rows, len(manager.block_table), counts, manager.block_size, title)
+
+
+def draw_rows(
+    rows: list[Row], num_rows: int, counts: list[int], block_size: int, title: str
+) -> Frame:
+    """The same, for rows that are given.
+
+    num_rows: of the table, those that are free included.
+    counts: for each block of the pool, how many sequences use it.
+    """
+    filled = _tokens_in_blocks(rows, len(counts), block_size)
     pitch = (WIDTH - 10) / len(counts)
     parts = [_text(5, 20, title, size=15, anchor="start", weight="bold")]
-    for place, (seq_id, sequence) in enumerate(sorted(manager.sequences.items())):
-        left = 5 + place * (WIDTH - 10) / len(manager.block_table)
+    for place, row in enumerate(rows):
+        left = 5 + place * (WIDTH - 10) / num_rows
         colour = LINES[place % len(LINES)]
-        parts.append(
-            _text(
-                left,
-                ROW_TOP - 8,
-                f"sequence {seq_id}: {sequence.length} tokens",
-                anchor="start",
-                colour=colour,
-            )
-        )
-        for index, block_id in enumerate(manager.get_block_table_for_seq(seq_id).tolist()):
-            middle = left + (index + 0.5) * ENTRY
-            parts.append(
-                _rectangle(
-                    left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)
-                )
-            )
-            parts.append(
-                _text(
-                    middle,
-                    ROW_TOP + 20,
-                    str(block_id).replace("-", "−"),
-                    colour=QUIET if block_id < 0 else "black",
-                )
-            )
+        about = f"{row.name}: {row.length} tokens"
+        parts.append(_text(left, ROW_TOP - 8, about, anchor="start", colour=colour))
+        for index, block_id in enumerate(row.entries):
+            middle, fill = left + (index + 0.5) * ENTRY, _colour(counts, block_id)
+            entry = str(block_id).replace("-", "−")
+            ink = QUIET if block_id < 0 else "black"
+            parts.append(_rectangle(left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, fill))
+            parts.append(_text(middle, ROW_TOP + 20, entry, colour=ink))
             if block_id >= 0:
-                parts.append(
-                    _arrow(
-                        middle,
-                        ROW_TOP + ENTRY,
-                        5 + (block_id + 0.5) * pitch - 2,
-                        POOL_TOP - 4,
-                        colour,
-                    )
-                )
+                to_x = 5 + (block_id + 0.5) * pitch - 2
+                parts.append(_arrow(middle, ROW_TOP + ENTRY, to_x, POOL_TOP - 4, colour))
     for block_id, count in enumerate(counts):
-        parts += _block(
-            5 + block_id * pitch,
-            pitch - 4,
-            manager.block_size,
-            filled[block_id],
-            _colour(counts, block_id),
-        )
-        users = "free" if count == 0 else f"×{count}"
-        parts.append(
-            _text(
-                5 + (block_id + 0.5) * pitch - 2,
-                POOL_TOP + BLOCK + 16,
-                f"{block_id}: {users}",
-                size=12,
-            )
-        )
+        left, fill = 5 + block_id * pitch, _colour(counts, block_id)
+        parts += _block(left, pitch - 4, block_size, filled[block_id], fill)
+        users = f"{block_id}: " + ("free" if count == 0 else f"×{count}")
+        parts.append(_text(left + pitch / 2 - 2, POOL_TOP + BLOCK + 16, users, size=12))
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
         f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>'
     )
-    return Frame(svg, title, f"{title}. {_words(manager, counts)}")
+    return Frame(svg, title, f"{title}. {_words(rows, counts)}")
 
 
-def _tokens_in_blocks(manager, num_blocks: int) -> list[int]:
+def _tokens_in_blocks(rows: list[Row], num_blocks: int, block_size: int) -> list[int]:
     """How many slots of each block hold a token of some sequence."""
     filled = [0] * num_blocks
-    for seq_id, sequence in manager.sequences.items():
-        for index, block_id in enumerate(manager.blocks_of(seq_id)):
-            tokens = min(manager.block_size, sequence.length - index * manager.block_size)
+    for row in rows:
+        for index, block_id in enumerate(row.blocks):
+            tokens = min(block_size, row.length - index * block_size)
             filled[block_id] = max(filled[block_id], tokens)
     return filled
 
 
-def _words(manager, counts: list[int]) -> str:
-    sequences = [
-        f"Sequence {seq_id} has {sequence.length} tokens "
-        f"in blocks {manager.blocks_of(seq_id)}."
-        for seq_id, sequence in sorted(manager.sequences.items())
+def _words(rows: list[Row], counts: list[int]) -> str:
+    in_words = [
+        f"{row.name.capitalize()} has {row.length} tokens in blocks {row.blocks}."
+        for row in rows
     ]
-    return " ".join([*sequences, f"{counts.count(0)} of {len(counts)} blocks are free."])
+    return " ".join([*in_words, f"{counts.count(0)} of {len(counts)} blocks are free."])
 
 
 def _block(left: float, width: float, block_size: int, filled: int, colour: str) -> list[str]:

@@ -3,6 +3,7 @@
 import html
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from lessons_guide import handed_out
 from lessons_lib import checks, progress
@@ -29,7 +30,7 @@ class ExerciseState:
 
 @dataclass(frozen=True)
 class LessonState:
-    """A lesson with its exercises. `notebook` is the name of its file."""
+    """A lesson with its exercises, in its order. `notebook` is the name of its file."""
 
     title: str
     notebook: str
@@ -97,15 +98,39 @@ def page() -> ProgressPage:
     return ProgressPage(tuple(_lesson(number, record) for number in checks.lessons()))
 
 
+def title(lesson: str) -> str:
+    """A lesson's first heading: "01 · The block manager"; its number if there is none."""
+    first = next(iter(_cells(_notebook(lesson))), None)
+    heading = handed_out.text_of(first).split("\n")[0] if first else ""
+    return heading.removeprefix("# ") or Path(_notebook(lesson)).stem or lesson
+
+
+def in_order(lesson: str) -> list[checks.Exercise]:
+    """The exercises of a lesson, as they follow each other in its notebook."""
+    cells = _cells(_notebook(lesson))
+    places = {cell["metadata"].get("exercise"): place for place, cell in enumerate(cells)}
+    return sorted(
+        checks.exercises_of(lesson), key=lambda each: places.get(each.id, len(cells))
+    )
+
+
 def _lesson(number: str, record: dict[str, dict]) -> LessonState:
-    notebook = next(iter(sorted(NOTEBOOKS.glob(f"{number}_*.ipynb"))), None)
-    exercises = tuple(
-        _exercise(exercise, record.get(exercise.id, {"passed": False, "mistakes": []}))
-        for exercise in checks.exercises_of(number)
+    exercises = (
+        _exercise(each, record.get(each.id, progress.NOTHING)) for each in in_order(number)
     )
-    return LessonState(
-        _title(notebook) if notebook else number, notebook.name if notebook else "", exercises
-    )
+    return LessonState(title(number), _notebook(number), tuple(exercises))
+
+
+def _notebook(lesson: str) -> str:
+    """The name of its file, "" if it is not there."""
+    return min((path.name for path in NOTEBOOKS.glob(f"{lesson}_*.ipynb")), default="")
+
+
+def _cells(notebook: str) -> list[dict]:
+    try:
+        return handed_out.read(NOTEBOOKS / notebook)["cells"]
+    except (OSError, handed_out.Changed):
+        return []
 
 
 def _exercise(exercise: checks.Exercise, entry: dict) -> ExerciseState:
@@ -118,16 +143,6 @@ def _exercise(exercise: checks.Exercise, entry: dict) -> ExerciseState:
         (str(slug), _first_sentence(messages.get(slug, ""))) for slug in entry["mistakes"]
     )
     return ExerciseState(exercise.id, exercise.title, entry["passed"], mistakes)
-
-
-def _title(notebook) -> str:
-    """The first heading: "01 · The block manager"; the file's name if there is none."""
-    try:
-        first = handed_out.read(notebook)["cells"][0]
-        heading = handed_out.text_of(first).split("\n")[0]
-    except (OSError, LookupError, handed_out.Changed):
-        heading = ""
-    return heading.removeprefix("# ") or notebook.stem
 
 
 def _first_sentence(message: str) -> str:
@@ -169,8 +184,8 @@ def bar(lesson: str, titles: bool) -> Card:
     titles: with their titles, each in its line; without them, all are in one line.
     """
     record = progress.load()
-    exercises = checks.exercises_of(lesson)
-    passed = {each.id for each in exercises if record.get(each.id, {}).get("passed")}
+    exercises = in_order(lesson)
+    passed = {each.id for each in exercises if record.get(each.id, progress.NOTHING)["passed"]}
     lines = [
         f"{_mark(each.id in passed)} {each.id} {each.title if titles else ''}".rstrip()
         for each in exercises

@@ -108,6 +108,14 @@ def read_kernel(file_name: str) -> str:
     )
 
 
+def show_lines(file_name: str, first: str, last: str) -> None:
+    """Prints a file of `kernels/`, from the line with `first` to the next line with `last`."""
+    lines = read_kernel(file_name).split("\n")
+    begin = next(number for number, line in enumerate(lines) if first in line)
+    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
+    print("\n".join(lines[begin : end + 1]))
+
+
 def _check_sources(sources, names=()) -> dict[str, str]:
     """The texts by the names that error messages use."""
     if not sources:

@@ -12,17 +12,20 @@ from lessons_lib import solution_cells
 from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import progress_folder
 
-_NOTHING = {"passed": False, "mistakes": []}
+NOTHING: dict[str, Any] = {"passed": False, "mistakes": []}
 _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
 
 
 def load() -> dict[str, dict]:
-    """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty if there is none."""
+    """What is remembered of each exercise, by its id; empty if there is nothing.
+
+    An entry is `{"passed": bool, "mistakes": [slug, ...], "tries": int}`. The tries are checks
+    up to the first that passed. Records of earlier versions have no tries.
+    """
     if solution_cells.are_at_home():
         return _in_solutions
     with suppress(OSError):
-        record = _read() or {}
-        return {exercise: entry for exercise, entry in record.items() if _is_readable(entry)}
+        return {key: entry for key, entry in (_read() or {}).items() if _is_readable(entry)}
     return {}
 
 
@@ -33,7 +36,7 @@ def remember(exercise: str, passed: bool, mistake: str | None):
         return
     with suppress(OSError), one_at_a_time(progress_folder() / "lock"):
         record = _read()
-        if record is None or not _is_readable(record.get(exercise, _NOTHING)):
+        if record is None or not _is_readable(record.get(exercise, NOTHING)):
             _keep_aside()
             record = {key: each for key, each in (record or {}).items() if key != exercise}
         _add(record, exercise, passed, mistake)
@@ -59,6 +62,7 @@ def _is_readable(entry) -> bool:
         isinstance(entry, dict)
         and isinstance(entry.get("passed"), bool)
         and isinstance(entry.get("mistakes"), list)
+        and isinstance(entry.get("tries", 0), int)
     )
 
 
@@ -71,6 +75,10 @@ def _keep_aside():
 
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
     entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
+    entry["tries"] = entry.get("tries", 0) + (
+        # what an earlier version has not counted was at least a try for each mistake
+        0 if entry["passed"] else 1 + max(0, len(entry["mistakes"]) - entry.get("tries", 0))
+    )
     entry["passed"] = entry["passed"] or passed
     if mistake and mistake not in entry["mistakes"]:
         entry["mistakes"].append(mistake)

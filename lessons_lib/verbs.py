@@ -82,16 +82,20 @@ def check(exercise_id: str, answer: object = checks.NO_ANSWER) -> None:
         raise NotJudged(result)
     attempted = result.mistake != checks.NOT_ATTEMPTED
     counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
-    lesson = f"{int(exercise.id.split('.')[0]):02d}"
+    is_new = counts and _guide("moments").is_new(exercise.id)
     advice = _guide("advice")
-    absent = None if result.passed else _guide("restart").missing_in(answer, lesson)
+    absent = (
+        None
+        if result.passed
+        else _guide("restart").missing_in(answer, f"{int(exercise.id.split('.')[0]):02d}")
+    )
     is_tried = attempted and counts and not absent
     if is_tried and (result.passed or advice.is_the_learners(answer, exercise)):
         progress.remember(exercise.id, result.passed, result.mistake)
     if result.passed:
         if counts:
             saved_answers.save(exercise.id, answer)
-        show(Card(f"{name}: passed", advice.after_passing(), tone="passed"))
+        _guide("moments").show_passed(exercise, is_new)
     elif attempted:
         body = advice.after_failing(result, answer)
         show(Card(f"{name}: not yet ({result.mistake})", body, tone="failed"))

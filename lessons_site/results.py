@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from lessons_bench import (
     checkpoint_runs,
     conversation_runs,
+    cpu_engine_runs,
     engine_peers_runs,
     fast_engine_runs,
     ladder_runs,
@@ -45,6 +46,7 @@ def results_page(pictures: Pictures) -> str:
         *peers(pictures),
         *two_gpus(),
         *checkpoint(),
+        *on_a_cpu(),
         *load(pictures),
         *conversation(pictures),
     ]
@@ -235,15 +237,30 @@ def two_gpus() -> list[str]:
 
 
 def checkpoint() -> list[str]:
-    """A checkpoint of 16 GB on one GPU; nothing where none is recorded."""
+    """A checkpoint of 16 GB on one GPU."""
+    told = "A model is loaded from safetensors in several files, and served on one GPU."
+    return as_text("A large checkpoint", told, checkpoint_runs)
+
+
+def on_a_cpu() -> list[str]:
+    """The engine without a GPU, one part more in each row."""
+    told = (
+        "The model that speaks answers one person, and three at once, whose prompts differ in"
+        " length: tokens a second. Each row with a + has one part more than the one above."
+        " `apart` is the mean distance of its logits from those of transformers in 32 bits."
+    )
+    return as_text("On a CPU", told, cpu_engine_runs)
+
+
+def as_text(title: str, told: str, runs) -> list[str]:
+    """The runs of a benchmark with its own table; nothing where none is recorded."""
     parts = []
-    for run in checkpoint_runs.recorded():
-        parts += [
-            "## A large checkpoint",
-            "A model is loaded from safetensors in several files, and served on one GPU.",
-            heading(run, transformers=run.transformers, safetensors=run.safetensors),
-            f"```text\n{checkpoint_runs.table(run)}\n```",
-        ]
+    for run in runs.recorded():
+        libraries = {"transformers": run.transformers}
+        if hasattr(run, "safetensors"):
+            libraries["safetensors"] = run.safetensors
+        table_of = f"```text\n{runs.table(run)}\n```"
+        parts += [f"## {title}", told, heading(run, **libraries), table_of]
     return parts
 
 
@@ -291,7 +308,7 @@ def heading(run, **libraries: str) -> str:
 
 def origin(run, **libraries: str) -> str:
     """Where, when and how a run was measured, in a line."""
-    names = {"driver": run.driver, "PyTorch": run.torch, **libraries}
+    names = {"driver": getattr(run, "driver", ""), "PyTorch": run.torch, **libraries}
     names["FlashInfer"] = names.pop("flashinfer", names.get("FlashInfer", ""))
     versions = [f"{name} {version}" for name, version in names.items() if version]
     return f"Measured on {run.date} with {', '.join(versions)}, by `{run.command}`."

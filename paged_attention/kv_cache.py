@@ -36,10 +36,8 @@ class Sequence:
     length: int
 
 
-class PagedAttentionManager:
-    """Holds the KV pool of a model, and a block table with a row for each sequence.
-
-    An operation that raises an error changes nothing.
+class Bookkeeping:
+    """The KV pool of a model, a block table with a row for each sequence, and the sequences.
 
     `kv_cache`: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size). The two
         caches of a layer are `k_cache, v_cache = kv_cache[layer]`.
@@ -81,6 +79,64 @@ class PagedAttentionManager:
         self.table = BlockTable(max_num_seqs, max_blocks_per_seq, device)
         self.block_table = self.table.on_device
         self.sequences: dict[int, Sequence] = {}
+
+    def get_block_table_for_seq(self, seq_id: int) -> Tensor:
+        """Returns the sequence's row of the table on the device.
+
+        It is int32 (max_blocks_per_seq,), with -1 after the sequence's last block.
+        """
+        return self.block_table[self.get(seq_id).row]
+
+    def get(self, seq_id: int) -> Sequence:
+        """Returns the sequence with this id. Raises UnknownSequenceError if there is none."""
+        if seq_id not in self.sequences:
+            raise UnknownSequenceError(
+                f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}"
+            )
+        return self.sequences[seq_id]
+
+    def blocks_of(self, seq_id: int) -> list[int]:
+        """Returns the sequence's block ids, in the order of its tokens."""
+        num_blocks = self.blocks_for(self.get(seq_id).length)
+        return self.table.cpu.numpy()[self.get(seq_id).row, :num_blocks].tolist()
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """Says how many blocks num_tokens tokens need.
+
+        Raises ValueError for a negative num_tokens.
+        Raises SequenceTooLongError when a row has fewer entries.
+        """
+        if operator.index(num_tokens) < 0:
+            raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
+        num_needed = -(-num_tokens // self.block_size)
+        if num_needed > self.max_blocks_per_seq:
+            raise SequenceTooLongError(
+                f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, "
+                f"and a row of the block table has {self.max_blocks_per_seq} entries"
+            )
+        return num_needed
+
+    def check_new(self, seq_id: int) -> None:
+        """Checks that a new sequence with this id can start.
+
+        Raises DuplicateSequenceError when the id is taken.
+        Raises OutOfRowsError when no row is free.
+        """
+        if seq_id in self.sequences:
+            raise DuplicateSequenceError(f"sequence {seq_id} exists already")
+        if not self.table.free_rows:
+            raise OutOfRowsError(
+                f"all {len(self.block_table)} rows of the block table are in use"
+            )
+
+    def start(self, seq_id: int, length: int, blocks: list[int]) -> None:
+        """Gives a new sequence a free row and writes its blocks there."""
+        self.sequences[seq_id] = Sequence(self.table.free_rows.pop(), length)
+        self.table.write(self.sequences[seq_id].row, 0, blocks)
+
+
+class PagedAttentionManager(Bookkeeping):
+    """Starts, grows, forks and ends sequences. A call that raises an error changes nothing."""
 
     def add_sequence(self, seq_id: int, num_tokens: int) -> None:
         """Starts a sequence with room for the num_tokens tokens of its prompt.
@@ -196,57 +252,3 @@ class PagedAttentionManager:
             for _ in range(num_tokens):
                 self.append_token(seq_id)
         # END SOLUTION
-
-    def get_block_table_for_seq(self, seq_id: int) -> Tensor:
-        """Returns the sequence's row of the table on the device.
-
-        It is int32 (max_blocks_per_seq,), with -1 after the sequence's last block.
-        """
-        return self.block_table[self.get(seq_id).row]
-
-    def get(self, seq_id: int) -> Sequence:
-        """Returns the sequence with this id. Raises UnknownSequenceError if there is none."""
-        if seq_id not in self.sequences:
-            raise UnknownSequenceError(
-                f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}"
-            )
-        return self.sequences[seq_id]
-
-    def blocks_of(self, seq_id: int) -> list[int]:
-        """Returns the sequence's block ids, in the order of its tokens."""
-        num_blocks = self.blocks_for(self.get(seq_id).length)
-        return self.table.cpu.numpy()[self.get(seq_id).row, :num_blocks].tolist()
-
-    def blocks_for(self, num_tokens: int) -> int:
-        """Says how many blocks num_tokens tokens need.
-
-        Raises ValueError for a negative num_tokens.
-        Raises SequenceTooLongError when a row has fewer entries.
-        """
-        if operator.index(num_tokens) < 0:
-            raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
-        num_needed = -(-num_tokens // self.block_size)
-        if num_needed > self.max_blocks_per_seq:
-            raise SequenceTooLongError(
-                f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, "
-                f"and a row of the block table has {self.max_blocks_per_seq} entries"
-            )
-        return num_needed
-
-    def check_new(self, seq_id: int) -> None:
-        """Checks that a new sequence with this id can start.
-
-        Raises DuplicateSequenceError when the id is taken.
-        Raises OutOfRowsError when no row is free.
-        """
-        if seq_id in self.sequences:
-            raise DuplicateSequenceError(f"sequence {seq_id} exists already")
-        if not self.table.free_rows:
-            raise OutOfRowsError(
-                f"all {len(self.block_table)} rows of the block table are in use"
-            )
-
-    def start(self, seq_id: int, length: int, blocks: list[int]) -> None:
-        """Gives a new sequence a free row and writes its blocks there."""
-        self.sequences[seq_id] = Sequence(self.table.free_rows.pop(), length)
-        self.table.write(self.sequences[seq_id].row, 0, blocks)

@@ -123,3 +123,19 @@ def attn_paged_torch(
         outputs.append((weights @ v_rows).transpose(0, 1))
     return torch.cat(outputs)
     # END SOLUTION
+
+
+def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
+    """Makes each query of a batch a sequence with a single query.
+
+    A query sees the keys up to its own. So a chunk of a prompt is a batch of decodes, with
+    contexts that grow by one.
+
+    Returns block_table (num_tokens, max_blocks_per_seq) and context_lens (num_tokens,).
+    """
+    q_lens = metadata.cu_seqlens_q.diff().long()
+    # (num_tokens,): how many keys the first query of its chunk sees
+    first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)
+    starts = metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
+    behind = torch.arange(len(first), device=first.device) - starts
+    return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()

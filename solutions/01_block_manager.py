@@ -565,11 +565,41 @@ assert [manager.get_ref_count(block_id) for block_id in range(6)] == [0] * 6
 print("free blocks:", manager.get_num_free_blocks(), "of 6")
 
 # %% [markdown]
+# ## A test of your own
+#
+# Now you write a test yourself. It gets a new manager, and raises an error if that manager breaks
+# one of three promises:
+#
+# - `free()` takes one user of a block away, and leaves the others.
+# - `free()` of a free block raises a `RuntimeError`.
+# - `increase_ref_count()` of a free block raises a `RuntimeError`, and changes nothing.
+#
+# The check hands it right managers, and three wrong ones that break a promise each. A right one
+# may hand out its blocks in any order. Raise as you like: with `assert`, `raise` or pytest.
+#
+# ### Exercise 1.7: a test of your own
+
+
+# %% exercise="1.7"
+# INCLUDE lessons_exercises/lesson_01/e1_7_own_test.py test_manager
+
+
+# %% check="1.7"
+check("1.7", test_manager)
+
+# %% [markdown]
+# And your own manager?
+
+# %%
+test_manager(module.BlockManager(num_blocks=8))
+print("your manager passes your test")
+
+# %% [markdown]
 # ## What you built
 #
 # A block manager that never loses a block: a stack of free ids, a count for each block, an
 # error for each wrong call, and one lock. On top of it are sequences that share their past and
-# copy only what they change.
+# copy only what they change. And you have a test for the next manager.
 #
 # ## Ask yourself
 #

@@ -35,11 +35,97 @@ draw = open_lesson("02")
 # Look at sequences 0 and 3. They share their first block. Both have since written into the
 # second, so sequence 3 has its own copy of it.
 #
-# The pool and the table will be PyTorch tensors:
+# The table and the pool will be PyTorch tensors:
 
 # %%
 import torch
 from torch import Tensor
+
+# %% [markdown]
+# ## The block table
+#
+# The table has a row for each sequence, with an entry for each of its blocks. An entry without
+# a block is -1. Filling it with 0 would be a trap, because 0 is a block.
+#
+# The kernel on the GPU reads the table, so it is in the GPU's memory. The CPU reads it too, and
+# must not wait for the GPU each time. So there are two copies, and every change is made to both
+# at once.
+
+# %%
+# INCLUDE paged_attention/block_table.py NO_BLOCK
+
+
+# INCLUDE paged_attention/block_table.py BlockTable
+
+
+# %% [markdown]
+# The block ids come from your own block manager: the answers of lesson 01 that have passed,
+# each checked once more. Where one is missing, the course's takes its place.
+
+# %%
+from paged_attention.own_answers import own_block_manager, show_parts
+
+BlockManager, parts = own_block_manager()
+show_parts(parts)
+
+# %% [markdown]
+# Now see a table fill. Here we do by hand what your code will do at the end of this lesson. A
+# block has room for four tokens:
+
+# %%
+block_manager = BlockManager(8)
+table = BlockTable(max_num_seqs=3, max_blocks_per_seq=4)
+stills = draw.Stills(table, block_manager)
+
+table.write(0, 0, [block_manager.allocate(), block_manager.allocate()])
+stills.add("A sequence comes with 6 tokens: two blocks", {0: 6})
+table.write(1, 0, [block_manager.allocate()])
+stills.add("A second one comes with 4 tokens: one block, which is full", {0: 6, 1: 4})
+table.write(0, 2, [block_manager.allocate()])
+stills.add("The first one grows to 9 tokens, and needs a third block", {0: 9, 1: 4})
+block_manager.free(2)
+table.clear(1)
+stills.add("The second one ends: its row and its block are free", {0: 9})
+table.write(1, 0, [block_manager.allocate(), block_manager.allocate()])
+stills.add("A third one comes with 7 tokens, and gets what is free", {0: 9, 1: 7})
+assert torch.equal(table.cpu, table.on_device)
+stills
+
+# %% [markdown]
+# The third sequence has the row of the second, and blocks from here and there. They do not have
+# to be side by side. That is the whole idea of paging.
+#
+# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would
+# be wasteful to give it as many entries as the pool has blocks. With 10,000 blocks and 256
+# rows the table would have 2.56 million entries, and nearly all of them would stay -1.
+
+# %% [markdown]
+# ## Slots
+#
+# Slots are numbered through the whole pool: block 0 has slots 0 to `block_size - 1`, block 1
+# has the next ones, and so on.
+#
+# $$\text{slot} = \text{block id} \times \text{block size} + \text{offset}$$
+#
+# The sequence's row of the block table says which block. With blocks of 4 and the row
+# `[5, 0, 2]`, the token at position 6 is in the row's entry 1, at offset 2. That entry is
+# block 0, so the slot is 0 × 4 + 2 = 2.
+#
+# ### Exercise 2.2: slots
+#
+# Write it for many positions at once, because a prompt has many tokens. (Exercise 2.1 comes
+# later. It is about the pool.)
+
+# %% exercise="2.2"
+# INCLUDE paged_attention/slots.py slot_mapping
+
+
+# %% check="2.2"
+check("2.2", slot_mapping)
+
+# %%
+row = torch.tensor([5, 0, 2, -1], dtype=torch.int32)
+print("slots of positions 0 to 9:", slot_mapping(row, torch.arange(10), block_size=4).tolist())
 
 # %% [markdown]
 # ## One pool for everything
@@ -59,105 +145,6 @@ from torch import Tensor
 # One layer's halves are `k_cache` and `v_cache`, of shape
 # `(num_blocks, block_size, num_kv_heads, head_size)`. All layers use the same block ids, so
 # one block table serves them all. (Other projects say *page* where we say *block*.)
-#
-# ## Does the order of the dimensions matter?
-#
-# For the result, no. For speed, yes: memory is fast when it is read in long pieces. Which
-# numbers lie side by side depends on the **strides**. `stride(i)` says how far apart two
-# neighbours along dimension `i` are, counted in numbers.
-
-# %%
-pool = torch.zeros(3, 4, 2)  # three blocks of four slots, two numbers in each
-print("the pool:             shape", tuple(pool.shape), "strides", pool.stride())
-print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[:, 1].stride())
-
-# %% [markdown]
-# A slot has 2 numbers, and the next slot begins 2 numbers further on. A block has 8, and the
-# next block begins 8 further on. There are no gaps, so the pool is one piece of 24 numbers. In
-# `pool[:, 1]` each slot has 2 numbers, and the next one begins 8 further on. That leaves gaps:
-# three pieces of two numbers.
-#
-# ### Exercise 2.1: pieces of memory
-
-# %% exercise="2.1"
-# INCLUDE lessons_exercises/lesson_02/e2_1_pieces.py count_pieces
-
-
-# %% check="2.1"
-check("2.1", count_pieces)
-
-# %% [markdown]
-# Now compare three layouts for one layer, in float16. A **kernel**, the program that computes
-# attention on the GPU, reads *one head's keys in a block*. The model writes *one token's keys,
-# all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each
-# layout cut them?
-
-# %%
-num_blocks, block_size, heads, head_size = 4, 16, 8, 128
-beside = torch.zeros(num_blocks, block_size, 2, heads, head_size, dtype=torch.float16)
-by_head = torch.zeros(num_blocks, 2, heads, block_size, head_size, dtype=torch.float16)
-halves = torch.zeros(2, num_blocks, block_size, heads, head_size, dtype=torch.float16)
-views = {
-    "one head's keys in a block": (beside[2, :, 0, 5], by_head[2, 0, 5], halves[0, 2, :, 5]),
-    "one token's keys, all heads": (beside[2, 7, 0], by_head[2, 0, :, 7], halves[0, 2, 7]),
-    "all keys in a block": (beside[2, :, 0], by_head[2, 0], halves[0, 2]),
-}
-print(f"{'':28}{'K beside V':>18}{'head by head':>18}{'two halves':>18}")
-for what, of_layouts in views.items():
-    counts = [count_pieces(view) for view in of_layouts]
-    print(f"{what:28}" + "".join(f"{pieces:>8} × {size:>5} B" for pieces, size in counts))
-
-# %% [markdown]
-# Here are the same three layouts as strips of memory, small enough to see: four blocks of four
-# slots, two heads, two numbers in each head. Block 1 is grey. The keys of its head 0 are blue
-# and dotted.
-
-# %%
-first = torch.zeros(4, 4, 2, 2, 2)
-second = torch.zeros(4, 2, 2, 4, 2)
-third = torch.zeros(2, 4, 4, 2, 2)
-# for each layout: the whole layer, its block 1, the keys of head 0 in that block
-draw.layouts(
-    (first, first[1], first[1, :, 0, 0]),
-    (second, second[1], second[1, 0, 0]),
-    (third, third[:, 1], third[0, 1, :, 0]),
-)
-
-# %% [markdown]
-# No layout is best at everything. *Head by head* reads a head in one piece, but cuts every
-# write into eight. The other two write in one piece, but read a head in pieces of 256 bytes.
-# That is long enough: a GPU fetches memory in sectors of 32 bytes, so nothing is fetched in
-# vain.
-#
-# This course uses **two halves**. A token's keys are written in one piece, its values in
-# another. A block's keys are copied in one piece, its values in another. And each half is an
-# ordinary tensor, in the shape that PyTorch's own paged attention takes (lesson 05).
-#
-# ## Slots
-#
-# Slots are numbered through the whole pool: block 0 has slots 0 to `block_size - 1`, block 1
-# has the next ones, and so on.
-#
-# $$\text{slot} = \text{block id} \times \text{block size} + \text{offset}$$
-#
-# The sequence's row of the block table says which block. With blocks of 4 and the row
-# `[5, 0, 2]`, the token at position 6 is in the row's entry 1, at offset 2. That entry is
-# block 0, so the slot is 0 × 4 + 2 = 2.
-#
-# ### Exercise 2.2: slots
-#
-# Write it for many positions at once, because a prompt has many tokens.
-
-# %% exercise="2.2"
-# INCLUDE paged_attention/slots.py slot_mapping
-
-
-# %% check="2.2"
-check("2.2", slot_mapping)
-
-# %%
-row = torch.tensor([5, 0, 2, -1], dtype=torch.int32)
-print("slots of positions 0 to 9:", slot_mapping(row, torch.arange(10), block_size=4).tolist())
 
 # %% [markdown]
 # ## Writing through a flat view
@@ -212,96 +199,37 @@ for what, (slots, keys) in wrong_writes.items():
 assert not k_cache.any()
 
 # %% [markdown]
-# ## The block table
-#
-# The table has a row for each sequence, with an entry for each of its blocks. The kernel on
-# the GPU reads it, so it is in the GPU's memory. The manager reads it too, and must not wait
-# for the GPU each time. So there are two copies, and every change is made to both at once.
-#
-# An entry without a block is -1. Filling it with 0 would be a trap, because 0 is a block.
-
-# %%
-# INCLUDE paged_attention/block_table.py NO_BLOCK
-
-
-# INCLUDE paged_attention/block_table.py BlockTable
-
-
-# %%
-table = BlockTable(max_num_seqs=2, max_blocks_per_seq=4)
-print("a free row:", table.free_rows.pop())
-table.write(0, 0, [5, 0])
-table.write(0, 2, [2])
-print(table.on_device.tolist())
-assert torch.equal(table.cpu, table.on_device)
-
-# %% [markdown]
-# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would
-# be wasteful to give it as many entries as the pool has blocks. With 10,000 blocks and 256
-# rows the table would have 2.56 million entries, and nearly all of them would stay -1.
-#
 # ## The manager
 #
-# The manager puts the parts together: lesson 01's block manager, the pool, the block table,
-# and each sequence's row and length. The code given below is bookkeeping. Read what each
-# helper promises; you will use all of them. `self.block_manager` is lesson 01's:
+# The manager puts the parts together. Most of it is bookkeeping, and that is given: your class
+# has it from `Bookkeeping`, a class of the course. You will use all of this:
 #
-# | method | what it does |
+# | name | what it is or does |
 # |---|---|
-# | `allocate()` | takes a free block and returns its id; the block has one user then |
-# | `free(block_id)` | one user less; a block without users is free again |
-# | `increase_ref_count(block_id)` | one user more |
-# | `get_ref_count(block_id)` | how many sequences use the block |
-# | `get_num_free_blocks()` | how many blocks are free |
+# | `block_manager` | yours: `allocate()`, `free(block_id)`, `increase_ref_count(block_id)`, `get_ref_count(block_id)`, `get_num_free_blocks()` |
+# | `kv_cache`, `table` | the pool of all layers, and the block table |
+# | `block_size`, `max_blocks_per_seq` | tokens in a block, and entries in a row |
+# | `sequences` | a `Sequence` for each id, with its `row` and its `length` |
+# | `get(seq_id)` | the `Sequence` with this id, or an error |
+# | `blocks_of(seq_id)` | its block ids, in the order of its tokens |
+# | `blocks_for(num_tokens)` | how many blocks these tokens need, or an error if a row is too short |
+# | `check_new(seq_id)` | an error unless the id and a row are free |
+# | `start(seq_id, length, blocks)` | gives a new sequence a row, and writes its blocks there |
 
 # %%
-import operator
-from dataclasses import dataclass
-
-from paged_attention.block_manager import OutOfBlocksError, PythonBlockManager
+from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import (
+    Bookkeeping,
     DuplicateSequenceError,
     OutOfRowsError,
+    Sequence,
     SequenceTooLongError,
     UnknownSequenceError,
 )
-from paged_attention.validate import check_positive
-
-# INCLUDE paged_attention/kv_cache.py Sequence
 
 
-# %%
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start, get, get_block_table_for_seq, blocks_of
-
-
-# %%
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.get
-
-
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.get_block_table_for_seq
-
-
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.blocks_of
-
-
-PagedAttentionManager.get = get
-PagedAttentionManager.get_block_table_for_seq = get_block_table_for_seq
-PagedAttentionManager.blocks_of = blocks_of
-
-
-# %%
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.blocks_for
-
-
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.check_new
-
-
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.start
-
-
-PagedAttentionManager.blocks_for = blocks_for
-PagedAttentionManager.check_new = check_new
-PagedAttentionManager.start = start
+class PagedAttentionManager(Bookkeeping):
+    """Starts, grows, forks and ends sequences. A call that raises an error changes nothing."""
 
 
 # %% [markdown]
@@ -344,15 +272,10 @@ PagedAttentionManager.add_sequence = add_sequence
 check("2.4", add_sequence)
 
 # %% [markdown]
-# Here is a block table filled by your method. From now on the pool's block manager is the C++
-# one of lesson 01: the class is an argument.
+# Here is a block table filled by your method. Your block manager is one of the arguments:
+
 
 # %%
-from paged_attention.block_manager import build_block_manager
-
-BlockManager = build_block_manager().BlockManager
-
-
 def small_manager():
     return PagedAttentionManager(
         num_blocks=8,
@@ -454,9 +377,6 @@ film.add(manager, "Sequence 5 comes with 12 tokens, and gets what is free")
 film
 
 # %% [markdown]
-# In the last step, sequence 5 has the row of sequence 1, and blocks from here and there. They
-# did not have to be side by side. That is the whole idea of paging.
-#
 # The pool is nearly full now. A call for something that does not fit, or does not exist, must
 # change nothing:
 
@@ -494,6 +414,80 @@ write_kv(k_cache, v_cache, slot_mapping(row, torch.arange(12), manager.block_siz
 read_back = torch.cat([k_cache[block_id] for block_id in row[:3].tolist()])
 assert torch.equal(read_back, k)
 print("twelve keys written to blocks", row[:3].tolist(), "and read back")
+
+# %% [markdown]
+# ## An aside: does the order of the pool's dimensions matter?
+#
+# For the result, no. For speed, yes: memory is fast when it is read in long pieces. Which
+# numbers lie side by side depends on the **strides**. `stride(i)` says how far apart two
+# neighbours along dimension `i` are, counted in numbers.
+
+# %%
+pool = torch.zeros(3, 4, 2)  # three blocks of four slots, two numbers in each
+print("the pool:             shape", tuple(pool.shape), "strides", pool.stride())
+print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[:, 1].stride())
+
+# %% [markdown]
+# A slot has 2 numbers, and the next slot begins 2 numbers further on. A block has 8, and the
+# next block begins 8 further on. There are no gaps, so the pool is one piece of 24 numbers. In
+# `pool[:, 1]` each slot has 2 numbers, and the next one begins 8 further on. That leaves gaps:
+# three pieces of two numbers.
+#
+# ### Exercise 2.1: pieces of memory
+
+# %% exercise="2.1"
+# INCLUDE lessons_exercises/lesson_02/e2_1_pieces.py count_pieces
+
+
+# %% check="2.1"
+check("2.1", count_pieces)
+
+# %% [markdown]
+# Now compare three layouts for one layer, in float16. A **kernel**, the program that computes
+# attention on the GPU, reads *one head's keys in a block*. The model writes *one token's keys,
+# all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each
+# layout cut them?
+
+# %%
+num_blocks, block_size, heads, head_size = 4, 16, 8, 128
+beside = torch.zeros(num_blocks, block_size, 2, heads, head_size, dtype=torch.float16)
+by_head = torch.zeros(num_blocks, 2, heads, block_size, head_size, dtype=torch.float16)
+halves = torch.zeros(2, num_blocks, block_size, heads, head_size, dtype=torch.float16)
+views = {
+    "one head's keys in a block": (beside[2, :, 0, 5], by_head[2, 0, 5], halves[0, 2, :, 5]),
+    "one token's keys, all heads": (beside[2, 7, 0], by_head[2, 0, :, 7], halves[0, 2, 7]),
+    "all keys in a block": (beside[2, :, 0], by_head[2, 0], halves[0, 2]),
+}
+print(f"{'':28}{'K beside V':>18}{'head by head':>18}{'two halves':>18}")
+for what, of_layouts in views.items():
+    counts = [count_pieces(view) for view in of_layouts]
+    print(f"{what:28}" + "".join(f"{pieces:>8} × {size:>5} B" for pieces, size in counts))
+
+# %% [markdown]
+# Here are the same three layouts as strips of memory, small enough to see: four blocks of four
+# slots, two heads, two numbers in each head. Block 1 is grey. The keys of its head 0 are blue
+# and dotted.
+
+# %%
+first = torch.zeros(4, 4, 2, 2, 2)
+second = torch.zeros(4, 2, 2, 4, 2)
+third = torch.zeros(2, 4, 4, 2, 2)
+# for each layout: the whole layer, its block 1, the keys of head 0 in that block
+draw.layouts(
+    (first, first[1], first[1, :, 0, 0]),
+    (second, second[1], second[1, 0, 0]),
+    (third, third[:, 1], third[0, 1, :, 0]),
+)
+
+# %% [markdown]
+# No layout is best at everything. *Head by head* reads a head in one piece, but cuts every
+# write into eight. The other two write in one piece, but read a head in pieces of 256 bytes.
+# That is long enough: a GPU fetches memory in sectors of 32 bytes, so nothing is fetched in
+# vain.
+#
+# This course uses **two halves**. A token's keys are written in one piece, its values in
+# another. A block's keys are copied in one piece, its values in another. And each half is an
+# ordinary tensor, in the shape that PyTorch's own paged attention takes (lesson 05).
 
 # %% [markdown]
 # ## What it saves
@@ -594,6 +588,7 @@ class Paged:
 
 # %%
 import random
+from dataclasses import dataclass
 
 
 @dataclass

@@ -240,7 +240,8 @@ print("exp(100) in float32:", large[0].exp().item(), "· softmax:", weights)
 # $$l_\text{new} = f\, l_\text{old} + \sum_j e^{s_j - m_\text{new}} \qquad
 #   \text{acc}_\text{new} = f\, \text{acc}_\text{old} + \sum_j e^{s_j - m_\text{new}}\, v_j$$
 #
-# That is the **online softmax**. Here it is with two keys in each part:
+# That is the **online softmax** (acc is short for accumulator). Here it is with two keys in each
+# part:
 
 # %%
 largest = -math.inf

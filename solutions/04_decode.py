@@ -607,7 +607,7 @@ past_o, past_m, past_l = combine_segments(all_o[:0], all_m[:0], all_l[:0], nobod
 print(f"the past: m = {past_m[0, 0]}, l = {past_l[0, 0]}, o = {past_o[0, 0, 0]}")
 print(f"careless, divided by l: o = {(past_o / past_l[..., None])[0, 0, 0]}")
 
-small = manager_in_disorder(layer, [1, 0])
+small = manager_in_disorder(layer, [1, 0])  # an empty pool: it gives out block 1, then 0
 small.add_sequence(9, 0)
 small.append_token(9)
 alone = forward_decoding_loop(layer, new_tokens[:1], [9], small)

@@ -653,7 +653,7 @@ def build_tensor_form():
     from paged_attention.plain_build import kept_build
 
     cuda_text = "\n".join([*kernel.values(), tensor_form])
-    with kept_build([declaration, cuda_text]) as folder:
+    with kept_build([declaration, cuda_text]) as folder:  # kept for the next time
         return load_inline(
             "tensor_form",
             cpp_sources=declaration,
@@ -758,10 +758,10 @@ assert with_torch > 5 * ours
 # %%
 from paged_attention.bug_hunt import HuntCase
 
-batch = HuntCase("5 tokens", (5,)).tensors()
-good, num_blocks = batch["block_table"].tolist(), len(batch["k_cache"])
+one_case = HuntCase("5 tokens", (5,)).tensors()
+good, num_blocks = one_case["block_table"].tolist(), len(one_case["k_cache"])
 print("good table:", good, "in a pool of", num_blocks, "blocks")
-broken = batch | {"block_table": torch.tensor([[1, 70_000]], dtype=torch.int32)}
+broken = one_case | {"block_table": torch.tensor([[1, 70_000]], dtype=torch.int32)}
 attempt(watched.paged_attention, **fields(**broken, out=torch.empty(1, 1, 8)))
 
 # %% [markdown]
@@ -813,14 +813,14 @@ check("6.7", check_block_table)
 from paged_attention.paged_kernel import attn_paged_cuda
 
 wrong_changes = [
-    {"q": batch["q"].double()},
-    {"v_cache": batch["v_cache"][:-1]},
-    {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
+    {"q": one_case["q"].double()},
+    {"v_cache": one_case["v_cache"][:-1]},
+    {"k_cache": one_case["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
     {"context_lens": torch.tensor([9], dtype=torch.int32)},
     broken,
 ]
 for change in wrong_changes:
-    attempt(attn_paged_cuda, **batch | change, library=watched)
+    attempt(attn_paged_cuda, **one_case | change, library=watched)
 
 # %% [markdown]
 # ## Formats
@@ -997,9 +997,9 @@ check("6.8", bug_hunt)
 
 # %%
 repaired = build_cuda(paged_params, bug_hunt, names=("paged_params", "bug_hunt"))
-batch = HuntCase("a larger batch", (40, 0, 16, 129), 6, 2, 64, 16).tensors()
-batch = {name: tensor.to(device) for name, tensor in batch.items()}
-difference = attn_paged_cuda(**batch, library=repaired) - expected_output(**batch)
+larger = HuntCase("a larger batch", (40, 0, 16, 129), 6, 2, 64, 16).tensors()
+larger = {name: tensor.to(device) for name, tensor in larger.items()}
+difference = attn_paged_cuda(**larger, library=repaired) - expected_output(**larger)
 print(f"largest difference: {difference.abs().max().item():.4f}")
 assert difference.abs().max() < 1e-4
 

@@ -654,15 +654,8 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # spells the same product out. There each lane asks the others for the rows and columns that it
 # needs:
 
-
 # %%
-def show_lines(file, first, last):
-    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
-    lines = read_kernel(file).split("\n")
-    begin = next(number for number, line in enumerate(lines) if first in line)
-    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
-    print("\n".join(lines[begin : end + 1]))
-
+from lessons_lib.inline import show_lines
 
 show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 

@@ -35,18 +35,21 @@ draw = open_lesson("08")
 # The engine needs PyTorch, and some of what earlier lessons built:
 
 # %%
-import hashlib
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+import hashlib  # for exercise 8.5
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from paged_attention.block_manager import PythonBlockManager
+from paged_attention.engine.scheduler import Scheduler as CourseScheduler
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
+
+
+class Scheduler(CourseScheduler):
+    """The course's scheduler. Your methods will take the place of its own."""
+
 
 # The model is so small that two threads would wait for each other longer than they compute.
 torch.set_num_threads(1)
@@ -105,58 +108,25 @@ for name, task in TASKS.items():
 # *Recall* is the one to watch: a letter and its digits can be far away from the question, and
 # in other blocks.
 #
-# With an internet connection, `load_model("Qwen/Qwen3-0.6B")` fetches a large one. The engine
-# of this lesson serves what transformers runs as `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM` or
-# `LlamaForCausalLM`, with weights in 16 or 32 bits, as long as every layer sees all keys and a
-# token is turned by nothing but its position. (The course's tests compare small random models
-# of all three with transformers; `transformers.AutoTokenizer` turns texts into a large model's
-# tokens.) But the prompts here are for the small one. The engine refuses what it cannot serve,
-# with a reason:
-
-# %%
-from transformers import GPT2Config, Qwen3Config
-
-from paged_attention.engine.served import check_architecture
-
-
-def refusal(call, *arguments):
-    """Makes the call, and returns the text of its error."""
-    try:
-        call(*arguments)
-    except (LookupError, OSError, TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-
-
-print(refusal(load_model, "./my_model"))
-print(refusal(check_architecture, GPT2Config(architectures=["GPT2LMHeadModel"]), "gpt2"))
-windows = Qwen3Config(architectures=["Qwen3ForCausalLM"], use_sliding_window=True)
-print(refusal(check_architecture, windows, "a Qwen3 with windows"))
-
-# %% [markdown]
+# With an internet connection, `load_model("Qwen/Qwen3-0.6B")` fetches a large one. (The engine
+# serves models that transformers runs as `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM` or
+# `LlamaForCausalLM`.) But the prompts here are for the small one.
+#
 # ## Attention is a plug
 #
 # A layer of this model computes queries, keys and values, and turns queries and keys by their
 # positions (*rotary* embedding). Then it calls an attention function, whichever the model was
 # told to use, and takes the result through the output projection. transformers lets anybody
 # register such a function under a name, and each layer looks up the name in the model's
-# config. Several models may share a config, and other code may want to use the model between
-# two steps. So the model gets its own config, and the name stays in it only as long as it is
-# needed:
-
-# %%
-from contextlib import contextmanager
-
-from paged_attention.engine.attention import lock_of, own_config
-
-# INCLUDE paged_attention/engine/attention.py plugged_in
-
-
-# %% [markdown]
+# config. `with plugged_in(model, function):` does that, for as long as the block takes.
+#
 # What does such a function get? Here is one that takes a look, and then calls PyTorch's
 # attention:
 
-
 # %%
+from paged_attention.engine.attention import PagedStep, plugged_in
+
+
 def curious_forward(module, query, key, value, attention_mask=None, **others):
     if module.layer_idx == 0:
         q, k, v = (tuple(heads.shape) for heads in (query, key, value))
@@ -179,16 +149,16 @@ print("logits", tuple(logits.shape), "equal to the reference")
 # The heads come before the tokens: `(1, heads, num_tokens, head_size)`. Query and key have
 # already been turned, so a key knows its position, and it does not matter which block it ends
 # up in. An argument that the model does not know, like `colour`, is passed on to the function
-# unchanged. That is how the block tables get in:
-
-# %%
-# INCLUDE paged_attention/engine/attention.py PagedStep
-
-
-# %% [markdown]
-# `attend` is a **path**: one of the ways from lessons 04 to 07 to compute paged attention,
-# made ready for a step's metadata. All of them take `q` of shape
-# `(num_tokens, num_q_heads, head_size)`, as always in this course.
+# unchanged. That is how the block tables get in. The argument is called `paged`, a `PagedStep`
+# of three things:
+#
+# | | |
+# |---|---|
+# | `paged.kv_cache` | the pool of all layers; one layer's is `k_cache, v_cache = paged.kv_cache[layer]` |
+# | `paged.slot_mapping` | (num_tokens,): the slots of the step's tokens |
+# | `paged.attend` | a **path**: `attend(q, k_cache, v_cache)`, one of the ways from lessons 04 to 07, made ready for a step's metadata |
+#
+# All paths take `q` of shape `(num_tokens, num_q_heads, head_size)`, as always in this course.
 #
 # ### Exercise 8.1: your attention in a transformers model
 #
@@ -249,18 +219,23 @@ draw.one_row()
 # At the end, only one row of logits is useful for each sequence: that of its last token.
 # `last` says where these rows are, so that the model computes no others.
 #
-# Here is what the engine knows about each of its requests:
+# Here is what the engine knows about each of its requests. This one has a prompt of five
+# tokens; all of them are computed, and a first token has been generated:
 
 # %%
-from paged_attention.engine.request import SamplingParams, as_integer
+from paged_attention.engine.request import Request, SamplingParams
 
-# INCLUDE paged_attention/engine/request.py Request
-
+request = Request("A", encode("Cq7b>"))
+request.num_computed = 5
+request.tokens.append(encode("q")[0])
+print(request)
+print("output:", decode(request.output), "· num_uncomputed:", request.num_uncomputed)
 
 # %% [markdown]
 # `tokens` and `num_computed` are the heart of it. A request whose prompt is being read and one
-# that decodes differ only in `num_uncomputed`. That is all that the rest of the engine needs
-# to know, and it is why chunks, decodes and whole prompts need no code of their own.
+# that decodes differ only in `num_uncomputed`, their difference. That is all that the rest of
+# the engine needs to know, and it is why chunks, decodes and whole prompts need no code of
+# their own.
 #
 # ### Exercise 8.2: all sequences in one row
 
@@ -272,22 +247,16 @@ from paged_attention.engine.request import SamplingParams, as_integer
 check("8.2", flatten_batch)
 
 # %% [markdown]
-# With it, the middle of the loop, `run`, is complete. (Later there will be requests that compute
-# nothing in a step, because another one has computed their prompt. They get that one's logits.)
+# With it, the middle of the loop, `run`, is complete: the metadata, your row, and the model
+# with your attention, as you called it by hand. Here is the step from the picture: A decodes,
+# B gets a chunk, and C gets its whole prompt. The reference computes each of them alone.
 
 # %%
-from paged_attention.engine.forks import logits_of_each
+from paged_attention.engine.runner import ModelRunner
 
-# INCLUDE paged_attention/engine/runner.py ModelRunner
-
-
-# %% [markdown]
-# Here is the step from the picture: A decodes, B gets a chunk, and C gets its whole prompt.
-# The reference computes each of them alone.
-
-# %%
 manager = pool_for(model)
-runner = ModelRunner(model, manager, PATHS["paged_torch"])
+runner = ModelRunner(model, manager, PATHS["paged_torch"], paged_attention_forward)
+runner.flatten_batch = flatten_batch
 a, b, c = (
     Request(name, encode(text))
     for name, text in (("A", "Cq7b>q7"), ("B", "Sqxb>"), ("C", "Vq7>"))
@@ -338,48 +307,11 @@ draw.continuous_batching()
 # order: most of them decode, with one token each. The rest of the budget goes to new prompts.
 # A prompt that is longer gets one chunk now and the next one in the following step.
 #
-# The scheduler's data consists of two queues:
-
-# %%
-from collections import deque
-
-# INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove, fork, withdraw
-
-
-# %% [markdown]
-# Three methods are given, and a fourth in a first form. `make_room` calls lesson 05's
-# `append_tokens`. What it does with the prefix cache comes later; until then there is none.
-
-# %%
-# INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room
-
-
-# INCLUDE paged_attention/engine/scheduler.py Scheduler.stop
-
-
-# INCLUDE paged_attention/engine/scheduler.py Scheduler.remove
-
-
-Scheduler.make_room, Scheduler.stop, Scheduler.remove = make_room, stop, remove
-
-
-# %%
-def start_with_nothing(self, request):
-    """Gives a request an empty row of the block table."""
-    self.manager.start(request.id, 0, [])
-
-
-Scheduler.start = start_with_nothing
-
-
-class NoPrefixCache:
-    """Takes the place of a prefix cache until there is one."""
-
-    def num_evictable(self):
-        return 0
-
-
-# %% [markdown]
+# The scheduler has two queues, the list `self.running` and the deque `self.waiting`, with the
+# earliest request first. It also has `self.token_budget` and `self.max_num_seqs`, the most
+# requests that run at once. A request has a row of the block table if its id is in
+# `self.manager.sequences`.
+#
 # ### Exercise 8.3: schedule the next step
 #
 # Write it in two loops, first over the running requests, then over the waiting ones. You have
@@ -407,21 +339,23 @@ Scheduler.schedule = schedule
 check("8.3", schedule)
 
 # %% [markdown]
-# You can watch a scheduler without a model. Here each token that is due simply comes. The
-# budget is 8 tokens a step. A has a prompt of 5, B of 14 and C of 3, and each of them
-# generates four tokens.
+# You can watch a scheduler without a model. This one is the course's, with your method in it.
+# Each token that is due simply comes. The budget is 8 tokens a step. A has a prompt of 5, B of
+# 14 and C of 3, and each of them generates four tokens.
 #
 # **Predict.** In which step does B's first token come?
 
 # %%
 from paged_attention.engine.dry_run import dry_run
+from paged_attention.engine.prefix_cache import PrefixCache
 
 
 def scheduler_for(num_blocks, token_budget, **prompt_lens):
     """Makes a scheduler over a pool of blocks of 4, with a waiting request for each prompt."""
     rows = dict(max_num_seqs=8, max_blocks_per_seq=num_blocks)
     manager = PagedAttentionManager(num_blocks, 4, 1, 2, **rows)
-    scheduler = Scheduler(manager, NoPrefixCache(), token_budget, max_num_seqs=8)
+    no_sharing = PrefixCache(manager, enabled=False)
+    scheduler = Scheduler(manager, no_sharing, token_budget, max_num_seqs=8)
     scheduler.waiting += [Request(name, [7] * length) for name, length in prompt_lens.items()]
     return scheduler
 
@@ -543,59 +477,15 @@ assert "".join(letters.values()) == "ABCDEF"
 # it counts in lesson 01's reference count. So a block stays when its request ends, and the
 # next request with the same beginning finds it.
 #
-# Blocks of a step whose logits contain NaN or infinity are not kept. A later token of the
-# request may have spoiled the tokens before it, and the next request may have another token in
-# its place. (`Engine.step` looks.)
-
-# %%
-from paged_attention.engine.watched_blocks import WatchedBlocks
-
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear, _let_go
-
-
-# %% [markdown]
-# Will the pool not soon be full of old blocks? `evict` gives back the one that has been unused
-# for longest, and `make_room` calls it before any request is preempted. So a block that only
-# the cache uses is as good as free.
-#
-# A server runs for hours, and then nearly every block is an old one. A step must not take
-# longer because of that. So these blocks are never counted or searched. `WatchedBlocks` passes
-# each call on to lesson 01's block manager, and notes when the cache becomes a block's only
-# user, and when that ends.
-
-# %%
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.insert
-
-
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.num_evictable
-
-
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.evict
-
-
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.clear
-
-
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache._let_go
-
-
-PrefixCache.insert, PrefixCache.num_evictable = insert, num_evictable
-PrefixCache.evict, PrefixCache.clear, PrefixCache._let_go = evict, clear, _let_go
-
-# %% [markdown]
 # When does a block go into the cache? Not when it is taken, but only after the model has run:
 # a request that finds the block must find its keys in it. And they must be usable. Numbers can
 # overflow, in 16 bits sooner than you think, and a NaN among a block's values gets into every
-# result that is computed from it. So there is a way to take a request's blocks out again; the
-# engine will use it.
-
-# %%
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.forget
-
-
-PrefixCache.forget = forget
-
-# %% [markdown]
+# result that is computed from it. So blocks of a step whose logits contain NaN or infinity are
+# not kept.
+#
+# This part of the engine, `PrefixCache`, is given. `paged_attention/engine/prefix_cache.py` has
+# its hundred lines.
+#
 # ### Exercise 8.6: start a request
 #
 # Now the real `start`. `self.prefix_cache.match(request)` gives the blocks that are there.
@@ -621,7 +511,9 @@ check("8.6", start)
 # %% [markdown]
 # Watch this case. A has a prompt of two full blocks of 4. Then B comes with the same prompt:
 # its blocks are there, and it computes only its last token. But the key of that token goes
-# into a block that it shares. What happens?
+# into a block that it shares.
+#
+# **Predict.** How many users does each block have, before and after B has room for it?
 
 
 # %%
@@ -654,20 +546,9 @@ draw.copy_on_write(steps)
 #
 # There is one more case of a common beginning. Somebody may want **several answers to one
 # prompt**, drawn with different seeds. Then even a last block that is not full is the same for
-# all. The first answer computes the prompt, and the others are lesson 02's fork of it:
-
-# %%
-from paged_attention.engine.forks import lead_again, lead_answers
-
-# INCLUDE paged_attention/engine/scheduler.py Scheduler.fork
-
-
-# INCLUDE paged_attention/engine/scheduler.py Scheduler.withdraw
-
-
-Scheduler.fork, Scheduler.withdraw = fork, withdraw
-
-# %% [markdown]
+# all. The first answer computes the prompt, and the others are lesson 02's fork of it. You will
+# see it at work in “Several answers”.
+#
 # ## Which token comes next
 #
 # The model gives a row of logits, one number for each token of the vocabulary.
@@ -746,81 +627,8 @@ draw.sampled_tokens(panels)
 # %% [markdown]
 # ## The engine
 #
-# It holds the parts together. Nearly everything in it has a name that you know.
-
-# %%
-from paged_attention.engine.fp8 import with_kv_dtype
-from paged_attention.engine.paths import choose_path, find_path
-from paged_attention.engine.served import check_config
-from paged_attention.ladder import Shape
-from paged_attention.validate import check_positive
-
-# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, add_answers, cancel, run, step, postprocess, stream, generate, are_finite, _complete, _nothing_scheduled, _check, _end, _end_not_finite, _take_back, _start_over
-
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine.__init__
-
-
-Engine.__init__ = __init__
-
-# %% [markdown]
-# `add` puts a request into the queue, and `step` is one turn of the loop, including the prefix
-# cache. When a request ends, `_end` gives its blocks back. Two things can go wrong in a step,
-# and no other request may notice.
+# One method is missing, the last third of the loop.
 #
-# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it is as if it never
-# happened. Every request has the tokens that it had before, and waits. Nobody knows where the
-# step stopped: perhaps while taking a block. So the pool starts empty, and all keys and values
-# are computed again.
-#
-# **One request's logits are not finite.** A NaN is not larger or smaller than anything, so it
-# says nothing about which token is likely. Drawing from such a row raises an error, and
-# `argmax` silently gives some token. So the request ends, with the reason `"not finite"`,
-# before `postprocess` sees its row. (-inf for some of the tokens is no fault: that is how a
-# token is ruled out.) Its blocks leave the prefix cache, because the NaN may be in one of
-# them. Requests that already share them are judged by their own logits. In the middle of a
-# prompt the row does not count, since no token comes from it. So it makes no difference how a
-# prompt is cut into chunks.
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine.add
-
-
-Engine.add = add
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine.step
-
-
-Engine.step = step
-
-# %% [markdown]
-# When the model has run, a step is completed. The prefix cache gets the new full blocks, but
-# none of a request whose logits are not finite.
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine._complete
-
-
-# INCLUDE paged_attention/engine/engine.py Engine.are_finite
-
-
-Engine._complete, Engine.are_finite = _complete, are_finite
-
-# %% [markdown]
-# A request ends in one way, whatever the reason:
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine._end
-
-
-# INCLUDE paged_attention/engine/engine.py Engine._end_not_finite
-
-
-Engine._end, Engine._end_not_finite = _end, _end_not_finite
-
-# %% [markdown]
 # ### Exercise 8.8: complete the step
 #
 # Each request of the step has a row of logits now. Some were given a chunk in the middle of
@@ -837,39 +645,31 @@ Engine._end, Engine._end_not_finite = _end, _end_not_finite
 # INCLUDE paged_attention/engine/engine.py Engine.postprocess
 
 
-Engine.postprocess = postprocess
-
 # %% check="8.8"
 check("8.8", postprocess)
 
 # %% [markdown]
-# The engine is complete except for some conveniences. Here they are:
+# Now the engine is complete. `Engine` is the course's, with everything in it that you have
+# written. Two prompts, and the loop from above:
 
 # %%
-from paged_attention.engine.request import DuplicateRequestError, EmptyPromptError
-from paged_attention.engine.request import PromptTooLongError, UnknownTokenError
-
-# INCLUDE paged_attention/engine/engine.py Engine._check
+from paged_attention.engine.engine import Engine as CourseEngine
 
 
-Engine._check = _check
+class Engine(CourseEngine):
+    """The course's engine, with your functions."""
 
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine._take_back
+    scheduler_class = Scheduler
+    sample = staticmethod(sample)
+
+    def __init__(self, model, *sizes, **options):
+        super().__init__(model, *sizes, forward=paged_attention_forward, **options)
+        self.runner.flatten_batch = flatten_batch
+        self.prefix_cache.block_hashes = block_hashes
 
 
-# INCLUDE paged_attention/engine/engine.py Engine._start_over
+Engine.postprocess = postprocess
 
-
-# INCLUDE paged_attention/engine/engine.py Engine.run
-
-
-Engine._take_back, Engine._start_over, Engine.run = _take_back, _start_over, run
-
-# %% [markdown]
-# Two prompts, and the loop from above:
-
-# %%
 engine = Engine(model)
 for name, text in (("copy", "Cq7b>"), ("sort", "Szebra>")):
     engine.add(name, encode(text))
@@ -884,38 +684,8 @@ while engine.scheduler.has_work():
 # Both answers are right. Each turn was one call of the model, and the first turn computed
 # twelve tokens of two prompts.
 #
-# For many prompts at once there is `generate`. For one of them there is `stream`, which gives
-# each token as soon as it is there.
-
-# %%
-from paged_attention.engine.request import UnknownRequestError
-
-# INCLUDE paged_attention/engine/engine.py Engine.cancel
-
-
-# INCLUDE paged_attention/engine/engine.py Engine.stream
-
-
-Engine.cancel, Engine.stream = cancel, stream
-
-# %%
-# INCLUDE paged_attention/engine/engine.py Engine.add_answers
-
-
-Engine.add_answers = add_answers
-
-# %%
-from tqdm import tqdm
-
-from paged_attention.engine.request import RequestError
-
-# INCLUDE paged_attention/engine/engine.py Engine.generate
-
-
-Engine.generate = generate
-
-# %% [markdown]
-# Here are 24 prompts of all four tasks and of many lengths. Each of them has one right answer.
+# For many prompts at once there is `generate`, with `progress=True` for a bar. Here are 24
+# prompts of all four tasks and of many lengths. Each of them has one right answer.
 
 
 # %%
@@ -938,6 +708,82 @@ assert right == len(prompts)
 # Every answer is right: with your attention, your scheduler and your hashes, in somebody
 # else's model.
 #
+# ## Old blocks make room
+#
+# After a while nearly every block of the pool is an old one: its request has ended, and only the
+# cache uses it. Here is a `make_room` that never takes a block from the cache.
+#
+# **Predict.** The same 24 prompts come to a pool of 24 blocks. How far does the engine get?
+
+
+# %%
+from types import MethodType
+
+from paged_attention.engine.history import History
+
+
+def only_ask(self, request, num_tokens):
+    """Makes room if there is any."""
+    wanted = [(request.id, num_tokens)]
+    try:
+        self.manager.append_tokens(wanted)
+    except MemoryError:
+        return False
+    return True
+
+
+def serve_with(make_room):
+    """Serves the 24 prompts in 24 blocks, as far as it goes."""
+    engine = Engine(model, num_blocks=24, history=History())
+    engine.scheduler.make_room = MethodType(make_room, engine.scheduler)
+    requests = [engine.add(index, prompt) for index, prompt in enumerate(prompts)]
+    try:
+        engine.run()
+    except NotImplementedError:  # an exercise above is left
+        raise
+    except RuntimeError as error:
+        print(error)
+    answered = sum(request.reason == "end" for request in requests)
+    print(f"{answered} of {len(requests)} answered in {len(engine.history)} steps;", end=" ")
+    last = engine.history[-1]
+    print(f"in the last one, {last.kept} blocks were used by the cache alone")
+    return answered
+
+
+assert serve_with(only_ask) < len(prompts)
+
+# %% [markdown]
+# The pool is full of blocks that no request needs, and no request can start. So a block that
+# only the cache uses has to be as good as free.
+#
+# ### Exercise 8.9: old blocks make room
+#
+# | call | |
+# |---|---|
+# | `self.manager.append_tokens([(request.id, num_tokens)])` | makes room, or raises a `MemoryError` and changes nothing |
+# | `self.manager.get(request.id).length` | for this number of tokens there is room already |
+# | `self.manager.blocks_for(num_tokens)` | how many blocks this number of tokens fills |
+# | `self.manager.block_manager.get_num_free_blocks()` | |
+# | `self.prefix_cache.num_evictable()` | how many blocks only the cache uses |
+# | `self.prefix_cache.evict()` | frees the one of them that was used least recently; False if there is none |
+#
+# An old block may be found again. So evict no more of them than it takes. And if all of them
+# together are not enough, evict none. (A request that writes into a block that it shares needs
+# one more, for the copy. `append_tokens` counts that one, too.)
+
+# %% exercise="8.9"
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room
+
+
+Scheduler.make_room = make_room
+
+# %% check="8.9"
+check("8.9", make_room)
+
+# %%
+assert serve_with(make_room) == len(prompts)
+
+# %% [markdown]
 # ## What users ask for
 #
 # **Streaming.** `stream` gives a request's tokens as they come. Each of them is a step of the
@@ -965,9 +811,54 @@ print("free blocks:", num_free, "of 256")
 assert num_free == 256
 
 # %% [markdown]
-# **Bad numbers stay where they arise.** Here we make an overflow by hand: infinity in a block
-# of the first request's keys and values. The second does not notice. The third has the same
-# prompt as the first and comes later; none of the first one's blocks are left for it to find.
+# **A step that fails.** The GPU may be out of memory, or you press Ctrl-C. Nobody knows where
+# the step stopped: perhaps while taking a block. So the pool starts empty. Here it happens in
+# the third step.
+#
+# **Predict.** How many tokens does each of the two requests have afterwards, and how many of
+# them are computed?
+
+
+# %%
+def refusal(call, *arguments):
+    """Makes the call, and returns the text of its error."""
+    try:
+        call(*arguments)
+    except (LookupError, MemoryError, OSError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+engine = Engine(model)
+pair = [
+    engine.add(name, encode(text)) for name, text in (("a", "Cq7b4mxy>"), ("b", "Szebra>"))
+]
+engine.step()
+engine.step()
+run_the_model = engine.runner.run
+
+
+def run_out_of_memory(scheduled):
+    run_the_model(scheduled)
+    raise MemoryError("the model needs more")
+
+
+engine.runner.run = run_out_of_memory
+print(refusal(engine.step))
+engine.runner.run = run_the_model
+for request in pair:
+    print(f"{request.id}: has {decode(request.output)}, computed {request.num_computed}")
+engine.run()
+print("in the end:", *(decode(request.output) for request in pair))
+assert [decode(request.output) for request in pair] == ["q7b4mxy$", "aberz$"]
+
+# %% [markdown]
+# It is as if the step had never been. Both wait, and their tokens are computed again.
+#
+# **Bad numbers stay where they arise.** A row of logits with a NaN says nothing about which
+# token is likely, and `argmax` silently gives some token. So that request ends, before
+# `postprocess` sees its row, and its blocks leave the prefix cache. Here we make an overflow by
+# hand: infinity in a block of the first request's keys and values. The second does not notice.
+# The third has the same prompt as the first and comes later.
 
 # %%
 engine = Engine(model, path="gather")
@@ -1018,8 +909,6 @@ assert alone == among_ten == preempted and times > 0
 # it writes into it.
 
 # %%
-from paged_attention.engine.history import History
-
 history = History()
 engine = Engine(model, history=history)
 params = [SamplingParams(8, temperature=4.0, seed=seed, ignore_end=True) for seed in range(4)]
@@ -1100,20 +989,18 @@ print("the likeliest token in each step:", decode(dense(unsure, 6, end=no_end)))
 # give the second best of the three. The beams share the two full blocks of the prompt, and each
 # has only its last block for itself.
 #
-# **A progress bar** for those who wait:
-
-# %% tags=["nbval-ignore-output"]
-requests = Engine(model).generate(prompts, progress=True)
-assert all(request.reason == "end" for request in requests)
-
-# %% [markdown]
 # **A clear no.** Whatever cannot be served is refused at the door, with an error for that
 # request and without harm to the others. Three good requests, and then everything that can be
 # wrong:
 
 # %%
+from transformers import GPT2Config, Qwen3Config
+
+from paged_attention.engine.served import check_architecture
+
 engine = Engine(model, num_blocks=24)
 good = [engine.add(index, prompt) for index, prompt in enumerate(prompts[:3])]
+windows = Qwen3Config(architectures=["Qwen3ForCausalLM"], use_sliding_window=True)
 calls = {
     "an empty prompt": (engine.add, "a", []),
     "longer than the model": (engine.add, "a", [9] * 600),
@@ -1125,6 +1012,8 @@ calls = {
     "a negative temperature": (SamplingParams, 10, -1.0),
     "cancel a stranger": (engine.cancel, "nobody"),
     "a budget of 0": (Engine, model, 24, 16, 0),
+    "a GPT-2": (check_architecture, GPT2Config(architectures=["GPT2LMHeadModel"]), "gpt2"),
+    "a Qwen3 with windows": (check_architecture, windows, "a Qwen3"),
 }
 for what, (call, *arguments) in calls.items():
     print(f"{what:24}{refusal(call, *arguments)}")
@@ -1303,10 +1192,8 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # is the engine's own choice for this model.
 #
 # Two more need numbers in 16 bits and a GPU. *fast* is lesson 07's last kernel, and for chunks
-# of prompts the kernel that you build in lesson [09](09_prompt_kernel.ipynb). *fused* is lesson
-# 05's one call of FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more
-# with `nvcc`, if the model is in 16 bits and has heads that this kernel is made for.
-# `choose_path` checks this.
+# of prompts the kernel that you build in lesson [09](09_prompt_kernel.ipynb). The engine chooses
+# it where it can. *fused* is lesson 05's one call of FlashInfer.
 #
 # FlashInfer has no kernel for heads of 32 numbers. So the recorded run below uses the same
 # model with heads of 64, with zeros between its numbers, and eight prompts with 24 tokens
@@ -1402,22 +1289,7 @@ for fault in (None, "accumulator not rescaled"):
 # always compute the same thing.
 
 # %%
-from paged_attention.engine.divergence import Divergence
-
-# INCLUDE paged_attention/engine/divergence.py LayerCall
-
-
-# INCLUDE paged_attention/engine/divergence.py Recorder without share, slots, recording
-
-
-# %%
-# INCLUDE paged_attention/engine/divergence.py Recorder.recording
-
-
-# INCLUDE paged_attention/engine/divergence.py Recorder.slots
-
-
-Recorder.recording, Recorder.slots = recording, slots
+from paged_attention.engine.divergence import Recorder, apart, first_difference
 
 trusted, suspect = (
     Recorder(engine_with(fault), prompt, 12) for fault in (None, "accumulator not rescaled")
@@ -1433,9 +1305,6 @@ print(f"{len(calls[0])} layers; of the first one: {shapes}")
 # How far apart are the outputs, for each token of the prompt in each layer?
 
 # %%
-# INCLUDE paged_attention/engine/divergence.py apart
-
-
 # (layers, tokens)
 differences = torch.stack(
     [apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)]
@@ -1453,9 +1322,6 @@ draw.differences(differences)
 # values come before queries, and outputs come last, because they are made from the others.
 
 # %%
-# INCLUDE paged_attention/engine/divergence.py first_difference
-
-
 row, layer, what, head, difference = first_difference(*calls, tolerance=1e-3)
 print(f"token {row}, layer {layer}, the {what} of head {head}")
 
@@ -1465,10 +1331,6 @@ print(f"token {row}, layer {layer}, the {what} of head {head}")
 # other blocks. The shares of all blocks add up to the output:
 
 # %%
-# INCLUDE paged_attention/engine/divergence.py Recorder.share
-
-
-Recorder.share = share
 with torch.inference_mode():
     for recorder, of_layer in ((trusted, calls[0][layer]), (suspect, calls[1][layer])):
         shares = [recorder.share(of_layer, index)[row, head] for index in range(2)]
@@ -1485,21 +1347,9 @@ with torch.inference_mode():
 # few right tokens have their largest score in block 0.)
 #
 # A wrong key in one block takes weight from all blocks, a little from each. So what counts is
-# how much a share has changed compared with its own size. Here it is all together, with the
-# steps of the engine around it:
-
-# %%
-# INCLUDE paged_attention/engine/divergence.py TINY
-
-
-# INCLUDE paged_attention/engine/divergence.py name_block
-
-
-# %%
-# INCLUDE paged_attention/engine/divergence.py locate_divergence
-
-
-# %% [markdown]
+# how much a share has changed compared with its own size. `locate_divergence` does all of this,
+# step by step, until the two part.
+#
 # Here are seven changes to the engine. Six of them are faults that people really make. All
 # seven run without an error.
 #
@@ -1517,6 +1367,8 @@ with torch.inference_mode():
 # line: at which token will it first differ, and in what, the key, the query or the output?
 
 # %%
+from paged_attention.engine.divergence import locate_divergence
+
 for fault in FAULTS:
     place = locate_divergence(engine_with(), engine_with(fault), prompt)
     print(f"{fault + ':':29}{place or 'they never part'}")
@@ -1732,8 +1584,8 @@ print(counts)
 assert counts[32] < 2 * counts[1]
 
 # %% [markdown]
-# There are a few hundred, and hardly more for 32 sequences than for one. (The few more come
-# from choosing tokens, row by row.) Each costs a few microseconds of Python and launching
+# There are a few hundred, and hardly more for 32 sequences than for one. Each costs a few
+# microseconds of Python and launching
 # before it computes anything. So the larger the batch, the less each token costs. The longer
 # the contexts, the more of a step is attention, and the more lesson 07's kernel matters.
 #
@@ -1747,22 +1599,13 @@ assert counts[32] < 2 * counts[1]
 # %% [markdown]
 # ## Optional: across GPUs
 #
-# One thing can be split without changing the model: the KV cache, and attention over it. The
-# natural cut is between heads: each of two GPUs has half of the KV heads, and the query heads
-# that share them. So the two hold contexts twice as long, or twice as many. (The weights are
-# not split here: each GPU has all of them. Lesson [11](11_beyond_one_gpu.ipynb) divides them
-# as well, for models that are too large for one GPU.) Block ids, tables and the scheduler know
-# nothing of heads, so they stay as they are, and every process has the same ones. Your
-# attention stays as it is, too. It sees fewer heads, and afterwards the processes collect each
-# other's results:
-
-# %%
-import torch.distributed as dist
-
-# INCLUDE paged_attention/engine/shards.py sharded_forward
-
-
-# %% [markdown]
+# One thing can be split without changing the model: the KV cache, and attention over it. Each
+# of two GPUs has half of the KV heads, and the query heads that share them. So the two hold
+# contexts twice as long, or twice as many. (Lesson [11](11_beyond_one_gpu.ipynb) divides the
+# weights as well.) Block ids, tables and the scheduler know nothing of heads, so every process
+# has the same ones. Your attention sees fewer heads, and afterwards the processes collect each
+# other's results.
+#
 # Two processes on this machine's CPU talk through `gloo`; on GPUs it is NCCL. (Each of them
 # loads PyTorch and the model again, which takes a few seconds.)
 

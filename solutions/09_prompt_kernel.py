@@ -22,17 +22,47 @@
 # as an A100 or an RTX 30. Rung 5 needs an H100 or H200.) **It takes** two to three hours.
 
 # %%
-from lessons_lib import build_cuda, check, hint, open_lesson, solution
+from lessons_lib import check, hint, open_lesson, solution
 
 draw = open_lesson("09")
 
 # %% [markdown]
-# The orange line is a chunk at the end of 8,192 keys. At its left end the chunk has one token:
-# it is a decode, which reads many keys and does little with each of them. Further to the right
-# each key serves more queries. The same is true of whole prompts, the blue line. Above the
-# dashed line, the arithmetic takes longer than the reading. Then the memory no longer limits a
-# kernel, but the rate of arithmetic does. So this ladder climbs to another limit than the one
-# of lesson 07, and it needs other ideas.
+# Somebody pastes a text of 8,192 tokens, and asks about it. The first word of the answer comes
+# when all of these tokens are computed. How long is that? Take a model with the shapes of
+# Qwen3-8B. Attention was timed on one card, for one layer. The products with the weights are
+# counted, at the rate at which this card multiplies two large matrices:
+
+# %%
+from lessons_bench.prefill_runs import of_the_ladder, recorded
+
+run = of_the_ladder(recorded())
+multiplies = run.multiply_limit_teraflops
+num_layers, num_weights = 36, 6.95e9  # in the layers
+print(f"{run.card}, {run.date}: {multiplies:,.0f} TFLOP/s")
+print(f"products with the weights: {2 * 8192 * num_weights / multiplies / 1e12:.2f} s")
+for name in ("rung 0", "rung 5"):
+    attention = num_layers * run.row("1 prompt of 8,192", name).milliseconds / 1000
+    print(f"attention, {name}:         {attention:.2f} s")
+
+# %% [markdown]
+# Rung 0 takes each query of the prompt for a decode, and computes it as lesson 07 does. So
+# the user waits for more than two seconds, nearly all of it for attention. Rung 5 is the last
+# of this lesson.
+#
+# ## The idea
+#
+# **Predict.** A prompt has eight tokens, and each query reads the keys that it sees. How many
+# reads are that? How many are they if four queries share each key that is read?
+
+# %%
+draw.reads(num_tokens=8, tile_tokens=4)
+
+# %% [markdown]
+# Each box is one read. Four queries are a **tile**, and a key that has come serves all of them:
+# 12 reads instead of 36. That is the tiled loop of lesson 03. (Grey pairs are hidden: the query
+# comes before the key. Rung 4 is about them.) And a tile of queries times a tile of keys is a
+# product of two matrices, which is what tensor cores are made for. So there are fewer bytes to
+# wait for, and arithmetic is faster. Which of the two counts?
 #
 # ## Another limit
 #
@@ -88,171 +118,55 @@ print(f"Arithmetic is the limit from {chunk} new tokens on, if there are 8,192 k
 print(f"and for a whole prompt from {prompt} tokens on.")
 assert 1 < chunk < prompt
 
+# %%
+draw.limits()
+
 # %% [markdown]
+# Above the dashed line, memory no longer limits a kernel: the rate of arithmetic does. So this
+# ladder climbs to another limit than that of lesson 07.
+#
 # Four query heads share each key. So a chunk of n tokens does about 4n operations for a byte
 # of keys and values. (A long chunk does fewer, since its queries and outputs are bytes too.) A
 # whole prompt does less, for two reasons. On average a query sees only half of it, and its
 # queries and outputs are more bytes than its keys and values.
 #
 # A data sheet's rate is one that programs hardly reach. How fast the card multiplies two large
-# matrices is a fairer limit. The recorded run has measured that, and the pictures below show it.
-# If this machine has a GPU, the next cell measures it here too.
+# matrices is a fairer limit, and the pictures below show it. With a GPU, measure it here too:
 
 # %% tags=["nbval-ignore-output"]
-import torch
-
 import lessons_bench.prefill
-from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
 from lessons_lib.cuda_builds import choose_target
 
-run = of_the_ladder(recorded())
-multiplies = run.multiply_limit_teraflops
-print(f"{run.card} (recorded): {multiplies:,.0f} TFLOP/s")
-library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
-no_gpu = "There is no GPU here that kernels can be built for."
-if library_target == "gpu":
+if choose_target(None) == "gpu":  # this machine has a GPU and nvcc
     here = lessons_bench.prefill.multiply_limit()
-    print(f"{torch.cuda.get_device_name()} (here): {here:,.0f} TFLOP/s")
+    print(f"here: {here:,.0f} TFLOP/s")
     assert here > 0
 else:
-    print(no_gpu, f"The times below were recorded on one {run.card} on {run.date}.")
+    print("There is no GPU here that kernels can be built for. You see recorded times.")
 
 # %% [markdown]
 # ## A judge and a counter
 #
 # As in lesson 07, you look at each rung twice: at times that were measured, and at counts that
-# are the same on every machine. `measured` prints the times of three batches: a whole prompt;
-# eight chunks of 512 tokens, each at the end of 8,192 keys; and a mix of four chunks of 512 at
-# 2,048 keys and 60 decodes at 259 to 3,925. The operations in TFLOP/s are those of exercise
-# 9.1. What a kernel computes beyond them does not count.
+# are the same on every machine.
+#
+# - `show_times` has the times of three batches: a whole prompt; eight chunks of 512 tokens, each
+#   at the end of 8,192 keys; and a mix of four chunks of 512 at 2,048 keys and 60 decodes at 259
+#   to 3,925. The operations in TFLOP/s are those of exercise 9.1. What a kernel computes beyond
+#   them does not count.
+# - `judge` runs a rung on a small batch in checked mode, and compares it with lesson 05's
+#   attention in float64. NaN is in every slot that holds no key. The rung is built from your
+#   functions, and from the files in `kernels/prefill`.
+# - `count` says what a rung does for two small batches. *Asked for* is how often the bytes of
+#   keys and values are asked for, all threads together. A *meeting* is a tile of queries with a
+#   tile of keys. It takes the same time, whether all of it is needed or not. The last column
+#   says how much is: the pairs of a query and a key that it sees, out of all pairs.
 
 # %%
-import numpy as np
+from lessons_bench.prefill_judge import Ladder, error_of, metadata_of, show_times, small_batch
+from lessons_lib.inline import show_lines
 
-from lessons_bench.prefill_workloads import WORKLOADS, PrefillWorkload
-
-THREE = (
-    "1 prompt of 8,192",
-    "8 chunks of 512 at 8,192",
-    "mixed: 4 chunks of 512, 60 decodes",
-)
-assert all(
-    workload.operations() == count_work(*zip(*workload.lens), **model)[0]
-    for workload in WORKLOADS
-)
-
-
-def measured(number):
-    """Prints the recorded times of a rung, what it gained, and, with a GPU, the times here."""
-    for name in THREE:
-        row = run.row(name, f"rung {number}")
-        gain = ""
-        if number > 0:
-            ratio = run.row(name, f"rung {number - 1}").milliseconds / row.milliseconds
-            gain = f", {ratio:.2f} times as fast as rung {number - 1}"
-        print(f"{name:34} {row.milliseconds:7.3f} ms, {row.teraflops:3.0f} TFLOP/s{gain}")
-    if library_target == "gpu":
-        backends = lessons_bench.prefill.chosen(
-            lessons_bench.prefill.BACKENDS, [f"rung {number}"]
-        )
-        workloads = [workload for workload in WORKLOADS if workload.name in THREE]
-        here = lessons_bench.prefill.measure(workloads, backends, quick=True)
-        print(lessons_bench.prefill.table(here))
-        reasons = {row.reason for row in here.rows} - {""}
-        assert all("compute capability" in reason for reason in reasons)
-
-
-# %% [markdown]
-# The judge runs a rung on a small batch in checked mode, and compares it with lesson 05's
-# attention in float64. NaN is in every slot that holds no key. The rung is built from your
-# functions, and from the files in `kernels/prefill`.
-
-# %%
-from paged_attention.ladder import Shape
-from paged_attention.metadata import BatchMetadata, attn_paged_torch
-from paged_attention.prefill import PagedPrefill, prefill_texts
-
-prefill_files = {}  # files of kernels/ that are in this notebook: their names and texts
-
-
-def small_batch(*lens):
-    """Makes a batch with (queries, keys) of each sequence; 4 query heads share a KV head."""
-    workload = PrefillWorkload("small", lens, 4, 1, 128, 16, torch.float16)
-    batch = lessons_bench.prefill.make_batch(workload, "cpu")
-    for blocks, (_, num_keys) in zip(batch.rows, lens):
-        for cache in (batch.k_cache, batch.v_cache):
-            cache[blocks[-1], (num_keys - 1) % 16 + 1 :] = torch.nan
-    return batch
-
-
-def ready(number, batch, **plan):
-    """Prepares a rung in checked mode. Files not in `prefill_files` come from kernels/."""
-    files = prefill_texts(number, Shape(torch.float16, 128, 4, 16))
-    files |= {name: text for name, text in prefill_files.items() if name in files}
-    library = build_cuda(*files.values(), names=tuple(files), target="checked")
-    sizes = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128, "block_size": 16}
-    plan |= {"dtype": torch.float16, "library": library}
-    return PagedPrefill(number, batch.cu_seqlens_q, batch.seq_lens_kv, **sizes, **plan)
-
-
-def arguments(batch):
-    return batch.q, batch.k_cache, batch.v_cache, batch.block_table
-
-
-def metadata_of(batch):
-    lengths = batch.cu_seqlens_q, batch.seq_lens_kv, batch.block_table
-    return BatchMetadata(*lengths, slot_mapping=torch.zeros(0, dtype=torch.int64))
-
-
-def exact(batch):
-    """Computes lesson 05's attention in float64."""
-    tensors = (tensor.double() for tensor in (batch.q, batch.k_cache, batch.v_cache))
-    return attn_paged_torch(*tensors, metadata_of(batch))
-
-
-def judge(number, **plan):
-    """Runs a rung on a prompt, a chunk and two decodes, and compares it with float64."""
-    batch = small_batch((70, 70), (33, 200), (1, 90), (1, 17))
-    out = ready(number, batch, **plan)(*arguments(batch))
-    assert (out - exact(batch)).abs().max() < 0.004  # false for a NaN
-    print(f"rung {number}: no fault found, and less than 0.004 from float64")
-
-
-# %% [markdown]
-# The counter prints what rungs do for two small batches. *Asked for* counts how often the
-# bytes of keys and values are asked for, all threads together. *Meetings* counts how often a
-# tile of queries meets a tile of keys. A meeting is a product of two tiles, and it takes the
-# same time, whether all of it is needed or not. The last column says how much of it is: the pairs
-# of a query and a key that it sees, out of all pairs in all meetings.
-
-# %%
-SMALL = {
-    "a prompt of 256 tokens": [(256, 256)],
-    "a chunk of 48 tokens at 304 keys, and eight decodes at 128": [(48, 304)] + [(1, 128)] * 8,
-}
-
-
-def count(*numbers):
-    for title, lens in SMALL.items():
-        batch = small_batch(*lens)
-        of_model = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128}
-        operations, _ = count_work(*zip(*lens), **of_model, bytes_per_number=2)
-        needed = operations // (4 * 128)  # pairs of a query and a key
-        least = sum(num_keys for _, num_keys in lens) * 2 * 128 * 2
-        print(title)
-        for number in numbers:
-            prefill = ready(number, batch)
-            with prefill.library.count("k_cache", "v_cache") as counts:
-                prefill(*arguments(batch))
-            print(f"  rung {number}: asked for {counts.bytes_read / least:7.1f} times", end="")
-            if number > 0:
-                items, sizes = prefill.plan.items, prefill.workspace
-                for_each = 1 if number >= 3 else 4  # from rung 3 on, heads share an item
-                meetings = int((items[:, 3] - items[:, 2]).sum()) * for_each
-                room = meetings * sizes["planned_rows"] * sizes["planned_keys"]
-                print(f", {meetings:5,} meetings, {needed / room:4.0%} needed", end="")
-            print()
-
+ladder = Ladder()
 
 # %% [markdown]
 # ## Rung 0: each query as a decode
@@ -264,17 +178,6 @@ def count(*numbers):
 # keys 0 … c − n + i. The struct also finds a key's row in the caches, through the block table:
 
 # %%
-from lessons_lib.inline import read_kernel
-
-
-def show_lines(file, first, last):
-    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
-    lines = read_kernel(file).split("\n")
-    begin = next(number for number, line in enumerate(lines) if first in line)
-    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
-    print("\n".join(lines[begin : end + 1]))
-
-
 show_lines("prefill/params.cuh", "struct Sequence", "};")
 
 # %% [markdown]
@@ -282,13 +185,13 @@ show_lines("prefill/params.cuh", "struct Sequence", "};")
 
 # %%
 show_lines("prefill/0_each_query.cu", "int token = blockIdx.x", "int num_keys")
-judge(0)
+ladder.judge(0)
 
 # %%
-count(0)
+ladder.count(0)
 
 # %% tags=["nbval-ignore-output"]
-measured(0)
+show_times(run, 0)
 
 # %% [markdown]
 # Rung 0 is right. In the small prompt it asks for each key and value 514 times: there are four
@@ -297,9 +200,9 @@ measured(0)
 #
 # ## Rung 1: tiles of queries, tiles of keys
 #
-# Lesson 03 has the way out. Take a tile of queries, and let a tile of keys meet all of them
-# before the next one comes. The softmax goes on from tile to tile: `m`, `l` and `acc` of each
-# query are rescaled when a larger score comes.
+# Now the idea: a tile of keys meets a tile of queries before the next one comes. The softmax
+# goes on from tile to tile: `m`, `l` and `acc` of each query are rescaled when a larger score
+# comes.
 #
 # A thread block takes 32 queries of a head. It copies 32 keys and 32 values into shared
 # memory, and there all of its queries meet them. So a key is read from memory once for 32
@@ -324,13 +227,13 @@ show_lines("prefill/1_tiles.cu", "RowState state;", "params.scale);")
 # </details>
 
 # %%
-judge(1)
+ladder.judge(1)
 
 # %%
-count(0, 1)
+ladder.count(0, 1)
 
 # %% tags=["nbval-ignore-output"]
-measured(1)
+show_times(run, 1)
 
 # %% [markdown]
 # **Why they differ.** On the chunks, rung 1 is nearly twice as fast as rung 0. It gained nothing
@@ -432,7 +335,7 @@ check("9.2", mask)
 #   has come before, so is m. What is `-INFINITY` minus `-INFINITY`?
 
 # %%
-prefill_files["prefill/row_state.cuh"] = r"""
+ladder.texts["prefill/row_state.cuh"] = r"""
 // INCLUDE prefill/row_state.cuh
 """
 
@@ -451,8 +354,8 @@ check("9.3", take_scores)
 # `matrix_loads.cuh` spells out what it does.
 
 # %%
-prefill_files["prefill/mask.cuh"] = mask
-prefill_files["prefill/take_scores.cuh"] = take_scores
+ladder.texts["prefill/mask.cuh"] = mask
+ladder.texts["prefill/take_scores.cuh"] = take_scores
 show_lines("prefill/tile_products.cuh", "k < head_size / 16", "{b[2], b[3]}")
 
 # %% [markdown]
@@ -479,13 +382,13 @@ show_lines("prefill/attend.cuh", "for (int tile = begin", "add_values(state")
 # </details>
 
 # %%
-judge(2)
+ladder.judge(2)
 
 # %%
-count(1, 2)
+ladder.count(1, 2)
 
 # %% tags=["nbval-ignore-output"]
-measured(2)
+show_times(run, 2)
 
 # %%
 draw.rungs(run, "1 prompt of 8,192", 2, multiplies)
@@ -539,13 +442,13 @@ draw.rows([*apart, packed], 16)
 
 # %%
 show_lines("prefill/3_packed_heads.cu", "constexpr int heads", "attend<")
-judge(3)
+ladder.judge(3)
 
 # %%
-count(2, 3)
+ladder.count(2, 3)
 
 # %% tags=["nbval-ignore-output"]
-measured(3)
+show_times(run, 3)
 
 # %% [markdown]
 # **Why they differ.** The prompt and the chunks had full tiles before. They take 4 % and 5 %
@@ -559,27 +462,9 @@ measured(3)
 # and each column of the picture is a block of its context. The numbers below are the ids of
 # the blocks in the pool: this is the block table's row.
 
-
 # %%
-def blocks_read(number, lens):
-    """Runs a rung on a sequence, and notes which tile of rows read which blocks.
-
-    Returns bool (tiles of rows, blocks of the context).
-    """
-    batch = small_batch(lens)
-    prefill = ready(number, batch)
-    with prefill.library.trace("k_cache") as accesses:
-        prefill(*arguments(batch))
-    tile_of_item = prefill.plan.items[:, 1] // prefill.workspace["planned_rows"]
-    place = {int(block): place for place, block in enumerate(batch.rows[0])}
-    read = np.zeros((tile_of_item.max() + 1, len(place)), dtype=bool)
-    for access in accesses:
-        read[tile_of_item[access.block[0]], place[access.index[0]]] = True
-    return read
-
-
 pool_ids = small_batch((256, 256)).rows[0].tolist()
-all_read = blocks_read(3, (256, 256))
+all_read = ladder.blocks_read(3, (256, 256))
 draw.tiles_met([all_read], 32, pool_ids)
 
 # %% [markdown]
@@ -657,11 +542,15 @@ draw.order(orders, times, 8)
 # combines them. (`few_rows` is explained below.)
 
 # %%
+import numpy as np
+
 from paged_attention.prefill_plan import TileSizes, plan_needed_tiles
 
 sizes = TileSizes(rows=128, keys=64, few_rows=16)
+heads_in_a_tile, num_kv_heads, num_blocks = 4, 8, 2 * 132  # that the card runs at once
 for q_len, kv_len in ((16, 32768), (8192, 8192)):
-    plan = plan_needed_tiles(np.array([q_len]), np.array([kv_len]), 4, sizes, 8, 2 * 132)
+    lens = np.array([q_len]), np.array([kv_len])
+    plan = plan_needed_tiles(*lens, heads_in_a_tile, sizes, num_kv_heads, num_blocks)
     longest = (plan.items[:, 3] - plan.items[:, 2]).max()
     print(
         f"{q_len:5,} queries, {kv_len:6,} keys: {len(plan.items):3} items for each KV head, "
@@ -691,17 +580,17 @@ for q_len, kv_len in ((16, 32768), (8192, 8192)):
 
 # %%
 show_lines("prefill/4_causal_edge.cu", "int first_head = blockIdx", "else compute")
-judge(4)
-judge(4, most_tiles=2)
+ladder.judge(4)
+ladder.judge(4, most_tiles=2)
 
 # %%
-count(3, 4)
+ladder.count(3, 4)
 
 # %% tags=["nbval-ignore-output"]
-measured(4)
+show_times(run, 4)
 
 # %%
-draw.tiles_met([all_read, blocks_read(4, (256, 256))], 32, pool_ids)
+draw.tiles_met([all_read, ladder.blocks_read(4, (256, 256))], 32, pool_ids)
 
 # %% [markdown]
 # **Why they differ.** The prompt gained a little more than twice. Besides the meetings, it saves
@@ -784,8 +673,8 @@ draw.side_by_side()
 
 # %%
 show_lines("prefill/5_hopper.cu", "if (threadIdx.x / group_threads", "compute_all(")
-judge(5)
-judge(5, most_tiles=2)
+ladder.judge(5)
+ladder.judge(5, most_tiles=2)
 
 # %% [markdown]
 # Without a Hopper card, the judge runs the same text. For each of the new instructions there is a
@@ -795,10 +684,10 @@ judge(5, most_tiles=2)
 # tests look at that.)
 
 # %%
-count(4, 5)
+ladder.count(4, 5)
 
 # %% tags=["nbval-ignore-output"]
-measured(5)
+show_times(run, 5)
 
 # %%
 draw.rungs(run, "1 prompt of 8,192", 5, multiplies)
@@ -831,17 +720,19 @@ assert whole[0] == in_chunks[0]
 # the mix again:
 
 # %%
-mixed = next(workload for workload in WORKLOADS if workload.name == THREE[2])
+from lessons_bench.prefill_workloads import WORKLOADS
+
+mixed = WORKLOADS[-1]
 decodes = [lens for lens in mixed.lens if lens[0] == 1]
 of_decodes, of_all = (count_work(*zip(*lens), **model) for lens in (decodes, mixed.lens))
 for what, part, whole in zip(("operations", "bytes"), of_decodes, of_all):
     print(f"{len(decodes)} decodes of the mix: {part / whole:.0%} of its {what}")
 reading = of_all[1] / read_limit / 1e6
-computing = of_all[0] / run.row(THREE[0], "rung 5").teraflops / 1e9
+computing = of_all[0] / run.row("1 prompt of 8,192", "rung 5").teraflops / 1e9
 print(
     f"to read the mix {reading:.2f} ms, to compute it at the prompt's rate {computing:.2f} ms"
 )
-print(f"recorded: {run.row(THREE[2], 'rung 5').milliseconds:.2f} ms")
+print(f"recorded: {run.row(mixed.name, 'rung 5').milliseconds:.2f} ms")
 
 # %% [markdown]
 # The chunks need the arithmetic and the decodes need the memory. In one launch the two could
@@ -853,6 +744,8 @@ print(f"recorded: {run.row(THREE[2], 'rung 5').milliseconds:.2f} ms")
 # PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
 
 # %%
+from lessons_bench.prefill_runs import of_the_peers
+
 peers = of_the_peers(recorded())
 draw.batches(peers, [workload.name for workload in WORKLOADS])
 
@@ -897,8 +790,8 @@ for row in by_flashinfer.batches:
     if (row.dtype, row.head_size) == ("float16", 128) and row.sequences:
         lens = [(new, cached + new) for cached, new in row.sequences]
         batch = small_batch(*lens)
-        out = attn_paged_prefill(*arguments(batch)[:3], metadata_of(batch))
-        error = (out - exact(batch)).abs().max().item()
+        out = attn_paged_prefill(batch.q, batch.k_cache, batch.v_cache, metadata_of(batch))
+        error = error_of(out, batch)
         assert error < 0.004
         ours, theirs = (math.ceil(1000 * error) / 1000 for error in (error, row.error))
         print(f"{row.name}: below {ours} from float64, FlashInfer below {theirs}")

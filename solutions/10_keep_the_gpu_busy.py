@@ -430,16 +430,7 @@ measured("+ state")
 # is a thread block):
 
 # %%
-from lessons_lib.inline import read_kernel
-
-
-def show_lines(file, first, last):
-    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
-    lines = read_kernel(file).split("\n")
-    begin = next(number for number, line in enumerate(lines) if first in line)
-    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
-    print("\n".join(lines[begin : end + 1]))
-
+from lessons_lib.inline import show_lines
 
 show_lines("ladder/plan_rows.cuh", "struct Rows", "};")
 print()

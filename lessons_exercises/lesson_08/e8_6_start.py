@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-from lessons_exercises.lesson_08.scheduling import Scenario, make_request, make_scheduler
+from lessons_exercises.lesson_08.scheduling import (
+    Scenario,
+    admit,
+    make_request,
+    make_scheduler,
+)
 from lessons_exercises.mistakes import Bank
 from lessons_exercises.words import counted, paragraphs
 from lessons_lib.checks import Exercise, Text
@@ -84,12 +89,12 @@ def arrange(case) -> tuple[Scheduler, Request]:
     cache = scheduler.manager.kv_cache
     cache.copy_(torch.arange(1.0, cache.numel() + 1).view_as(cache))
     for number, text in enumerate((*case.running, *case.ended), 1):
-        _compute(scheduler, make_request(f"number {number}", text))
+        admit(scheduler, make_request(f"number {number}", text))
     for request in scheduler.running[len(case.running) :]:
         scheduler.remove(request)
     request = make_request("the new one", case.prompt)
     if case.generated:
-        _compute(scheduler, request, case.generated)
+        admit(scheduler, request, case.generated)
         scheduler.preempt(request)
     else:
         scheduler.waiting.append(request)
@@ -116,18 +121,6 @@ def observe(answer, case):
     except Exception as error:
         seen["what comes after"] = Text(f"{type(error).__name__}: {error}")
     return seen
-
-
-def _compute(scheduler: Scheduler, request: Request, generated: str = "") -> None:
-    """What the engine does with a request that generates these; the last is not computed."""
-    Scheduler.start(scheduler, request)
-    scheduler.running.append(request)
-    for letter in generated or [""]:
-        if not scheduler.make_room(request, request.num_uncomputed):
-            raise AssertionError("the case is too large for its pool")
-        request.num_computed = len(request.tokens)
-        scheduler.prefix_cache.insert(request, request.num_computed)
-        request.tokens += map(ord, letter)
 
 
 def _parts(scheduler: Scheduler, request: Request) -> dict:

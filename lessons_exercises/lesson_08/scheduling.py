@@ -1,4 +1,4 @@
-"""Requests on their way through a scheduler, without a model, for 8.3, 8.4, 8.6 and 8.8."""
+"""Requests on their way through a scheduler, without a model: for 8.3, 8.4, 8.6, 8.8, 8.9."""
 
 import operator
 import random
@@ -261,6 +261,18 @@ def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
             request.tokens.append(len(request.tokens))
             if len(request.output) == request.params.max_new_tokens:
                 scheduler.remove(request)
+
+
+def admit(scheduler: Scheduler, request: Request, generated: str = "") -> None:
+    """What the engine does with a request that generates these; the last is not computed."""
+    Scheduler.start(scheduler, request)
+    scheduler.running.append(request)
+    for letter in generated or [""]:
+        if not scheduler.make_room(request, request.num_uncomputed):
+            raise AssertionError("the case is too large for its pool")
+        request.num_computed = len(request.tokens)
+        scheduler.prefix_cache.insert(request, request.num_computed)
+        request.tokens += map(ord, letter)
 
 
 def show(expected, actual) -> tuple[str, str]:

@@ -47,6 +47,7 @@ class Engine:
     Raises UnsupportedModelError for a model that is not served.
     """
 
+    scheduler_class = Scheduler
     sample = staticmethod(sample)
 
     def __init__(
@@ -78,7 +79,9 @@ class Engine:
         layers = config.num_hidden_layers, numbers, model.device
         self.manager = PagedAttentionManager(*pool, *rows, *layers, block_manager)
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
-        self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
+        self.scheduler = self.scheduler_class(
+            self.manager, self.prefix_cache, token_budget, max_num_seqs
+        )
         self.runner = ModelRunner(model, self.manager, plan, forward)
         self.vocab_size, self.history = config.vocab_size, history
         # Each is None, a token or several.
@@ -173,14 +176,26 @@ class Engine:
     ) -> list[tuple[Request, int]]:
         """Completes a step, after the model has run.
 
-        logits: (len(scheduled), vocab_size). Some rows may not be finite.
+        A request ends without a token if its next one would come from a row that is not
+        finite. In the middle of a prompt a row does not count: a token may overflow only in
+        the last layer, and then nothing comes of it.
+
+        logits: (len(scheduled), vocab_size).
         Returns (request, token) for each request that got a token.
         """
-        finite = self.are_finite(logits)
-        for (request, count), sound in zip(scheduled, finite, strict=True):
-            if sound:  # then the keys and values that it has seen are sound too
-                self.prefix_cache.insert(request, request.num_computed + count)
-        return self.postprocess(*self._end_not_finite(scheduled, logits, finite))
+        finite, left = self.are_finite(logits), []
+        for index, (request, num_tokens) in enumerate(scheduled):
+            if finite[index]:  # then the keys and values that it has seen are sound too
+                self.prefix_cache.insert(request, request.num_computed + num_tokens)
+            elif num_tokens == request.num_uncomputed:  # its next token would come from here
+                self.prefix_cache.forget(
+                    request
+                )  # the fault may lie in what it has found there
+                self._end(request, "not finite")
+                continue
+            left.append(index)
+        rows = logits if len(left) == len(logits) else logits[left]
+        return self.postprocess([scheduled[index] for index in left], rows)
 
     @staticmethod
     def are_finite(logits: Tensor) -> list[bool]:
@@ -316,27 +331,6 @@ class Engine:
         request.reason = reason
         del self.requests[request.id]
         return request
-
-    def _end_not_finite(
-        self, scheduled: list[tuple[Request, int]], logits: Tensor, finite: list[bool]
-    ) -> tuple:
-        """Ends the requests that would take their next token from a row that is not finite.
-
-        In the middle of a prompt a row does not count: a token may overflow only in the last
-        layer, and then nothing comes of it.
-
-        Returns the rest of the step: requests and logits.
-        """
-        left = []
-        for index, (request, num_tokens) in enumerate(scheduled):
-            if finite[index] or num_tokens < request.num_uncomputed:
-                left.append(index)
-            else:
-                # the fault may lie in what it has found there
-                self.prefix_cache.forget(request)
-                self._end(request, "not finite")
-        rows = logits if len(left) == len(logits) else logits[left]
-        return [scheduled[index] for index in left], rows
 
     def _take_back(self, before: list[tuple[Request, int]]) -> None:
         """Takes back a step that failed, as if it had never begun.

@@ -19,12 +19,14 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_lib.cuda import CudaLibrary
 from paged_attention.decode import block_attention, combine_segments, dispatch
+from paged_attention.engine.cpu.attention import in_place
 from paged_attention.fused import Attend, FusedAttention, fused_needs
 from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
 from paged_attention.metadata import (
     BatchMetadata,
     attn_paged_torch,
     cumulative_lengths,
+    each_query,
     visible_keys,
 )
 from paged_attention.paged_kernel import attn_paged_cuda
@@ -88,22 +90,6 @@ def attend_one(
 def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch) -> Attend:
     """Lesson 05's attention through the block table."""
     return lambda q, k_cache, v_cache: attn_paged_torch(q, k_cache, v_cache, metadata)
-
-
-def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
-    """Makes each query of a batch a sequence with a single query.
-
-    A query sees the keys up to its own. So a chunk of a prompt is a batch of decodes, with
-    contexts that grow by one.
-
-    Returns block_table (num_tokens, max_blocks_per_seq) and context_lens (num_tokens,).
-    """
-    q_lens = metadata.cu_seqlens_q.diff().long()
-    # (num_tokens,): how many keys the first query of its chunk sees
-    first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)
-    starts = metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
-    behind = torch.arange(len(first), device=first.device) - starts
-    return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()
 
 
 def blockwise(
@@ -371,9 +357,11 @@ PATHS: dict[str, Callable[..., Attend]] = {
     "blockwise": blockwise,
     "kernel": kernel,
     "batched": batched,
+    "in_place": in_place,
     "fast": fast,
     "fused": fused,
 }
+CPU_ONLY = frozenset({"in_place"})
 NEEDS = {"fused": fused_needs}  # some machines cannot take these: what this one lacks, or None
 
 

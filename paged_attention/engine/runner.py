@@ -6,7 +6,7 @@ from torch import Tensor
 from paged_attention.engine.attention import PagedStep, paged_attention_forward, plugged_in
 from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
-from paged_attention.metadata import build_metadata
+from paged_attention.metadata import BatchMetadata, build_metadata
 
 
 def flatten_batch(
@@ -67,6 +67,17 @@ class ModelRunner:
         tokens, positions, last = (
             torch.tensor(numbers, device=self.model.device) for numbers in batch
         )
+        return self.forward_step(tokens, positions, last, metadata)
+
+    def forward_step(
+        self, tokens: Tensor, positions: Tensor, last: Tensor, metadata: BatchMetadata
+    ) -> Tensor:
+        """Runs the model over tokens in one row.
+
+        tokens, positions: (num_tokens,).
+        last: (num_rows,), the tokens with logits.
+        Returns (num_rows, vocab_size).
+        """
         step = PagedStep(self.manager.kv_cache, metadata.slot_mapping, self.plan(metadata))
         attention = self.model.config._attn_implementation
         try:

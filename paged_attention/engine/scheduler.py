@@ -78,15 +78,18 @@ class Scheduler:
     def make_room(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the request's next num_tokens tokens.
 
-        If need be, it evicts blocks that only the prefix cache uses.
+        If need be, it evicts blocks that only the prefix cache uses: no more of them than it
+        takes, and none if all of them together would not be enough.
 
-        Returns False if there is no room.
+        num_tokens: 1 or more.
+        Returns whether there is room now. If not, nothing has changed.
         """
+        # BEGIN SOLUTION 8.9
         length = self.manager.get(request.id).length
         needed = self.manager.blocks_for(length + num_tokens) - self.manager.blocks_for(length)
-        free = self.manager.block_manager.get_num_free_blocks()
-        if needed > free and needed > free + self.prefix_cache.num_evictable():
-            return False  # and nothing is evicted in vain
+        num_free = self.manager.block_manager.get_num_free_blocks()
+        if needed > num_free + self.prefix_cache.num_evictable():
+            return False
         while True:
             try:
                 self.manager.append_tokens([(request.id, num_tokens)])
@@ -94,6 +97,7 @@ class Scheduler:
             except MemoryError:
                 if not self.prefix_cache.evict():
                     return False
+        # END SOLUTION
 
     def start(self, request: Request) -> None:
         """Gives a request a row of the block table, and the blocks that the cache has for it.

@@ -154,7 +154,7 @@ def test_lesson_01_a_failed_check_then_a_right_answer(opened):
     notebook.type_into("exercise-1-1", right)
     notebook.run_cell("exercise-1-1")
     passed = notebook.run_cell("check-1-1")
-    assert shown(passed) == "✓ Exercise 1.1, the free list: passed"
+    assert shown(passed).startswith("✓ Exercise 1.1, the free list: passed")
     assert page.console_errors == []
 
 

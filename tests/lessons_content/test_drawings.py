@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from jupyterlab_driver import browser_page
-from lessons_draw.tables import Film, draw_tables
+from lessons_draw.tables import Film, Stills, draw_tables
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.block_table import BlockTable
 from paged_attention.kv_cache import PagedAttentionManager
 
 
@@ -37,6 +39,19 @@ def test_a_table_is_drawn_as_valid_svg_with_an_arrow_for_each_entry():
         == "After a fork & a write. Sequence 0 has 6 tokens in blocks [0, 1]. Sequence 1 has 7"
         " tokens in blocks [0, 2]. 3 of 6 blocks are free."
     )
+
+
+def test_a_table_that_is_filled_by_hand_is_drawn_step_by_step():
+    table, block_manager = BlockTable(2, 3), PythonBlockManager(8)
+    stills = Stills(table, block_manager)
+    for length in (3, 5):
+        table.write(0, length // 4, [block_manager.allocate()])
+        stills.add(f"It has {length} tokens", {0: length})
+    assert repr(stills) == (
+        "1. It has 3 tokens. Row 0 has 3 tokens in blocks [0]. 7 of 8 blocks are free.\n"
+        "2. It has 5 tokens. Row 0 has 5 tokens in blocks [0, 1]. 6 of 8 blocks are free."
+    )
+    assert stills._repr_html_().count("<img ") == 2
 
 
 def film():

@@ -7,7 +7,7 @@ import torch
 
 from lessons_lib import checks, saved_answers, verbs
 from lessons_lib.inline import read_kernel
-from paged_attention import decode
+from paged_attention import decode, own_answers
 from paged_attention.engine import parts
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
@@ -31,7 +31,11 @@ PROMPTS = [
     )
 ]
 NUM_TOKENS = 20
-FILES = {**parts.BLOCK_MANAGER, parts.WITHOUT_MUTEX: "block_manager.h", **parts.KERNEL}
+FILES = {
+    **parts.BLOCK_MANAGER,
+    own_answers.WITHOUT_MUTEX: "block_manager.h",
+    **parts.KERNEL,
+}
 OWNERS = {
     "manager": PagedAttentionManager,
     "runner": ModelRunner,
@@ -200,7 +204,7 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
 def test_without_answers_every_part_is_the_courses(model, expected):
     engine, assembled = parts.assemble(model)
     assert set(whose(assembled).values()) == {"the course's"}
-    numbers = "1.1 1.3 1.4 2.5 2.7 5.2 5.3 5.5 8.1 8.2 8.3 8.4 8.5 8.6 8.7 8.8"
+    numbers = "1.1 1.3 1.4 2.5 2.7 5.2 5.3 5.5 8.1 8.2 8.3 8.4 8.5 8.6 8.7 8.8 8.9"
     assert list(whose(assembled)) == numbers.split()
     assert set(reasons(assembled).values()) == {"not passed yet"}
     assert serves(engine, expected)
@@ -302,6 +306,16 @@ def test_without_a_mutex_does_as_well(model, expected):
         "block_manager_"
     )
     assert serves(engine, expected)
+
+
+@pytest.mark.parametrize("passed", [[], ["1.1"]])
+def test_lesson_02_has_the_learners_block_manager(passed):
+    for exercise in passed:
+        saved_answers.save(exercise, right_answer(exercise))
+    block_manager, assembled = own_answers.own_block_manager()
+    assert [each for each, owner in whose(assembled).items() if owner == "yours"] == passed
+    assert list(whose(assembled)) == ["1.1", "1.3", "1.4"]
+    assert block_manager(3).get_num_free_blocks() == 3
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """The benchmark of a large checkpoint, with a tiny one on the CPU."""
 
-import dataclasses
-import json
-
 import pytest
 
 from lessons_bench import checkpoint, checkpoint_runs
@@ -31,19 +28,6 @@ def test_a_checkpoint_is_made_once_then_loaded_and_served(tmp_path, capfd):
     (folder / "model-00002-of-00004.safetensors").unlink()
     assert checkpoint.main(words) == 1
     assert "Nothing is measured: " in (told := capfd.readouterr().err) and "lacks" in told
-
-
-def test_a_record_comes_back_and_has_its_cards_name(tmp_path):
-    row = checkpoint_runs.Row(2, 512, 128, 0.5, 0.02)
-    texts = dict.fromkeys(("driver", "torch", "transformers", "safetensors", "date"), "1.2")
-    texts |= {"card": "NVIDIA H200", "device": "cuda", "command": "c", "model": "m"}
-    names = [field.name for field in dataclasses.fields(checkpoint_runs.Run)]
-    numbers = dict.fromkeys((name for name in names if name not in texts), 3)
-    run = checkpoint_runs.Run(**texts | numbers | {"rows": (row,)})
-    run.save(tmp_path / run.file_name)
-    assert json.loads((tmp_path / "nvidia-h200.json").read_text())["files"] == 3
-    assert checkpoint_runs.Run.recorded(tmp_path) == [run]
-    assert "512.0" in checkpoint_runs.table(run)  # 2 × 128 tokens in half a second
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,15 @@ import torch
 from benchmark_machine import Machine
 from lessons_bench import prefill
 from lessons_bench.prefill import Backend, PrefillWorkload
+from lessons_bench.prefill_judge import Ladder
 from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
 from lessons_bench.prefill_workloads import VARIANTS, WORKLOADS
+from lessons_bench.two_gpus_ranks import QWEN3_8B
 from lessons_draw import lesson_09
 from lessons_draw.prefill import batches, ladder, overview
+from lessons_lib.inline import read_kernel
 from paged_attention.prefill import PREFILL_RUNGS
+from paged_attention.prefill_tiles import count_work
 from prose import prose
 
 TINY = PrefillWorkload("tiny", ((5, 20), (1, 33)), 4, 1, 64, dtype=torch.float16)
@@ -121,6 +125,9 @@ def test_what_is_recorded_is_whole_and_right():
         rungs = [row.rung for row in whole.rows_of(workload.name) if row.rung is not None]
         assert rungs == [rung.number for rung in PREFILL_RUNGS]
     operations = {each.name: each.operations() for each in (*WORKLOADS, *VARIANTS)}
+    heads = dict(num_q_heads=32, num_kv_heads=8, head_size=128, bytes_per_number=2)
+    for workload in WORKLOADS:  # as the learner counts them
+        assert operations[workload.name] == count_work(*zip(*workload.lens), **heads)[0]
     for run in (whole, peers):
         assert run.command.startswith(COMMAND)
         for row in run.rows:
@@ -144,7 +151,32 @@ def test_a_bar_is_as_long_as_the_rate():
     plt.close("all")
 
 
+def test_the_judge_takes_a_notebooks_text_and_refuses_a_wrong_one(capsys):
+    ladder, file = Ladder(), "prefill/1_tiles.cu"
+    ladder.judge(1)
+    assert (
+        capsys.readouterr().out == "rung 1: no fault found, and less than 0.004 from float64\n"
+    )
+    ladder.texts[file] = read_kernel(file).replace("params.scale", "2 * params.scale")
+    with pytest.raises(AssertionError, match="rung 1 is .* from float64"):
+        ladder.judge(1)
+
+
 # What lesson 09 says of the records
+
+
+def test_a_user_waits_as_long_as_lesson_09_says():
+    run, text = of_the_ladder(recorded()), prose("09")
+    hidden, inner = QWEN3_8B["hidden_size"], QWEN3_8B["intermediate_size"]
+    heads = (32 + 8 + 8 + 32) * QWEN3_8B["head_dim"]
+    layers = QWEN3_8B["num_hidden_layers"]
+    assert layers == lesson_09.LAYERS
+    weights = layers * hidden * (heads + 3 * inner)
+    assert weights == pytest.approx(lesson_09.WEIGHTS_IN_LAYERS, rel=1e-3)
+    seconds = layers * run.row("1 prompt of 8,192", "rung 0").milliseconds / 1000
+    products = 2 * 8192 * weights / run.multiply_limit_teraflops / 1e12
+    assert seconds > 2 and seconds > 10 * products
+    assert "the user waits for more than two seconds, nearly all of it for attention" in text
 
 
 def test_what_each_rung_gained_is_as_lesson_09_says():
@@ -203,8 +235,8 @@ def test_the_peers_are_as_far_as_lesson_09_says():
     assert min(ratio(mixed, way) for way in ("FA2", "FA3")) > 1.4
 
 
-def test_the_opening_picture_says_where_the_lines_cross():
-    alt = lesson_09.opening().alt
+def test_the_picture_of_the_limits_says_where_the_lines_cross():
+    alt = lesson_09.limits().alt
     assert "about 60 new tokens" in alt and "about 550 tokens" in alt
     plt.close("all")
 

@@ -17,15 +17,19 @@ import psutil
 import torch
 from tornado.netutil import bind_sockets
 
-from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from lessons_lib.compiler_errors import CompileError
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model, read_config
+from paged_attention.engine.cpu.parts import CpuParts
+from paged_attention.engine.cpu.runner import CpuRunner
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.parts import THE_COURSES, YOURS, assemble
+from paged_attention.engine.parts import assemble
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
 from paged_attention.engine.serve.words import words_of
 from paged_attention.engine.served import head_size_of
 from paged_attention.engine.speaking import speaking_model
+from paged_attention.own_answers import THE_COURSES, YOURS
 
 
 def _within(kind: type, least: float, most: float) -> Callable[[str], float]:
@@ -93,18 +97,29 @@ def make_engine(arguments: argparse.Namespace, folder: Path) -> Engine:
     """Raises ValueError if the pool does not fit into the memory."""
     sizes = {"num_blocks": arguments.num_blocks, "max_num_seqs": arguments.max_num_seqs}
     has_card = torch.cuda.is_available()
-    dtype, device = (torch.bfloat16, "cuda") if has_card else (torch.float32, "cpu")
-    model = load_model(folder, dtype, device)
+    is_narrow = has_card or read_config(folder).dtype == torch.bfloat16
+    dtype = torch.bfloat16 if is_narrow else torch.float32
+    model = load_model(folder, dtype, "cuda" if has_card else "cpu")
     check_room(model, arguments.num_blocks)
-    if arguments.mine:
-        engine, parts = assemble(model, **sizes)
-        for whose in (YOURS, THE_COURSES):
-            found = [part.exercise for part in parts if part.whose == whose]
-            print(f"Parts that are {whose}: {', '.join(found) or 'none'}")
-        return engine
-    if has_card:
+    if has_card and not arguments.mine:
         return fast_engine(model, token_budget=8192, **sizes)
-    return Engine(model, **sizes)
+    engine = engine_of_yours(model, **sizes) if arguments.mine else Engine(model, **sizes)
+    if not has_card:
+        try:
+            engine.runner = CpuRunner(engine.runner, CpuParts(attention=not arguments.mine))
+        except CompileError as error:
+            reason = str(error).splitlines()[0]
+            print(f"It goes on without its kernels for a CPU: {reason}", file=sys.stderr)
+    return engine
+
+
+def engine_of_yours(model, **sizes: int) -> Engine:
+    """The engine of the learner's answers, which are named."""
+    engine, parts = assemble(model, **sizes)
+    for whose in (YOURS, THE_COURSES):
+        found = [part.exercise for part in parts if part.whose == whose]
+        print(f"Parts that are {whose}: {', '.join(found) or 'none'}")
+    return engine
 
 
 def check_room(model, num_blocks: int, block_size: int = 16) -> None:

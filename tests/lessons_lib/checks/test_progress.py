@@ -20,27 +20,38 @@ pytestmark = pytest.mark.usefixtures("learner")
 
 
 @pytest.mark.parametrize(
-    "checks, passed, mistakes",
+    "checks, passed, mistakes, tries",
     [
-        ([(False, None)], False, []),
-        ([(True, None)], True, []),
-        ([(True, None), (False, "a")], True, ["a"]),
-        ([(False, "a"), (False, "b"), (False, "a"), (True, None)], True, ["a", "b"]),
-        ([(False, ""), (False, None)], False, []),
+        ([(False, None)], False, [], 1),
+        ([(True, None)], True, [], 1),
+        ([(True, None), (False, "a"), (False, "b"), (True, None)], True, ["a", "b"], 1),
+        ([(False, "a"), (False, "b"), (False, "a"), (True, None)], True, ["a", "b"], 4),
+        ([(False, ""), (False, None)], False, [], 2),
     ],
 )
-def test_an_exercise_stays_passed_and_each_mistake_is_noted_once(checks, passed, mistakes):
+def test_an_exercise_stays_passed_and_mistakes_and_tries_are_counted(
+    checks, passed, mistakes, tries
+):
+    """Each mistake once, and the tries up to the first that passes."""
     for check in checks:
         progress.remember("0.1", *check)
-    assert progress.load() == {"0.1": {"passed": passed, "mistakes": mistakes}}
+    expected = {"passed": passed, "mistakes": mistakes, "tries": tries}
+    assert progress.load() == {"0.1": expected}
+
+
+def test_tries_of_an_earlier_version_are_as_many_as_its_mistakes(learner):
+    earlier = {"0.1": {"passed": False, "mistakes": ["a", "b"]}}
+    (learner / "progress.json").write_text(json.dumps(earlier))
+    progress.remember("0.1", True, None)
+    assert progress.load()["0.1"]["tries"] == 3
 
 
 def test_the_record_is_a_file_that_a_person_can_read(learner):
     progress.remember("1.2", False, "a")
     progress.remember("0.1", True, None)
     assert (learner / "progress.json").read_text() == (
-        '{\n "0.1": {\n  "mistakes": [],\n  "passed": true\n },\n'
-        ' "1.2": {\n  "mistakes": [\n   "a"\n  ],\n  "passed": false\n }\n}'
+        '{\n "0.1": {\n  "mistakes": [],\n  "passed": true,\n  "tries": 1\n },\n'
+        ' "1.2": {\n  "mistakes": [\n   "a"\n  ],\n  "passed": false,\n  "tries": 1\n }\n}'
     )
 
 
@@ -71,11 +82,12 @@ def test_a_file_that_is_no_record_is_kept_and_a_new_record_begins(learner):
         {"mistakes": []},
         {"passed": 1, "mistakes": []},
         {"passed": True, "mistakes": "a"},
+        {"passed": True, "mistakes": [], "tries": "many"},
     ],
     ids=str,
 )
 def test_an_entry_of_another_form_hides_no_other_and_is_not_lost(learner, entry):
-    right = {"passed": True, "mistakes": []}
+    right = {"passed": True, "mistakes": [], "tries": 1}
     text = json.dumps({"0.1": right, "0.2": entry})
     (learner / "progress.json").write_text(text)
     assert progress.load() == {"0.1": right}
@@ -139,7 +151,7 @@ def test_kernels_that_record_at_once_lose_nothing(learner):
         before = now
     assert [kernel.wait() for kernel in kernels] == [0, 0, 0]
     assert progress.load() == {
-        f"{kernel}.{number}": {"passed": True, "mistakes": [f"m{number}"]}
+        f"{kernel}.{number}": {"passed": True, "mistakes": [f"m{number}"], "tries": 1}
         for kernel in (1, 2, 3)
         for number in range(100)
     }
@@ -150,7 +162,7 @@ def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(learner, 
     monkeypatch.chdir(SOLUTIONS)
     progress.remember("0.1", True, None)
     progress.remember("0.1", False, "floor-division")
-    assert progress.load()["0.1"] == {"passed": True, "mistakes": ["floor-division"]}
+    assert progress.load()["0.1"]["mistakes"] == ["floor-division"]
     assert not [*learner.iterdir()]
     monkeypatch.chdir(learner)
     assert progress.load() == {}

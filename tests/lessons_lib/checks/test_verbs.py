@@ -38,8 +38,8 @@ def is_saved(exercise: str) -> bool:
 def test_an_answer_that_passes_is_shown_remembered_and_saved(capsys, answer):
     """Under any name."""
     assert verbs.check("0.1", answer) is None
-    assert capsys.readouterr().out == f"✓ {TITLE}: passed\n"
-    assert progress.load() == {"0.1": {"passed": True, "mistakes": []}} and is_saved("0.1")
+    assert capsys.readouterr().out.startswith(f"✓ {TITLE}: passed\n")
+    assert progress.load()["0.1"]["passed"] and is_saved("0.1")
 
 
 @pytest.mark.parametrize("answer, is_learners", [(blocks_needed, True), (rounds_down, False)])
@@ -53,7 +53,7 @@ def test_an_answer_that_is_wrong_is_shown_and_raised(capsys, answer, is_learners
     shown = capsys.readouterr().out
     assert shown.startswith(f"✗ {TITLE}: not yet (floor-division)\n")
     assert shown.endswith('One hint at a time: hint("0.1")\n')
-    entry = {"0.1": {"passed": False, "mistakes": ["floor-division"]}}
+    entry = {"0.1": {"passed": False, "mistakes": ["floor-division"], "tries": 1}}
     assert progress.load() == (entry if is_learners else {}) and not is_saved("0.1")
 
 

@@ -35,7 +35,7 @@ def test_what_is_passed_and_which_mistakes_were_met(capsys):
         f"› 2 of {TOTAL} exercises passed",
         f"  Next: exercise 1.2, {checks.find('1.2').title}",
         "  00 · Start here: ■ 0.1",
-        "  01 · The block manager: ■ 1.1 □ 1.2 □ 1.3 □ 1.4 □ 1.5 □ 1.6",
+        "  01 · The block manager: ■ 1.1 □ 1.2 □ 1.3 □ 1.4 □ 1.5 □ 1.6 □ 1.7",
         "    met in 1.1: pop-does-not-remove, wrong",
     ]
     page = progress_page.page()._repr_html_()
@@ -75,6 +75,12 @@ def test_a_notebook_that_cannot_be_read_is_named_by_its_file(tmp_path, monkeypat
     expected = ("01_topic", "01_topic.ipynb") if text is not None else ("01", "")
     lesson = progress_page.page().lessons[1]
     assert (lesson.title, lesson.notebook) == expected
+
+
+def test_exercises_come_as_in_the_lesson(capsys):
+    """In lesson 02 the first is the last: it is about the pool."""
+    progress_bar("02", titles=False)
+    assert capsys.readouterr().out.split("\n")[1].split(" □ ")[-1] == "2.1"
 
 
 def test_a_bar_has_its_exercises_in_lines_or_in_one(capsys):

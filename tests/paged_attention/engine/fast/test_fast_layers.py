@@ -9,6 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.cpu.layers import CpuModel
+from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import (
     FusedModel,
     UnfusedModelError,
@@ -49,23 +51,32 @@ def attend(q, k_cache, v_cache):
     return out[0].transpose(0, 1)
 
 
+def for_a_gpu(own):
+    return FusedModel(own, pool_of(own), 12, "fast")
+
+
+def for_a_cpu(own):
+    return CpuModel(own, pool_of(own), 12, CpuParts())
+
+
 @torch.inference_mode()
-def logits_of(own, **others):
-    fused = FusedModel(own, pool_of(own), 12, "fast")
-    return fused(TOKENS, POSITIONS, POSITIONS + 2, attend, **others)
+def logits_of(own, make=for_a_gpu, **others):
+    return make(own)(TOKENS, POSITIONS, POSITIONS + 2, attend, **others)
 
 
+@pytest.mark.parametrize("make", [for_a_gpu, for_a_cpu])
 @pytest.mark.parametrize("build", [load_model, llama])
-def test_the_logits_are_those_of_transformers(build):
+def test_the_logits_are_those_of_transformers(build, make):
     own = build()
     with torch.inference_mode():
         expected = own(input_ids=TOKENS[None], use_cache=False).logits[0]
     close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
-    close(logits_of(own), expected)
-    close(logits_of(own, last=torch.tensor([4, 1])), expected[[4, 1]])
-    out = torch.zeros_like(expected)
-    assert logits_of(own, out=out) is out
-    close(out, expected)
+    close(logits_of(own, make), expected)
+    close(logits_of(own, make, last=torch.tensor([4, 1])), expected[[4, 1]])
+    if make is for_a_gpu:
+        out = torch.zeros_like(expected)
+        assert logits_of(own, out=out) is out
+        close(out, expected)
 
 
 # ---- Which models are fused

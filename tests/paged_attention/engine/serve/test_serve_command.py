@@ -43,6 +43,16 @@ def test_a_checkpoint_is_served_from_its_own_folder_until_it_is_told_to_end(tmp_
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
+def test_a_machine_without_a_compiler_serves_too_and_says_so(tmp_path):
+    own = os.environ | {"CXX": "/bin/false", "LESSONS_BUILD_DIR": str(tmp_path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(COMMAND, env=own, text=True, **pipes) as process:
+        assert process.stdout.readline().startswith("Serving tiny_qwen3 on ")
+        process.send_signal(signal.SIGINT)
+        assert "It goes on without its kernels for a CPU: " in process.communicate()[1]
+
+
 NUMBER = "9" * 5000
 REFUSED = [
     (["--port", "99999"], "--port: must be from 0 to 65,535, not 99999"),

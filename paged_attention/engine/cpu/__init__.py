@@ -1,0 +1,1 @@
+"""What makes lesson 08's engine fast on a CPU: `cpu_engine` in engine.py."""
