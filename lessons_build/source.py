@@ -82,7 +82,7 @@ class Cell:
         """The cell as the learner gets it, with a stub in place of each region."""
         lines: list[str] = []
         for region in self._regions():
-            lines += region.lines if region.begin is None else [self._stub(region)]
+            lines += region.lines if region.begin is None else [self.stub_of(region)]
         return "\n".join(lines)
 
     def solution_lines(self) -> set[str]:
@@ -97,7 +97,7 @@ class Cell:
         """The lines that put our own text in the place of each fault."""
         name = self.source.split(" ")[0]
         pairs = [
-            (self._stub(region), "\n".join(region.lines))
+            (self.stub_of(region), "\n".join(region.lines))
             for region in self._regions()
             if region.exercise
         ]
@@ -109,7 +109,7 @@ class Cell:
             lines += [f"{repair_end},", ")"]
         return lines
 
-    def _stub(self, region: Region) -> str:
+    def stub_of(self, region: Region) -> str:
         assert region.begin is not None  # only a solution has a stub
         indent = region.begin["indent"]
         comment = region.begin["comment"]

@@ -16,10 +16,11 @@ from lessons_exercises import edits
 from lessons_grading.notebook import Notebook
 from lessons_lib.checks import Exercise, MistakesError
 
+LARGEST = 20_000  # characters of a cell; ours have a tenth
 MOST_EDITS = 3  # more of them, and an answer is another one
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BODIES = (ast.FunctionDef, ast.ClassDef)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def answer_text(notebook: Notebook, exercise: Exercise) -> str | None:
@@ -71,6 +72,8 @@ def _definitions(notebook: Notebook) -> dict[str, ast.stmt]:
     """What the code cells define at their top level, by name: the last one counts."""
     defined: dict[str, ast.stmt] = {}
     for cell in notebook.cells:
+        if len(cell.source) > LARGEST:
+            continue
         source = re.sub(r"(?m)^[ \t]*[%!].*$", "", cell.source)
         try:
             tree = ast.parse(source)

@@ -4,14 +4,15 @@ import argparse
 import os
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 
-from lessons_grading import dask_link, sandbox
-from lessons_grading.claim import Claim
-from lessons_grading.kept import write_whole
+from lessons_grading import dask_workers, sandbox
+from lessons_grading.digests import write_whole
+from lessons_grading.results_lock import ResultsLock
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions
 from lessons_lib import checks, whole
@@ -65,6 +66,13 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="for all cells of a notebook; %(default)g",
     )
     parser.add_argument(
+        "--limit-minutes",
+        type=float,
+        metavar="M",
+        default=usual.total_seconds / 60,
+        help="by the clock, for all that is done with a notebook; %(default)g",
+    )
+    parser.add_argument(
         "--limit-memory",
         type=float,
         metavar="GIB",
@@ -83,7 +91,8 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         help="do without bubblewrap: then a submission can read and change your files",
     )
     arguments = parser.parse_args(words)
-    for name in ("workers", "limit_seconds", "limit_memory"):
+    arguments.started = time.monotonic()
+    for name in ("workers", "limit_seconds", "limit_minutes", "limit_memory"):
         if not getattr(arguments, name) > 0:
             parser.error(
                 f"--{name.replace('_', '-')} must be more than 0, "
@@ -91,11 +100,12 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
             )
     if arguments.scheduler and arguments.no_sandbox:
         parser.error("--scheduler and --no-sandbox do not go together: a worker has a sandbox")
-    if arguments.scheduler and (reason := dask_link.missing()):
+    if arguments.scheduler and (reason := dask_workers.missing()):
         parser.error(reason)
     arguments.limits = Limits(
         cell_seconds=min(usual.cell_seconds, arguments.limit_seconds),
         notebook_seconds=arguments.limit_seconds,
+        total_seconds=60 * arguments.limit_minutes,
         sandboxed=not arguments.no_sandbox,
         memory=int(arguments.limit_memory * (1 << 30)),
     )
@@ -129,14 +139,14 @@ def _look_around(arguments: argparse.Namespace):
         raise ValueError(f"there is no notebook in {folder}")
     if arguments.seed is not None and not 0 <= arguments.seed <= LARGEST_SEED:
         raise ValueError(f"--seed must be from 0 to {LARGEST_SEED}, not {arguments.seed}")
-    arguments.claim = Claim(arguments.results)
+    arguments.lock = ResultsLock(arguments.results)
     try:
         seed = arguments.results / "seed"
         arguments.seed = _kept_seed(seed) if arguments.seed is None else arguments.seed
         _keep_classes_apart(arguments.results / "submissions", folder)
         write_whole(seed, f"{arguments.seed}\n")
     except BaseException:
-        arguments.claim.close()
+        arguments.lock.close()
         raise
 
 

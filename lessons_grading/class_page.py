@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from lessons_grading.exam import NEW_CASE
 from lessons_grading.grades import ExerciseGrade
+from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.students import UNTOUCHED, Student, in_numbers, score, to_look_at
 
 # no mistake of a bank; the reason may be anything

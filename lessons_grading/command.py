@@ -1,40 +1,33 @@
 """The command: `python -m lessons_grading SUBMISSIONS`."""
 
 import argparse
-import functools
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from tqdm import tqdm
 
 from lessons_grading import sandbox
 from lessons_grading.arguments import read_arguments
-from lessons_grading.classroom import Grader, Judged, grade_all, twice_if_needed
-from lessons_grading.cluster import Cluster
-from lessons_grading.judge import grade_notebook
-from lessons_grading.kept import course_digest, mistakes_digest
-from lessons_grading.repeats import grade_once
+from lessons_grading.dask_workers import dask_workers
+from lessons_grading.deduplicate import grade_once
+from lessons_grading.digests import course_digest, mistakes_digest
+from lessons_grading.grading_server import GRADER
+from lessons_grading.local_workers import Outcomes, local_workers
 from lessons_grading.report import write_report
-from lessons_grading.sandbox import Limits
 from lessons_grading.store import FILE, GradeStore
 from lessons_grading.submissions import Submission, text_of
-from lessons_grading.trials import RUN_FACTOR
-from lessons_lib import checks
-from lessons_processes.isolation import BUSY
-
-OF_THE_JUDGE = 600.0  # seconds for its work between two runs in the sandbox, which takes a few
 
 
-def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) -> int:
+def main(words: Sequence[str] | None = None, grader: str = GRADER) -> int:
     """Returns 0 if each submission has a grade, of whatever kind.
 
     Returns 1 if the results cannot be written, and 130 after Ctrl-C. Exits with 2 for bad
     arguments.
+
+    grader: what grades, as in grading_server.Order.
     """
     try:
         return _run(read_arguments(words), grader)
@@ -53,8 +46,8 @@ def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) ->
         return 1
 
 
-def _run(arguments: argparse.Namespace, grader: Grader) -> int:
-    with arguments.claim as scratch:
+def _run(arguments: argparse.Namespace, grader: str) -> int:
+    with arguments.lock:
         seed, limits = arguments.seed, arguments.limits
         print(
             f"Hidden cases of seed {seed}, "
@@ -62,68 +55,35 @@ def _run(arguments: argparse.Namespace, grader: Grader) -> int:
             flush=True,
         )
         terms = f"{seed} {limits} {course_digest()} {mistakes_digest()}"
-        with GradeStore(arguments.results / FILE, terms, arguments.folder) as store:
-            judges = (
-                _Cluster(arguments)
-                if arguments.scheduler
-                else _Here(arguments, grader, scratch)
-            )
-            return _grade(arguments, store, judges)
-
-
-class _Judges(ABC):
-    """Who grades.
-
-    limits: of each submission.
-    """
-
-    def __init__(self, arguments: argparse.Namespace):
-        self.arguments = arguments
         unseen = str(arguments.folder), str(arguments.results)
-        self.limits = replace(arguments.limits, unseen=unseen)
-
-    @abstractmethod
-    def grade(self, submissions: list[Submission]) -> Judged:
-        """Yields each submission with its grade."""
-
-    def limited_by(self) -> str:
-        """What kept the limits, in words."""
-        return sandbox.limited_by(self.limits)
-
-
-class _Here(_Judges):
-    """Processes on this machine."""
-
-    def __init__(self, arguments: argparse.Namespace, grader: Grader, scratch: Path):
-        super().__init__(arguments)
-        self._scratch = scratch
-        self._grade = functools.partial(grader, seed=arguments.seed, limits=self.limits)
-
-    def grade(self, submissions: list[Submission]) -> Judged:
-        workers, time_limit = self.arguments.workers, patience(self.limits)
-        return grade_all(submissions, self._grade, workers, time_limit, self._scratch)
+        limits = replace(limits, unseen=unseen)
+        with GradeStore(arguments.results / FILE, terms, arguments.folder) as store:
+            rest = _to_grade(arguments, store)
+            limited_by = {sandbox.limited_by(limits)}
+            if not rest:
+                return _report(arguments, store, 0, limited_by)
+            if arguments.scheduler:
+                limited_by.clear()
+                workers = dask_workers(
+                    arguments.scheduler, seed, limits, _say, limited_by, grader
+                )
+            else:
+                workers = local_workers(arguments.workers, seed, limits, grader)
+            with workers as outcomes:
+                _grade(arguments, store, rest, outcomes)
+            return _report(arguments, store, len(rest), limited_by)
 
 
-class _Cluster(_Judges):
-    """The workers of a Dask scheduler."""
+def _say(words: str):
+    tqdm.write(words, file=sys.stderr)
 
-    _limited_by: tuple[str, ...] = ()
 
-    def grade(self, submissions: list[Submission]) -> Judged:
-        if not submissions:
-            return
-        with Cluster(
-            self.arguments.scheduler,
-            self.arguments.seed,
-            self.limits,
-            patience(self.limits),
-            lambda words: tqdm.write(words, file=sys.stderr),
-        ) as cluster:
-            yield from twice_if_needed(submissions, cluster.outcomes)
-            self._limited_by = tuple(sorted(cluster.limited_by))
-
-    def limited_by(self) -> str:
-        return "; ".join(self._limited_by)
+def _to_grade(arguments: argparse.Namespace, store: GradeStore) -> list[Submission]:
+    """The submissions without a final grade."""
+    if arguments.again:
+        return arguments.submissions
+    with store.at_once():
+        return [each for each in arguments.submissions if each.problem or not store.find(each)]
 
 
 class Bar(tqdm):
@@ -132,35 +92,39 @@ class Bar(tqdm):
     _time = property(lambda self: time.monotonic, lambda self, clock: None)
 
 
-def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) -> int:
-    started = time.monotonic()
-    rest = [*arguments.submissions]
-    if not arguments.again:
-        with store.at_once():
-            rest = [each for each in rest if each.problem or not store.find(each)]
-    before = len(arguments.submissions) - len(rest)
+def _grade(
+    arguments: argparse.Namespace,
+    store: GradeStore,
+    rest: list[Submission],
+    outcomes: Outcomes,
+):
+    total = len(arguments.submissions)
     with (
-        Bar(
-            total=len(arguments.submissions), initial=before, desc="grading", unit="notebook"
-        ) as bar,
-        closing(grade_once(rest, judges.grade, store, not arguments.again)) as judged,
+        Bar(total=total, initial=total - len(rest), desc="grading", unit="notebook") as bar,
+        closing(grade_once(rest, outcomes, store, not arguments.again)) as judged,
     ):
         for _ in judged:
             bar.update()
-    minutes = (time.monotonic() - started) / 60
-    limited_by = judges.limited_by()
+
+
+def _report(
+    arguments: argparse.Namespace, store: GradeStore, num_new: int, limited_by: set[str]
+) -> int:
+    kept_by = "; ".join(sorted(limited_by))
     with closing(store.grades()) as grades:
         numbers = write_report(
-            arguments.results, grades, arguments.seed, arguments.limits.sandboxed, limited_by
+            arguments.results, grades, arguments.seed, arguments.limits.sandboxed, kept_by
         )
+    seconds = time.monotonic() - arguments.started
+    before = len(arguments.submissions) - num_new
     print(
         f"Graded: {numbers.submissions}, {before} of them in an earlier run. "
-        f"Students: {len(numbers.rows)}. Time: {time.monotonic() - started:.0f} s."
+        f"Students: {len(numbers.rows)}. Time: {seconds:.0f} s."
     )
-    if rest:
-        print(f"Notebooks a minute in this run: {len(rest) / minutes:.1f}.")
-    if limited_by:
-        print(f"Limits on memory and processes were kept by {limited_by}.")
+    if num_new:
+        print(f"Notebooks a minute in this run: {60 * num_new / seconds:.1f}.")
+    if kept_by:
+        print(f"Limits on memory and processes were kept by {kept_by}.")
     if numbers.repeats or numbers.repeated:
         print(
             f"Not run again: {numbers.repeats} notebooks with the same code as another one, "
@@ -175,17 +139,3 @@ def _grade(arguments: argparse.Namespace, store: GradeStore, judges: _Judges) ->
         print(f"Without a final grade: {numbers.open}. The same command tries them again.")
     print(f"Open {text_of(str(arguments.results / 'class.html'))}")
     return 0
-
-
-def patience(limits: Limits) -> float:
-    """Clock seconds for the longest run that the limits allow, and for the judge after it."""
-    longest = max(
-        limits.notebook_seconds,
-        checks.BUILD_TIME_LIMIT,
-        *(
-            RUN_FACTOR * exercise.time_limit
-            for lesson in checks.lessons()
-            for exercise in checks.exercises_of(lesson)
-        ),
-    )
-    return BUSY * longest + OF_THE_JUDGE

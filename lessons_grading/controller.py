@@ -19,7 +19,6 @@ import resource
 import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -27,12 +26,11 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import psutil
-
+from lessons_grading.reports import ENDED, LARGEST_MESSAGE, LENGTH, REPORT, SECONDS
 from lessons_lib.paths import ROOT
-from lessons_processes.own_time import Stopwatch
+from lessons_processes import process_family
+from lessons_processes.own_time import Observation, Stopwatch, observe_processes
 
-LARGEST_MESSAGE = 16 << 20  # bytes
 AT_ONCE = 1 << 16  # bytes that are read before the next look at the limits
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
@@ -49,11 +47,6 @@ PRELOADED = (
 )
 # of the course; in a sandbox each run brings these files
 WRITTEN = ("kernels", "lessons_exercises", "paged_attention")
-# how messages to the judge begin; after REPORT come the own seconds, as SECONDS
-REPORT, ENDED = b"R", b"E"
-SECONDS = struct.Struct(">d")
-LENGTH = struct.Struct(">I")  # how messages from a run begin
-_TICK = 1 / os.sysconf("SC_CLK_TCK")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -61,12 +54,14 @@ def serve():
     """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
     orders, replies = Connection(os.dup(0)), Connection(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
+    for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
+    _become_nobody()
     _protect()
     for module in PRELOADED:
         importlib.import_module(module)
     gc.freeze()  # what exists by now outlives every run
+    os.dup2(nothing, 2)  # what keeps it from starting was told there
     replies.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
@@ -79,9 +74,24 @@ def serve():
             replies.send_bytes(ENDED + json.dumps(ended).encode())
 
 
+def _become_nobody():
+    """In a sandbox of root's: becomes a user that owns nothing, and is used by nobody else.
+
+    Not even what is mapped to root may be in here, because the system's own settings are its.
+    """
+    if not (_is_first() and os.getuid() == 0):
+        return
+    folders = [*map(Path, _writable()), *(ROOT / folder for folder in WRITTEN)]
+    for folder in (*folders, *Path(_writable()[0]).glob("build")):  # with runtimes for CUDA
+        os.chmod(folder, 0o777)
+    nobody = int(os.environ["LESSONS_GRADE_USER"])
+    os.setgroups([])
+    os.setresgid(nobody, nobody, nobody)
+    os.setresuid(nobody, nobody, nobody)
+
+
 def _protect():
     """Limits this process and its descendants. None may look into this one or interrupt it."""
-    os.nice(10)  # the watcher goes first, even next to a fork bomb
     # a sandbox's first process gets only signals that it asked for
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
@@ -158,12 +168,10 @@ def _is_first() -> bool:
     return os.getpid() == 1
 
 
-def _of_runs() -> list[psutil.Process]:
-    return (
-        [each for each in psutil.process_iter() if each.pid != 1]
-        if _is_first()
-        else psutil.Process().children(recursive=True)
-    )
+def _of_runs() -> set[int]:
+    if _is_first():
+        return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
+    return process_family.family(os.getpid())
 
 
 def _end_what_is_left():
@@ -178,8 +186,8 @@ def _end_what_is_left():
         if _is_first():
             os.kill(-1, signal.SIGKILL)  # all at once, so that none can start another
         for process in left:
-            with suppress(psutil.Error, OSError):
-                process.kill()
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
         time.sleep(0.01)
     os._exit(1)  # they start faster than we can end them, so the sandbox ends
 
@@ -188,7 +196,8 @@ class _Run:
     """A function of worker.py in a separate process, and what becomes of it."""
 
     def __init__(self, order: dict, orders: Connection, replies: Connection):
-        self.orders, self.replies, self.output_limit = orders, replies, order["output_limit"]
+        self.orders, self.replies = orders, replies
+        self.output_limit = order["output_limit"] or sys.maxsize
         self.printed, self.num_printed, self.waiting = b"", 0, bytearray()
         self.status: int | None = None
         self.reports, theirs = os.pipe()
@@ -329,23 +338,8 @@ def _be_the_run(function: str, orders: Connection, reports: int, answers: int, o
         os._exit(1)
 
 
-def _observe() -> tuple[float, bool]:
-    """Processor seconds of all processes of runs so far, even of those that have ended.
-
-    Also whether one of them works now, or would work if it had a processor.
-    """
+def _observe() -> Observation:
+    """All processes of runs so far, even those that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds, is_awake = ended.ru_utime + ended.ru_stime, False
-    for process in _of_runs():
-        with suppress(OSError, ValueError, IndexError):  # it has just ended
-            seconds += sum(map(int, _fields(f"/proc/{process.pid}/stat")[11:15])) * _TICK
-            for thread in os.listdir(f"/proc/{process.pid}/task") if not is_awake else ():
-                is_awake = (
-                    is_awake or _fields(f"/proc/{process.pid}/task/{thread}/stat")[0] == "R"
-                )
-    return seconds, is_awake
-
-
-def _fields(file: str) -> list[str]:
-    """The state, then numbers (proc(5)). The name before them may hold anything."""
-    return Path(file).read_text(errors="replace").rpartition(")")[2].split()
+    worked, threads = observe_processes(_of_runs())
+    return worked + ended.ru_utime + ended.ru_stime, threads

@@ -160,9 +160,8 @@ class _Pickler(pickles.Pickler):
                 (value.__name__,),
                 {name: part for name, part in vars(value).items() if name in self.names},
             )
-        if isinstance(value, functools._lru_cache_wrapper) and value.__module__.startswith(
-            "lessons_exercises."
-        ):
+        is_cache = hasattr(value, "cache_info") and hasattr(value, "__wrapped__")
+        if is_cache and value.__module__.startswith("lessons_exercises."):
             return functools.cache, (value.__wrapped__,)
         return super().reducer_override(value)
 
@@ -195,7 +194,7 @@ def _with_stubs(path: str, text: str, exercise: Exercise) -> str:
     for region in parse_regions(text.split("\n"), None, where=path):
         if is_hidden(region):
             language = "cuda" if Path(path).suffix in (".cu", ".cuh") else "c++"
-            stub = Cell("exercise", "", region.exercise, language)._stub(region)
+            stub = Cell("exercise", "", region.exercise, language).stub_of(region)
             lines.append(_STUB.sub(rf'"\1{checks.OF_THE_COURSE}, {_NOT_HERE}"', stub))
         else:
             lines += region.lines

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lessons_grading.answer_text import answer_text, as_edits
 from lessons_grading.class_page import UNNAMED, Group, way_of
+from lessons_grading.digests import write_whole
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.kept import write_whole
 from lessons_grading.notebook import read_notebook
 from lessons_grading.store import FILE, last_run
 from lessons_grading.submissions import text_of

@@ -10,16 +10,13 @@ together by a cell. That is plagiarism.
 """
 
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-from lessons_grading.cells import run_cells
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.notebook import Notebook, read_notebook
+from lessons_grading.notebook import Notebook
+from lessons_grading.run_cells import run_cells
 from lessons_grading.sandbox import Limits
-from lessons_grading.submissions import text_of
-from lessons_grading.trials import examine, is_refused
-from lessons_grading.work import Work
+from lessons_grading.try_answer import examine
+from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_lib.checks import CheckResult, Exercise
 
@@ -27,45 +24,24 @@ LONGEST_MESSAGE = 4_000  # characters
 
 
 def grade_notebook(
-    path: Path,
-    student: str,
-    seed: int,
-    limits: Limits = Limits(),
-    progress: Callable[[], object] = lambda: None,
+    notebook: Notebook, name: str, student: str, seed: int, limits: Limits = Limits()
 ) -> SubmissionGrade:
     """The grade of one notebook. A bad submission never raises.
 
     The sandbox ends with the thread that calls this.
 
+    name: of its file.
     seed: chooses the hidden cases.
-    progress: called before each run in the sandbox.
     Raises RuntimeError if no sandbox can be started, or if this machine cannot try our own
     answer either (MachineFault).
-    """
-    path = Path(path)
-    notebook = read_notebook(path, student)
-    return grade_read(notebook, text_of(path.name), student, seed, limits, progress)
-
-
-def grade_read(
-    notebook: Notebook,
-    name: str,
-    student: str,
-    seed: int,
-    limits: Limits = Limits(),
-    progress: Callable[[], object] = lambda: None,
-) -> SubmissionGrade:
-    """The grade of a notebook that was read, perhaps on another machine.
-
-    name: of its file.
     """
     started = time.monotonic()
     was_read = bool(notebook.digest)
     exercises = checks.exercises_of(notebook.lesson) if notebook.lesson and was_read else ()
-    work = Work(notebook, exercises, seed, limits, progress)
+    work = Work(notebook, exercises, seed, limits)
     try:
         run_cells(work)
-        work.reported.bytes = 0
+        work.taken.bytes = 0
         grades = tuple(grade_exercise(work, exercise) for exercise in exercises)
     finally:
         work.close()
@@ -77,7 +53,8 @@ def grade_read(
         grades,
         work.list_events(),
         round(time.monotonic() - started, 2),
-        is_final=was_read and not work.starved,
+        is_final=was_read and not work.from_outside,
+        is_over=work.is_over(),
         tried=work.tried,
         repeated=work.repeated,
     )
@@ -107,6 +84,11 @@ def grade_exercise(work: Work, exercise: Exercise) -> ExerciseGrade:
         earned,
         result.passed,
         result.mistake,
-        result.message[:LONGEST_MESSAGE],
+        _plain(result.message[:LONGEST_MESSAGE]),
         round(time.monotonic() - started, 2),
     )
+
+
+def _plain(text: str) -> str:
+    """The text without halves of characters, which no file can hold."""
+    return text.encode(errors="backslashreplace").decode()

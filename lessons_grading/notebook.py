@@ -2,38 +2,35 @@
 
 import functools
 import hashlib
-import json
 import os
 import re
 import stat
 from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from lessons_grading.submissions import text_of
 from lessons_lib import checks
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
-# bytes, without outputs; a lesson with all its text has less than one million
+# bytes of all cells without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
 LARGEST_BESIDE, MOST_BESIDE = 1 << 20, 100  # bytes and number of the files beside a notebook
-# Large parts that a grade does not need: outputs, pasted pictures, the state of widgets. In
-# JSON a quote inside a string follows a backslash, so this finds only names.
-_BULK = re.compile(rb'"(?:outputs|attachments|widgets)"[ \t\r\n]*:[ \t\r\n]*(?=[\[{])')
-_MARK = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
+_NOTHING = msgspec.Raw(b"null")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A code cell. `number` is its place among all cells of the notebook, from 1."""
 
     number: int
     source: str
 
 
-@dataclass(frozen=True)
-class Notebook:
+class Notebook(msgspec.Struct, frozen=True):
     """A notebook as it was read.
 
     digest: SHA-256 of its bytes; "" if it could not be read, and then another try may help.
@@ -43,36 +40,59 @@ class Notebook:
 
     digest: str
     lesson: str | None
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...] = ()
     problem: str = ""
+
+
+class _Cell(msgspec.Struct, gc=False):
+    """What is read of a cell. Its parts stay text until it is known how large they are."""
+
+    cell_type: Literal["code", "markdown", "raw", "heading"]
+    source: msgspec.Raw = _NOTHING
+    metadata: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _NOTHING
+
+    @property
+    def size(self) -> int:
+        return len(self.source) + len(self.metadata) + len(self.id)
+
+
+class _File(msgspec.Struct):
+    """All else, such as outputs and the state of widgets, is passed over: nothing is made of
+    it, so a file costs at most a few times its size, and a second.
+    """
+
+    cells: list[_Cell]
 
 
 class Unreadable(Exception):
     """Says in plain words why a file cannot be read or is not a notebook."""
 
 
-def read_notebook(path: Path, student: str = "") -> Notebook:
+def read_notebook(path: Path, student: str = "", root: Path | None = None) -> Notebook:
     """The notebook at `path`. Never raises, whatever is there.
 
     student: takes the files in Python along that the student has handed in beside it. They
         become cells, numbered 0, which write them.
+    root: a folder around it. No link below that is followed.
     """
     digest, by_name = "", _lesson_of_name(path.name)
     try:
-        data, beside = read_file(path), files_beside(path, student)
+        data, beside = read_files(path, student, root)
         digest = digest_of(data, beside)
         cells = _cells(data)
     except Unreadable as problem:
         return Notebook(digest, by_name, (), str(problem))
+    sources = [_source(cell) for cell in cells]
     lesson = (
-        _most_named(map(_lessons_marked, cells))
-        or _most_named(map(_lessons_of_answers, cells))
+        _most_named(map(_lessons_marked, cells, sources))
+        or _most_named(map(_lessons_of_answers, sources))
         or by_name
     )
     code = tuple(
-        Cell(number, _source(cell))
-        for number, cell in enumerate(cells, 1)
-        if cell.get("cell_type") == "code"
+        Cell(number, source)
+        for number, (cell, source) in enumerate(zip(cells, sources, strict=True), 1)
+        if cell.cell_type == "code"
     )
     files = tuple(Cell(0, f"%%writefile {name}\n{text}") for name, text in beside)
     return Notebook(
@@ -88,37 +108,55 @@ def digest_of(data: bytes, beside: tuple[tuple[str, str], ...] = ()) -> str:
     return hashlib.sha256(data + (repr(beside).encode() if beside else b"")).hexdigest()
 
 
-def files_beside(path: Path, student: str) -> tuple[tuple[str, str], ...]:
-    """The files in Python beside a notebook, by name: plain ones, in UTF-8, that are small.
+def read_files(
+    path: Path, student: str, root: Path | None = None
+) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    """The bytes of a notebook, and the files in Python beside it, by name.
 
-    None for a notebook that is not in its student's own folder: those beside it may be
-    somebody else's.
+    These are plain ones, in UTF-8, that are small. None for a notebook that is not in its
+    student's own folder: those beside it may be somebody else's.
+    Raises Unreadable.
     """
     is_alone = text_of(path.stem) == student and text_of(path.parent.name) != student
-    found, room = [], LARGEST_BESIDE
-    for file in [] if is_alone or not student else sorted(path.parent.glob("*.py")):
-        with suppress(Unreadable, UnicodeDecodeError):
-            if file.stem.isidentifier() and file.lstat().st_size <= room:
-                text = read_file(file).decode("utf-8")
-                room -= len(text.encode())
-                found.append((file.name, text))
-    return tuple(found[:MOST_BESIDE])
-
-
-def read_file(path: Path) -> bytes:
-    """All bytes of a plain file, as they were at one time.
-
-    Raises Unreadable for anything else.
-    """
+    found: list[tuple[str, str]] = []
     try:
-        _expect_file(path.lstat())  # before opening it, which could disturb a pipe or a device
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            before = os.fstat(file.fileno())
-            _expect_file(before)
-            data = file.read(LARGEST_FILE)
-            after = os.fstat(file.fileno())
+        with _opened(path.parent, root or path.parent) as folder:
+            data, room = _read(path.name, folder, LARGEST_FILE), LARGEST_BESIDE
+            for name in [] if is_alone or not student else sorted(os.listdir(folder)):
+                stem, ending = os.path.splitext(name)
+                if ending == ".py" and stem.isidentifier() and len(found) < MOST_BESIDE:
+                    with suppress(Unreadable, UnicodeDecodeError):
+                        found.append((name, _read(name, folder, room).decode("utf-8")))
+                        room -= len(found[-1][1].encode())
     except OSError as error:
         raise Unreadable(f"this file cannot be read: {error.strerror}") from None
+    return data, tuple(found)
+
+
+@contextmanager
+def _opened(folder: Path, root: Path) -> Iterator[int]:
+    """A descriptor of the folder, reached from `root` without following a link."""
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in folder.relative_to(root).parts:
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def _read(name: str, folder: int, largest: int) -> bytes:
+    """All bytes of a plain file, as they were at one time. Raises Unreadable, or OSError."""
+    # before opening it, which could disturb a pipe or a device
+    _expect_file(os.lstat(name, dir_fd=folder), largest)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+        before = os.fstat(file.fileno())
+        _expect_file(before, largest)
+        data = file.read(largest)
+        after = os.fstat(file.fileno())
     if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (
         before.st_size,
         before.st_mtime_ns,
@@ -127,69 +165,43 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _expect_file(about: os.stat_result):
+def _expect_file(about: os.stat_result, largest: int):
     if stat.S_ISLNK(about.st_mode):
         raise Unreadable("this is a link, and links are not followed")
     if not stat.S_ISREG(about.st_mode):
         raise Unreadable("this is not a file")
-    if about.st_size > LARGEST_FILE:
+    if about.st_size > largest:
         raise Unreadable(
-            f"this file has {about.st_size >> 20} MB, "
-            f"and a notebook may have {LARGEST_FILE >> 20}"
+            f"this file has {about.st_size >> 20} MB, and a notebook may have {largest >> 20}"
         )
 
 
-def _without_bulk(data: bytes) -> bytes:
-    """The JSON of a notebook. Each list of outputs, and the like, has become null.
-
-    It is not parsed for this, because parsing takes thirty times the memory.
-    """
-    parts, done = [], 0
-    while start := _BULK.search(data, done):
-        parts += [data[done : start.end()], b"null"]
-        done = _end_of_value(data, start.end())
-    return b"".join([*parts, data[done:]])
-
-
-def _end_of_value(data: bytes, start: int) -> int:
-    """Where the list or object that begins at `start` ends, or the end of the data."""
-    depth, in_string = 0, False
-    for mark in _MARK.finditer(data, start):
-        match mark[0]:
-            case b'"':
-                in_string = not in_string
-            case b"[" | b"{" if not in_string:
-                depth += 1
-            case b"]" | b"}" if not in_string:
-                depth -= 1
-                if depth == 0:
-                    return mark.end()
-    return len(data)
-
-
-def _cells(data: bytes) -> list[dict]:
-    code = _without_bulk(data)
-    if len(code) > LARGEST_CODE:
+def _cells(data: bytes) -> list[_Cell]:
+    try:
+        cells = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_File).cells
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        reason = str(error) if data.strip() else "it is empty"
+        raise Unreadable(f"this is not a notebook: {reason}") from None
+    size = sum(cell.size for cell in cells)
+    if size > LARGEST_CODE:
         raise Unreadable(
-            f"this notebook has {len(code) >> 20} MB without its outputs, "
+            f"this notebook has {size >> 20} MB without its outputs, "
             f"and may have {LARGEST_CODE >> 20}"
         )
-    try:
-        content = json.loads(code)
-    except (ValueError, RecursionError) as error:
-        reason = f"it is not JSON ({error})" if data.strip() else "it is empty"
-        raise Unreadable(f"this is not a notebook: {reason}") from None
-    cells = content.get("cells") if isinstance(content, dict) else None
-    if not isinstance(cells, list):
-        raise Unreadable("this is not a notebook: it has no list of cells")
-    return [cell if isinstance(cell, dict) else {} for cell in cells]
+    return cells
 
 
-def _source(cell: dict) -> str:
-    source = cell.get("source")
-    if isinstance(source, list):
-        return "".join(map(str, source))
-    return source if isinstance(source, str) else ""
+def _value(text: msgspec.Raw):
+    """What is written there, or None for what is nested too deep or half a character."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(text)
+    return None
+
+
+def _source(cell: _Cell) -> str:
+    source = _value(cell.source)
+    lines = source if isinstance(source, list) else [source]
+    return "".join(line for line in lines if isinstance(line, str))
 
 
 def _most_named(of_cells) -> str | None:
@@ -200,23 +212,29 @@ def _most_named(of_cells) -> str | None:
     return max(known, key=known.__getitem__, default=None)  # of equals the first
 
 
-def _lessons_marked(cell: dict) -> set[str]:
+def _lessons_marked(cell: _Cell, source: str) -> set[str]:
     """The lessons that are named by a cell's metadata, its id, or a call of `check` in it."""
-    metadata = cell.get("metadata")
+    metadata = _value(cell.metadata)
     metadata = metadata if isinstance(metadata, dict) else {}
     grader = metadata.get("nbgrader")
-    names = [cell.get("id"), grader.get("grade_id") if isinstance(grader, dict) else None]
-    marks = [re.match(r"(?:exercise|check)-(\d+)-\d+", str(name)) for name in names]
-    marks += [
-        re.match(r"(\d+)\.\d+$", str(metadata.get(key))) for key in ("exercise", "check")
+    names = [_value(cell.id), grader.get("grade_id") if isinstance(grader, dict) else None]
+    marks = [
+        re.match(r"(?:exercise|check)-(\d+)-\d+", name)
+        for name in names
+        if isinstance(name, str)
     ]
-    marks += re.finditer(r"""\bcheck\(\s*["'](\d+)\.\d+["']""", _source(cell))
+    marks += [
+        re.match(r"(\d+)\.\d+$", name)
+        for name in (metadata.get("exercise"), metadata.get("check"))
+        if isinstance(name, str)
+    ]
+    marks += re.finditer(r"""\bcheck\(\s*["'](\d+)\.\d+["']""", source)
     return {f"{int(mark[1]):02d}" for mark in marks if mark and len(mark[1]) < 3}
 
 
-def _lessons_of_answers(cell: dict) -> set[str]:
+def _lessons_of_answers(source: str) -> set[str]:
     """The lessons whose answers a cell defines."""
-    names = re.findall(r"^(?:def |class )?(\w+)(?=\s*[(:=])", _source(cell), re.MULTILINE)
+    names = re.findall(r"^(?:def |class )?(\w+)(?=\s*[(:=])", source, re.MULTILINE)
     return {_lessons_by_answer()[name] for name in names if name in _lessons_by_answer()}
 
 

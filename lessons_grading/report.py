@@ -5,7 +5,6 @@ Everything that comes from a submission is escaped.
 """
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,15 +12,17 @@ from pathlib import Path
 from typing import TextIO
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from lessons_grading.class_page import MOST_NAMES, ClassNumbers
+from lessons_grading.digests import whole_file, write_whole
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.kept import whole_file, write_whole
 from lessons_grading.students import (
     UNTOUCHED,
     besides,
     file_name,
+    not_proved,
     score,
     students_of,
 )
@@ -89,13 +90,17 @@ def _json_of(file: TextIO, about: dict) -> Iterator:
 
     def add(grade: SubmissionGrade):
         nonlocal separator
-        file.write(separator + json.dumps(grade.to_json(), indent=1))
+        file.write(separator + _indented(grade))
         separator = ",\n"
 
-    head = json.dumps(about, indent=1).removesuffix("\n}")
+    head = _indented(about).removesuffix("\n}")
     file.write(f'{head},\n "submissions": [')
     yield add
     file.write("\n]}\n")
+
+
+def _indented(value) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
 
 
 def _rows_of(grade: SubmissionGrade) -> Iterator[list]:
@@ -132,6 +137,7 @@ _templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES, most_rows=
 _templates.filters.update(
     score=score,
     besides=besides,
+    not_proved=not_proved,
     prose=lambda text: Markup(display.as_html(text)),
     lesson_title=lambda lesson: file_name(lesson).replace("_", " "),
 )

@@ -5,11 +5,9 @@ small disk. Everything that it starts ends with it. A watcher ends it if it take
 may.
 """
 
-import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,12 +17,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
-from typing import Any
 
+import msgspec
 import psutil
 
-from lessons_grading import confinement, usage
-from lessons_grading.controller import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
+from lessons_grading import confinement, reports, usage
+from lessons_grading.reports import LARGEST_MESSAGE, Ended, Misfit, Report
 from lessons_lib.compiler_errors import CannotBuild, CompileError
 from lessons_processes.isolation import BUSY, Outcome
 
@@ -33,7 +31,8 @@ START_LIMIT = 300.0  # clock seconds; it imports PyTorch
 PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
 SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
-MOST_PARTS = 200_000  # of a message; each becomes an object, many times its text
+_KILLED = signal.strsignal(signal.SIGKILL)
+UNREADABLE = "what came from its sandbox cannot be read"
 WATCH_EVERY = 0.2  # seconds
 MANY = 24  # processes; then there is no time for a long look at each
 
@@ -45,7 +44,7 @@ class Limits:
     """What one submission may take.
 
     Sizes are bytes. Seconds are its own (own_time.py); by the clock it gets BUSY times as
-    many.
+    many, and never more than `total_seconds` for all that is done with it.
 
     memory, processes: of all its processes together; threads count as processes.
     output: what its cells may write.
@@ -56,6 +55,7 @@ class Limits:
 
     cell_seconds: float = 60.0
     notebook_seconds: float = 600.0
+    total_seconds: float = 900.0
     memory: int = 4 << 30
     processes: int = 64
     output: int = 10 << 20
@@ -80,24 +80,37 @@ def limited_by(limits: Limits) -> str:
     )
 
 
-class Reported:
-    """How much a submission has reported, through one sandbox after another."""
+class Taken:
+    """What a submission has taken so far, through one sandbox after another.
 
-    def __init__(self):
-        self.bytes = 0
+    bytes: of what it has reported.
+    until: when its time by the clock is over.
+    """
+
+    def __init__(self, seconds: float):
+        self.bytes, self.until = 0, time.monotonic() + seconds
 
     def is_too_much(self) -> bool:
         return self.bytes > LARGEST_SUM
 
+    def seconds_left(self) -> float:
+        return max(0.0, self.until - time.monotonic())
+
 
 class Sandbox:
-    """Starts when it is made. Raises RuntimeError if it cannot be started."""
+    """Starts when it is made. Raises RuntimeError if it cannot be started.
 
-    def __init__(self, limits: Limits, reported: Reported):
-        self.limits, self.reason, self.alive = limits, "", True
+    reason: why it has ended.
+    was_killed: whether that was somebody from outside, such as a system without memory.
+    """
+
+    def __init__(self, limits: Limits, taken: Taken):
+        self.limits, self.taken, self.reason, self.alive = limits, taken, "", True
+        self.was_killed, self._memory = False, 0
         self.deadline = time.monotonic() + START_LIMIT  # of the present work
-        self._reported = reported
-        self._folder = tempfile.TemporaryDirectory(prefix="grade-")
+        self._folder = (
+            None if limits.sandboxed else tempfile.TemporaryDirectory(prefix="grade-")
+        )
         self._start()
         threading.Thread(target=self._watch, daemon=True).start()
         if self._next_message() != b"ready":
@@ -135,16 +148,17 @@ class Sandbox:
                     *confinement.in_scope(limits.memory + limits.disk, limits.processes),
                     *words,
                 ]
-                if _counts_tasks_by_user_namespace():
+                if confinement.is_root() or _counts_tasks_by_user_namespace():
                     # between two looks of the watcher
                     resources["RLIMIT_NPROC"] = 4 * limits.processes
-            folder = confinement.SCRATCH if limits.sandboxed else self._folder.name
+            folder = self._folder.name if self._folder else confinement.SCRATCH
             self._process = subprocess.Popen(
-                [*words, *command],
+                # the watcher goes first, even next to a fork bomb
+                ["nice", "-n", "10", *words, *command],
                 stdin=orders,
                 stdout=replies,
                 stderr=subprocess.PIPE,
-                cwd=self._folder.name,
+                cwd=self._folder.name if self._folder else "/",
                 env=confinement.environment(folder, resources),
                 pass_fds=descriptors,
                 start_new_session=True,
@@ -173,68 +187,51 @@ class Sandbox:
         files: files of the course, by path.
         clean: whether everything that an earlier run has written is deleted first.
         """
-        return Run(
-            self,
-            {
-                "function": function,
-                "limits": [seconds, BUSY * seconds],
-                "clean": clean,
-                "output_limit": output_limit or sys.maxsize,
-            },
-            files,
-            arguments,
-        )
+        order = {"function": function, "clean": clean, "output_limit": output_limit}
+        return Run(self, seconds, order, files, arguments)
 
     def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so
             for message in messages:
-                self._orders.send_bytes(json.dumps(message).encode())
+                self._orders.send_bytes(msgspec.json.encode(message))
 
-    def receive(self) -> tuple | None:
-        """What comes next: ("report", its own seconds so far, the report) or ("ended", how).
+    def receive(self) -> tuple[float, Report] | Ended | None:
+        """What comes next: its own seconds so far with a report, or how the run has ended.
 
         None if the sandbox has ended; `reason` then says why.
         """
-        message = self._next_message()
-        if message is None:
+        if (message := self._next_message()) is None:
             return None
-        kind, content = message[:1], message[1:]
         try:
-            if kind == ENDED:
-                return "ended", _parsed(content)
-            if kind == REPORT:
-                return (
-                    "report",
-                    *SECONDS.unpack(content[: SECONDS.size]),
-                    _parsed(content[SECONDS.size :]),
-                )
-        except (ValueError, RecursionError, struct.error):
-            pass
-        self.end("what came from its sandbox cannot be read")
-        return None
+            return reports.read(message)
+        except Misfit:
+            self.end(UNREADABLE)
+            return None
 
     def _next_message(self) -> bytes | None:
         try:
             message = self._replies.recv_bytes(LARGEST_MESSAGE + 1024)
         except (EOFError, OSError) as error:
-            self.end(
-                self._how_it_ended()
-                if isinstance(error, EOFError)
-                else "what came from its sandbox cannot be read"
-            )
+            self.end(self._how_it_ended() if isinstance(error, EOFError) else UNREADABLE)
             return None
-        self._reported.bytes += max(len(message), SMALLEST)
-        if self._reported.is_too_much():
+        self.taken.bytes += max(len(message), SMALLEST)
+        if self.taken.is_too_much():
             self.end(f"it reported more than {LARGEST_SUM >> 20} MB")
             return None
         return message
 
     def _how_it_ended(self) -> str:
-        """In a cgroup the kernel kills bubblewrap too, which else ends with an exit code."""
+        """A cgroup's kernel kills bubblewrap too. bubblewrap says by 128 + 9 that the first
+        process was killed, which nobody inside can do.
+        """
         with suppress(subprocess.TimeoutExpired):
-            was_killed = self._process.wait(timeout=5.0) == -signal.SIGKILL
-            if was_killed and _are_kept_by_kernel(self.limits):
+            code = self._process.wait(timeout=5.0)
+            was_large = self._memory > self.limits.memory / 2
+            if code == -signal.SIGKILL and was_large and _are_kept_by_kernel(self.limits):
                 return self._words_on_memory()
+            if not self.reason and code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+                self.was_killed = True
+                return "it was killed from outside"
         return "its sandbox ended"
 
     def _words_on_memory(self) -> str:
@@ -245,7 +242,8 @@ class Sandbox:
         self.end("it was closed")
         for end in (self._orders, self._replies, self._errors):
             end.close()
-        self._folder.cleanup()
+        if self._folder:
+            self._folder.cleanup()
 
     def end(self, reason: str):
         self.alive, self.reason = False, self.reason or reason
@@ -268,13 +266,13 @@ class Sandbox:
             return f"it started more than {self.limits.processes} processes and threads"
         if time.monotonic() > self.deadline:
             return "it did not react any more"
-        memory = self.limits.memory - (
-            usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0
-        )
+        of_sockets = usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0
         # The quick sum counts shared memory for each process. The exact sum counts it once,
         # but takes longer.
-        if sum(map(usage.memory, processes)) > memory and (
-            len(processes) > MANY or sum(map(usage.share, processes)) > memory
+        self._memory = sum(map(usage.memory, processes)) + of_sockets
+        if self._memory > self.limits.memory and (
+            len(processes) > MANY
+            or sum(map(usage.share, processes)) + of_sockets > self.limits.memory
         ):
             return f"{self._words_on_memory()}, in {len(processes)} processes"
         if self.limits.sandboxed and usage.disk(processes) > self.limits.disk:
@@ -282,84 +280,87 @@ class Sandbox:
         return ""
 
 
-def _parsed(text: bytes):
-    if sum(map(text.count, (b"[", b"{", b","))) > MOST_PARTS:
-        raise ValueError("it has too many parts")
-    return json.loads(text)
-
-
 class Run:
     """A function that runs in a sandbox. `next` gives its reports; `outcome` is how it ended.
 
     seconds: its own seconds so far.
-    starved: whether only the clock has ended it.
+    from_outside: whether the clock has ended it, or somebody who killed it: another try may
+        end in another way. (A run may also kill itself so, and has nothing from that.)
     """
 
-    def __init__(self, sandbox: Sandbox, order: dict, files: dict[str, str], arguments: tuple):
-        self.sandbox, self.seconds, self.starved = sandbox, 0.0, False
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        seconds: float,
+        order: dict,
+        files: dict[str, str],
+        arguments: tuple,
+    ):
+        self.sandbox, self.seconds, self.from_outside = sandbox, 0.0, False
         self.outcome: Outcome | None = None
         self._owes_answer = False
-        self._last_words: list[str] | None = None
-        sandbox.deadline = time.monotonic() + order["limits"][1] + PATIENCE
-        sandbox.send(order, files, arguments)
+        self._last_words: Report | None = None
+        sandbox.send(order | {"limits": self._limits(seconds)}, files, arguments)
 
-    def next(self, seconds: float | None = None, clock: float = float("inf")) -> Any:
+    def _limits(self, seconds: float) -> list[float]:
+        """The own seconds that it may take from now on, and those by the clock."""
+        clock = min(BUSY * seconds, self.sandbox.taken.seconds_left())
+        self.sandbox.deadline = time.monotonic() + clock + PATIENCE
+        return [seconds, clock]
+
+    def next(self, seconds: float | None = None) -> Report | None:
         """The next report, or None if it has ended.
 
         seconds: the own seconds that it may take from now on.
-        clock: the clock seconds, if that is less than BUSY times as many.
         """
         if self.outcome:
             return None
-        limits = None if seconds is None else [seconds, min(BUSY * seconds, clock)]
-        if limits:
-            self.sandbox.deadline = time.monotonic() + limits[1] + PATIENCE
+        limits = None if seconds is None else self._limits(seconds)
         while True:
             if self._owes_answer:
                 self.sandbox.send(limits)
-            match self.sandbox.receive():
-                case "report", float(own), report if report is not None:
+            received = self.sandbox.receive()
+            match received:
+                case (own, report):
                     self._owes_answer, self.seconds, limits = True, own, None
-                    match report:
-                        case ["returned"] | ["exited", str()] | ["raised", str(), str()]:
-                            self._last_words = report
-                        case _:
-                            return report
-                case "ended", {
-                    "ending": str(ending),
-                    "detail": str(detail),
-                    "printed": str(printed),
-                    "seconds": float(own),
-                }:
-                    self.seconds, self.starved = own, ending == "starved"
-                    self.outcome = self._outcome(
-                        "timed out" if self.starved else ending, detail, printed
-                    )
+                    if not isinstance(
+                        report, reports.Returned | reports.Raised | reports.Exited
+                    ):
+                        return report
+                    self._last_words = report
+                case Ended():
+                    self._end(received)
                     break
                 case _:
-                    self.sandbox.end("what came from its sandbox cannot be read")
+                    self.from_outside = self.sandbox.was_killed
                     self.outcome = Outcome("crashed", detail=self.sandbox.reason)
                     break
         self.sandbox.deadline = float("inf")
         return None
 
-    def _outcome(self, ending: str, detail: str, printed: str) -> Outcome:
-        if (ending, detail) == ("exited", "exit code 0"):
+    def _end(self, ended: Ended):
+        is_starved = ended.ending == "starved"
+        # or by us, when the whole sandbox takes too much
+        was_killed = ended.detail == _KILLED and not self.sandbox.reason
+        self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
+        ending = "timed out" if is_starved else ended.ending
+        self.outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
+        if (ending, ended.detail) == ("exited", "exit code 0"):
             match self._last_words:
-                case ["returned"]:
-                    return Outcome("returned", printed=printed)
-                case ["exited", how]:
-                    return Outcome("exited", detail=how, printed=printed)
-                case ["raised", name, words]:
-                    return Outcome("raised", error=_error(name, words), printed=printed)
-        return Outcome(ending, detail=detail, printed=printed)
+                case reports.Returned():
+                    self.outcome = Outcome("returned", printed=ended.printed)
+                case reports.Exited(how):
+                    self.outcome = Outcome("exited", detail=how, printed=ended.printed)
+                case reports.Raised(name, words):
+                    error = _error(name, words)
+                    self.outcome = Outcome("raised", error=error, printed=ended.printed)
 
     def stop(self):
         """Ends it, if it has not ended yet."""
         if self.outcome is None:
             while self.next(0.0) is not None:
                 pass
-            self.starved = False
+            self.from_outside = False
 
 
 def _error(name: str, words: str) -> BaseException:

@@ -4,15 +4,16 @@ So an interrupted run can continue, and no run holds all grades in its memory.
 """
 
 import hashlib
-import json
 import os
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
+
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.notebook import Unreadable, digest_of, files_beside, read_file
+from lessons_grading.notebook import Unreadable, digest_of, read_files
 from lessons_grading.submissions import Submission, text_of
 
 FILE = "grades.sqlite"
@@ -66,8 +67,8 @@ class GradeStore:
     def find(self, submission: Submission) -> SubmissionGrade | None:
         """The final grade of the submission's present bytes, now a part of this run."""
         try:
-            beside = files_beside(submission.path, submission.student)
-            key = self._key(submission, digest_of(read_file(submission.path), beside))
+            read = read_files(submission.path, submission.student, self.root)
+            key = self._key(submission, digest_of(*read))
         except Unreadable:
             return None
         with self._in_a_sentence():
@@ -81,19 +82,22 @@ class GradeStore:
                 )
         return grade or None
 
-    def find_code(self, code: str) -> SubmissionGrade | None:
-        """A final grade of a notebook with this code, of any student."""
+    def find_code(self, code: str, look_back: bool = True) -> SubmissionGrade | None:
+        """A final grade of a notebook with this code, of any student.
+
+        look_back: whether one of an earlier run will do.
+        """
         with self._in_a_sentence():
             row = self._database.execute(
-                "SELECT grade FROM grades WHERE code = ? AND is_final LIMIT 1",
-                (self._under_terms(code),),
+                "SELECT grade FROM grades WHERE code = ? AND is_final AND run >= ? LIMIT 1",
+                (self._under_terms(code), 0 if look_back else self.run),
             ).fetchone()
         return _read(row[0]) if row else None
 
     def save(self, submission: Submission, grade: SubmissionGrade, code: str = ""):
         """Keeps a grade, under the bytes that were graded. The file may have changed.
 
-        code: from repeats.code_of.
+        code: from deduplicate.code_of.
         """
         row = (
             self._key(submission, grade.digest),
@@ -107,7 +111,7 @@ class GradeStore:
             sum(entry.points for entry in grade.exercises),
             self._under_terms(code) if code else "",
             grade.is_final,
-            json.dumps(grade.to_json()),
+            msgspec.json.encode(grade).decode(),
         )
         with self._in_a_sentence():
             self._database.execute(
@@ -124,7 +128,8 @@ class GradeStore:
             )
             with closing(rows):
                 for (text,) in rows:
-                    yield SubmissionGrade.from_json(json.loads(text))
+                    if grade := _read(text):
+                        yield grade
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -178,9 +183,9 @@ def last_run(file: Path) -> Iterator[tuple[str, SubmissionGrade]]:
                 yield place, grade
 
 
-def _read(text: str) -> SubmissionGrade | None:
-    """The grade, or None for one of an older form."""
+def _read(text: str | bytes) -> SubmissionGrade | None:
+    """The grade, or None for one of an older form, or that somebody has changed by hand."""
     try:
-        return SubmissionGrade.from_json(json.loads(text))
-    except (ValueError, KeyError, TypeError):
+        return msgspec.json.decode(text, type=SubmissionGrade)
+    except (msgspec.MsgspecError, RecursionError, TypeError):
         return None

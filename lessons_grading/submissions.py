@@ -11,6 +11,7 @@ from lessons_grading.grades import SubmissionGrade
 DEEPEST = 20  # levels of folders that are searched; nbgrader's have two
 MOST_ENTRIES = 100_000  # in a student's folder; a virtual environment alone has about 30,000
 MOST_NOTEBOOKS = 100  # of a student, because each one is run
+MOST_BYTES = 500 << 20  # of a student's notebooks, because each one is read
 NO_FOLLOWING = "links to folders are not followed"
 
 
@@ -57,7 +58,7 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
     notebooks = []
     problems = []
     links = []
-    room = MOST_ENTRIES
+    room, bytes_left = MOST_ENTRIES, MOST_BYTES
     level = [student]
     for _ in range(DEEPEST):
         below = []
@@ -76,7 +77,10 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
                 elif _leads_to_folder(entry):
                     links.append(folder / entry.name)
                 elif _is_notebook(entry):
-                    notebooks.append(folder / entry.name)
+                    size = entry.stat(follow_symlinks=False).st_size
+                    bytes_left -= size if size <= MOST_BYTES else 0  # else it is not read
+                    if bytes_left >= 0:
+                        notebooks.append(folder / entry.name)
             if room < 0:
                 return (
                     notebooks[:MOST_NOTEBOOKS],
@@ -91,7 +95,11 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
         problems.append(
             f"there are {len(notebooks)} notebooks, of which {MOST_NOTEBOOKS} are graded"
         )
-    if not notebooks:
+    if bytes_left < 0:
+        problems.append(
+            f"its notebooks have more than {MOST_BYTES >> 20} MB: not all are graded"
+        )
+    elif not notebooks:
         problems.append(
             "there is no notebook in this folder" + (f", and {NO_FOLLOWING}" if links else "")
         )

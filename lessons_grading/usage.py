@@ -2,13 +2,13 @@
 
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
 
 from lessons_grading.confinement import WRITABLE
 
-SOCKET_SIZE = 256 << 10  # bytes that can wait in a socket, if the system does not count them
 INODE_SIZE = 1 << 10  # bytes that a file takes on top of its content
 
 
@@ -24,18 +24,17 @@ def num_threads(process: psutil.Process) -> int:
 
 
 def memory(process: psutil.Process) -> int:
-    """Bytes in memory and of page tables, without mapped files."""
-    return (
-        _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:", "VmPTE:")) << 10
-    )
+    """Bytes in memory or swapped out, and of page tables, without mapped files."""
+    names = ("RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
+    return _sum_of_lines(f"/proc/{process.pid}/status", names) << 10
 
 
 def share(process: psutil.Process) -> int:
     """Like `memory`, but with only its share of what several processes have in common."""
-    return (
-        _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
-        + _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",))
-    ) << 10
+    names = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+    found = _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", names) << 10
+    tables = _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",)) << 10
+    return found + tables if found else memory(process)
 
 
 def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
@@ -50,13 +49,32 @@ def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
 
 
 def sockets(process: psutil.Process) -> int:
-    """Bytes that may wait in the sockets of its sandbox."""
-    try:
-        words = Path(f"/proc/{process.pid}/net/sockstat").read_text().split()
-        pages = sum(int(words[place + 1]) for place, word in enumerate(words) if word == "mem")
-        return int(words[2]) * SOCKET_SIZE + pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+    """Bytes that may wait in the sockets of its sandbox: no more than their largest buffers.
+
+    What does wait there the system counts only for the whole machine.
+    """
+    used = _in_use(f"/proc/{process.pid}/net/sockstat", ("sockets:", "TCP:"))
+    tcp = used["TCP:"] + _in_use(f"/proc/{process.pid}/net/sockstat6", ("TCP6:",))["TCP6:"]
+    plain, largest = _buffers()
+    return max(0, used["sockets:"] - tcp) * plain + tcp * largest
+
+
+def _in_use(file: str, names: tuple[str, ...]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    with suppress(OSError, ValueError, IndexError):  # it has ended, or has no such sockets
+        for words in map(str.split, Path(file).read_text().splitlines()):
+            if words[0] in names:
+                found[words[0]] = int(words[2])
+    return found
+
+
+@cache
+def _buffers() -> tuple[int, int]:
+    """Bytes of both buffers of a socket: as each begins, and as TCP lets them grow."""
+    net = Path("/proc/sys/net")
+    plain = [int((net / f"core/{way}mem_default").read_text()) for way in "rw"]
+    tcp = [int((net / f"ipv4/tcp_{way}mem").read_text().split()[2]) for way in "rw"]
+    return sum(plain), max(sum(plain), sum(tcp))
 
 
 def disk(processes: list[psutil.Process]) -> int:

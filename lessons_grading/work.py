@@ -1,52 +1,73 @@
 """The work on one submission: its sandbox, the answers of its cells, and what happened."""
 
 import functools
-from collections.abc import Callable
+import time
 from contextlib import suppress
 
-from lessons_grading.exam import Effort
 from lessons_grading.notebook import Notebook
-from lessons_grading.sandbox import Limits, Reported, Run, Sandbox
+from lessons_grading.reports import Packed
+from lessons_grading.sandbox import Limits, Run, Sandbox, Taken
 from lessons_lib import cuda_builds
 from lessons_lib.checks import Exercise
 from lessons_lib.compiler_errors import CompileError
 from lessons_processes import isolation
 
 MOST_EVENTS = 12
+LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
+
+
+class Effort:
+    """Processor seconds of this thread for reading and comparing one submission's results."""
+
+    def __init__(self):
+        self._before = 0.0
+        self._begun: float | None = None
+
+    def __enter__(self):
+        self._begun = time.thread_time()
+
+    def __exit__(self, *_):
+        self._before, self._begun = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (
+            time.thread_time() - self._begun if self._begun is not None else 0.0
+        )
+
+    def add(self, seconds: float):
+        self._before += seconds
+
+    def is_too_much(self) -> bool:
+        return self.seconds > LARGEST_EFFORT
 
 
 class Work:
     """Use `close` at the end.
 
     seed: chooses the hidden cases.
-    progress: called before each run in the sandbox.
-    answers: what the cells gave for each exercise, as worker.py packs it.
+    answers: what the cells gave for each exercise.
     seconds: the cells' own.
-    starved: whether only the clock has ended a run.
+    from_outside: whether something that is not the submission's has ended a run: the clock, or
+        who killed it. Then the grade is not final, and what was seen is not remembered.
     tried, repeated: how many answers were tried, and how many were known already.
     """
 
     def __init__(
-        self,
-        notebook: Notebook,
-        exercises: tuple[Exercise, ...],
-        seed: int,
-        limits: Limits,
-        progress: Callable[[], object] = lambda: None,
+        self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits
     ):
         self.notebook = notebook
         self.exercises = exercises
         self.seed = seed
         self.limits = limits
-        self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
+        self.answers: dict[str, list[Packed]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
-        self.seconds, self.starved = 0.0, False
+        self.seconds, self.from_outside = 0.0, False
         self.tried = self.repeated = 0
         if notebook.problem:
             self.note(notebook.problem)
-        self._sandbox: Sandbox | None = None
-        self._progress = progress
-        self.reported, self.effort = Reported(), Effort()
+        self._sandboxes: dict[bool, Sandbox] = {}
+        self.taken, self.effort = Taken(limits.total_seconds), Effort()
 
     def note(self, event: str):
         if len(self.events) < 1_000:
@@ -62,28 +83,60 @@ class Work:
 
     def beside(self) -> "Work":
         """Work under the same limits, in a sandbox of its own."""
-        return Work(self.notebook, self.exercises, self.seed, self.limits, self._progress)
+        return Work(self.notebook, self.exercises, self.seed, self.limits)
 
     def close(self):
-        if self._sandbox:
-            self._sandbox.close()
+        for sandbox in self._sandboxes.values():
+            sandbox.close()
 
     def run(
-        self, function: str, *arguments, files: dict[str, str], seconds: float, **limits
+        self,
+        function: str,
+        *arguments,
+        files: dict[str, str],
+        seconds: float,
+        apart: bool = False,
+        **limits,
     ) -> Run:
-        self._progress()
-        if not (self._sandbox and self._sandbox.alive):
-            self.close()
+        """apart: whether it runs in a sandbox in which no cell of the submission has run."""
+        sandbox = self._sandboxes.get(apart)
+        if not (sandbox and sandbox.alive):
+            if sandbox:
+                sandbox.close()
             if any(exercise.language == "cuda" for exercise in self.exercises):
                 _build_runtimes()
-            self._sandbox = Sandbox(self.limits, self.reported)
-        return self._sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
+            sandbox = self._sandboxes[apart] = Sandbox(self.limits, self.taken)
+        return sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
+
+    def leave_apart(self):
+        """Ends the sandbox that is apart: what an answer left there is for no other one."""
+        if sandbox := self._sandboxes.pop(True, None):
+            sandbox.close()
 
     def stop(self, run: Run):
         run.stop()
-        if run.starved:
-            self.starved = True
-            self.note("the machine was too busy to try an answer")
+        if run.from_outside:
+            self.was_disturbed("an answer", how_it_ended(run))
+
+    def was_disturbed(self, what: str, outcome: isolation.Outcome):
+        """Notes that something else than the submission has ended its run."""
+        self.from_outside = True
+        if self.is_over():
+            minutes = self.limits.total_seconds / 60
+            self.note(f"it was stopped after {minutes:g} minutes by the clock, with {what}")
+        elif outcome.ending == "timed out":
+            self.note(f"the machine was too busy for {what}")
+        else:
+            self.note(f"something killed {what}: perhaps the machine has too little memory")
+
+    def is_over(self) -> bool:
+        """Whether the submission's time by the clock is over."""
+        return not self.taken.seconds_left()
+
+
+def is_refused(answer: Packed) -> bool:
+    """Whether it is no answer. Many notebooks use a name like `start` for something else."""
+    return "refused" in answer
 
 
 def how_it_ended(run: Run) -> isolation.Outcome:

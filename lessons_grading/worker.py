@@ -1,7 +1,6 @@
 """The functions that run on a submission in the sandbox, each in a process of its own.
 
-controller.py starts them. Only what they report comes out, as JSON. It is not trusted: it can
-be no more than results.
+controller.py starts them. Only what they report comes out: see reports.py.
 """
 
 import base64
@@ -16,29 +15,29 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from lessons_grading.controller import LENGTH
+import msgspec
+
+from lessons_grading import reports
+from lessons_grading.reports import LENGTH, Packed
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
 from lessons_processes.own_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
-Report = Callable[[list], None]  # sends a list, as JSON, to the judge
+Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
-def run(function: str, arguments: list, reports: FileIO, answers: FileIO):
-    """Calls a function and reports how it ended.
-
-    Reports ["returned"], ["raised", type, text] or ["exited", how].
-    """
+def run(function: str, arguments: list, pipe: FileIO, answers: FileIO):
+    """Calls a function and reports how it ended: Returned, Raised or Exited."""
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
 
     def report(message):
-        data = json.dumps(message).encode()
+        data = msgspec.json.encode(message)
         data = LENGTH.pack(len(data)) + data
         while data:  # a pipe may take only a part
-            data = data[reports.write(data) :]
+            data = data[pipe.write(data) :]
         answers.readline()  # the report was read
 
     functions: dict[str, Callable[..., None]] = {
@@ -49,11 +48,11 @@ def run(function: str, arguments: list, reports: FileIO, answers: FileIO):
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     try:
         functions[function](*arguments, report)
-        ended = ["returned"]
+        ended: reports.Report = reports.Returned()
     except SystemExit as stop:
-        ended = ["exited", f"exit({stop.code!r:.80})"]
+        ended = reports.Exited(_plain(f"exit({stop.code!r:.80})"))
     except BaseException as error:
-        ended = ["raised", type(error).__name__, isolation.describe_error(error)[:20_000]]
+        ended = reports.Raised(type(error).__name__, _words_of(error)[:20_000])
     with suppress(Exception):
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
@@ -61,14 +60,20 @@ def run(function: str, arguments: list, reports: FileIO, answers: FileIO):
     os._exit(0)  # at once, even if the answer left threads running
 
 
+def _words_of(error: BaseException) -> str:
+    return _plain(isolation.describe_error(error))
+
+
+def _plain(text: str) -> str:
+    """The text without halves of characters, which no message can hold."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def run_cells(
     cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
 ):
-    """Runs `cells` as a notebook does, and reports what happens.
-
-    Reports ["cell", number] before each cell, ["error", number, text] after one that fails,
-    ["stopped", number] for one that takes too long, and ["answer", exercise, answer] for each
-    value that an answer gets.
+    """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
+    CellRaised, CellStopped, and an Answer for each value that one gets.
 
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
@@ -84,15 +89,15 @@ def run_cells(
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
-        report(["cell", number])
+        report(reports.Begun(number))
         error = _run_cell(shell, source, seconds)
         answers.look()
         if isinstance(error, CellTooSlow):
-            report(["stopped", number])
+            report(reports.CellStopped(number))
         elif isinstance(error, MemoryError):
             raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
-            report(["error", number, isolation.describe_error(error)[:300]])
+            report(reports.CellRaised(number, _words_of(error)[:300]))
     answers.look(again=True)  # functions that they call may have changed
 
 
@@ -181,7 +186,7 @@ class _Answers:
         packed = _pack(self.exercises[exercise], answer)
         if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
             self.sent.add(key)
-            self.report(["answer", exercise, packed])
+            self.report(reports.Answer(exercise, packed))
 
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
@@ -200,13 +205,12 @@ def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Ex
     )
 
 
-def _pack(exercise: checks.Exercise, answer) -> dict:
-    """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)}."""
+def _pack(exercise: checks.Exercise, answer) -> Packed:
     refused = checks.refuse(exercise, answer)
     if refused and refused.mistake == "not-an-answer":
-        return {"refused": (refused.mistake, refused.message)}
+        return {"refused": (str(refused.mistake), _plain(refused.message))}
     if isinstance(answer, str) and len(answer) <= LARGEST_ANSWER:
-        return {"text": str(answer)}
+        return {"text": _plain(str(answer))}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
         return {
@@ -223,7 +227,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
         refused = checks.not_sendable(
             exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
         )
-        return {"refused": (refused.mistake, refused.message)}
+        return {"refused": (str(refused.mistake), _plain(refused.message))}
     return {"pickle": base64.b64encode(data).decode()}
 
 
@@ -262,7 +266,7 @@ def _write_and_load(files: dict[str, bytes], data: bytes):
     return pickle.loads(data)
 
 
-def build(tryout: str, packed: dict, report: Report):
+def build(tryout: str, packed: Packed, report: Report):
     """Builds an answer in C++ or CUDA, so that `observe` need not.
 
     tryout: from course.pack().
@@ -272,8 +276,8 @@ def build(tryout: str, packed: dict, report: Report):
         exercise.prepare(answer)
 
 
-def observe(tryout: str, packed: dict, ended: list[int], report: Report):
-    """Reports ["case", number, result] for each case, or ["refused", mistake, message].
+def observe(tryout: str, packed: Packed, ended: list[int], report: Report):
+    """Reports a Case for each case, or Refused.
 
     ended: the numbers of cases that are not tried again.
     """
@@ -288,7 +292,8 @@ def observe(tryout: str, packed: dict, ended: list[int], report: Report):
     for number, case in enumerate(cases):
         if number in ended:
             continue
-        report(["case", number, results.encode(checks.attempt(exercise, subject, case))])
+        result = results.encode(checks.attempt(exercise, subject, case))
+        report(reports.Case(number, json.dumps(result)))
 
 
 def _loaded(text: str):
@@ -298,5 +303,5 @@ def _loaded(text: str):
 def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
     refused = checks.refuse(exercise, answer)
     if refused:
-        report(["refused", refused.mistake, refused.message])
+        report(reports.Refused(str(refused.mistake), _plain(refused.message)))
     return refused is not None

@@ -2,6 +2,7 @@
 
 import base64
 import math
+import re
 import sys
 from dataclasses import fields, is_dataclass
 
@@ -16,6 +17,16 @@ _CONTAINERS: dict[str, type[tuple | list | set | frozenset]] = {
     "set": set,
     "frozenset": frozenset,
 }
+# the dtypes of tensors: plain numbers, of which every bit pattern is one
+_DTYPES = {
+    str(dtype): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128),
+    )
+}
+MOST_DIMENSIONS = 16
 _COURSE = ("lessons_lib.checks", "lessons_exercises.")
 
 
@@ -109,13 +120,22 @@ def _text(array: np.ndarray | np.generic) -> str:
 
 
 def _tensor(dtype: str, shape: list[int], text: str) -> torch.Tensor:
-    kind = getattr(torch, dtype.removeprefix("torch."))
-    numbers = torch.frombuffer(bytearray(base64.b64decode(text)) or bytearray(16), dtype=kind)
-    return numbers[: math.prod(shape)].reshape(shape)
+    data = bytearray(base64.b64decode(text)) or bytearray(16)
+    numbers = torch.frombuffer(data, dtype=_DTYPES[dtype])
+    return numbers[: math.prod(shape)].reshape(_few(shape))
 
 
 def _array(dtype: str, shape: list[int], text: str):
-    return np.frombuffer(base64.b64decode(text), np.dtype(dtype)).reshape(shape)[()]
+    if not re.fullmatch("[<>=|][biufc][0-9]{1,2}", dtype):
+        raise ValueError("these are no plain numbers")
+    numbers = np.frombuffer(base64.b64decode(text), np.dtype(dtype))
+    return numbers.reshape(_few(shape))[()]
+
+
+def _few(shape: list[int]) -> list[int]:
+    if len(shape) > MOST_DIMENSIONS:
+        raise ValueError("it has too many dimensions")
+    return shape
 
 
 def _of_the_course(module: str, name: str, base, attributes: dict):
@@ -137,5 +157,9 @@ def _of_the_course(module: str, name: str, base, attributes: dict):
         value = object.__new__(kind)
     else:
         raise ValueError(f"{module}.{name} is no result")
+    for key, part in parts.items():
+        usual = getattr(kind, key, part)
+        if usual is not None and type(part) is not type(usual):
+            raise TypeError(f"{key} is of another type")
     vars(value).update(parts)
     return value

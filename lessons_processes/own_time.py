@@ -1,18 +1,46 @@
 """The time that a run has taken itself: working or sleeping, not waiting for a processor.
 
 So a limit means the same on a busy machine and on a quiet one. On a quiet machine this is the
-time of the clock.
+time of the clock. Only waiting that the system shows is left out: work of processes that have
+ended unseen counts as well.
 """
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds; the system counts processor time in ticks
-# Processor seconds used so far, and whether it works or would work if it had a processor.
-Observation = tuple[float, bool]
+
+
+class Thread(NamedTuple):
+    """One thread, as the system shows it.
+
+    is_ready: whether it works, or would work if it had a processor or a disk.
+    ran, waited: seconds on a processor, and seconds of waiting for one. None if the system
+        does not show them.
+    """
+
+    is_ready: bool
+    ran: float | None
+    waited: float | None
+
+    def ran_since(self, before: "Thread | None") -> float:
+        return (self.ran or 0.0) - ((before.ran or 0.0) if before else 0.0)
+
+    def waited_since(self, before: "Thread | None", elapsed: float) -> float:
+        """Seconds of waiting. The system counts a wait when it is over."""
+        if self.waited is None:
+            return elapsed if self.is_ready else 0.0
+        if before and before.is_ready and self.is_ready and self.ran == before.ran:
+            return elapsed
+        return self.waited - ((before.waited or 0.0) if before else 0.0)
+
+
+# Processor seconds used so far, and the threads that are there.
+Observation = tuple[float, dict[int, Thread]]
 
 
 class Stopwatch:
@@ -30,7 +58,8 @@ class Stopwatch:
         clock: Callable[[], float] = time.monotonic,
     ):
         self._observe, self._every, self._clock = observe, every, clock
-        self.seconds, self._before, self._worked = 0.0, clock(), (observe() or (0.0,))[0]
+        self.seconds, self._before = 0.0, clock()
+        self._worked, self._threads = observe() or (0.0, {})
 
     def leave_out(self, seconds: float):
         """Leaves out seconds that have passed since the last look."""
@@ -46,14 +75,24 @@ class Stopwatch:
         if seen is None:
             self.seconds += elapsed
             return self.seconds
-        worked, is_awake = seen
-        at_work = max(0.0, min(elapsed, worked - self._worked))
-        # a tick may be counted late
-        self._worked = max(self._worked + at_work, worked - 2 * _TICK)
-        # If it is asleep now, it has slept or worked since the last look. If that was long
-        # ago, because this process had no processor itself, we cannot know.
-        asleep = 0.0 if is_awake else min(elapsed, 2 * self._every)
-        self.seconds += max(asleep, at_work)
+        worked, threads = seen
+        # of who ends unseen, the system may not show the work any more
+        ran = sum(
+            thread.ran_since(self._threads.get(number)) for number, thread in threads.items()
+        )
+        at_work = max(0.0, min(elapsed, max(worked - self._worked, ran)))
+        # a tick may be counted late; and what was seen is gone with who ends unseen
+        late = 2 * _TICK
+        self._worked = min(max(self._worked + at_work, worked - late), worked + late)
+        waited = max(
+            (
+                thread.waited_since(self._threads.get(number), elapsed)
+                for number, thread in threads.items()
+            ),
+            default=0.0,
+        )
+        self._threads = threads
+        self.seconds += max(at_work, elapsed - waited)
         return self.seconds
 
 
@@ -61,41 +100,44 @@ def observe_session(session: int) -> Observation | None:
     """All processes of a session (os.setsid), with ended children. None if not on Linux."""
     if not Path("/proc/self/stat").exists():
         return None
-    ticks, is_awake = 0, False
+    return observe_processes(_of_session(session))
+
+
+def _of_session(session: int) -> Iterable[int]:
     for entry in os.listdir("/proc"):
         with suppress(OSError, ValueError):  # not a process, or it has just ended
             if os.getsid(int(entry)) == session:
-                ticks += sum(map(int, _fields(f"/proc/{entry}/stat")[11:15]))
-                threads = os.listdir(f"/proc/{entry}/task")
-                is_awake = is_awake or any(
-                    _is_awake(_fields(f"/proc/{entry}/task/{thread}/stat"))
-                    for thread in threads
-                )
-    return ticks * _TICK, is_awake
+                yield int(entry)
 
 
-def observe_thread(thread: int) -> Observation | None:
-    """A thread of this process, by its native_id. None if it has ended, or not on Linux."""
-    try:
-        fields = _fields(f"/proc/self/task/{thread}/stat")
-    except OSError:
-        return None
-    return sum(map(int, fields[11:13])) * _TICK, _is_awake(fields)
+def observe_processes(processes: Iterable[int]) -> Observation:
+    """These processes, with the children that they have waited for."""
+    ticks, threads = 0, {}
+    for process in processes:
+        with suppress(OSError, ValueError, IndexError):  # it has just ended
+            ticks += sum(map(int, _fields(f"/proc/{process}/stat")[11:15]))
+            for number in os.listdir(f"/proc/{process}/task"):
+                threads[int(number)] = _thread(f"/proc/{process}/task/{number}")
+    return ticks * _TICK, threads
 
 
 def own_clock() -> float:
     """Clock seconds, without the time in which the main thread waited for a processor."""
-    try:
-        waited = int(Path("/proc/self/schedstat").read_text().split()[1])  # nanoseconds
-    except (OSError, IndexError):
-        waited = 0
-    return time.monotonic() - waited / 1e9
+    return time.monotonic() - (_ran_and_waited("/proc/self")[1] or 0.0)
+
+
+def _thread(folder: str) -> Thread:
+    is_ready = _fields(f"{folder}/stat")[0] in ("R", "D")
+    return Thread(is_ready, *_ran_and_waited(folder))
+
+
+def _ran_and_waited(folder: str) -> tuple[float | None, float | None]:
+    with suppress(OSError, ValueError):
+        ran, waited, _ = map(int, Path(f"{folder}/schedstat").read_text().split())
+        return ran / 1e9, waited / 1e9  # they are in nanoseconds
+    return None, None
 
 
 def _fields(file: str) -> list[str]:
     """The state, then numbers (proc(5)). The name before them may hold anything."""
     return Path(file).read_text(errors="replace").rpartition(")")[2].split()
-
-
-def _is_awake(fields: list[str]) -> bool:
-    return fields[0] in ("R", "D")  # running, waiting for a processor, or for a disk

@@ -51,19 +51,20 @@ def kill(pid: int) -> bool:
     A compiler's processes have their own groups. Returns whether there was anything to kill.
     """
     # A process whose parent ends just while we look has no parent in that look.
-    family = _family_of(pid) or _family_of(pid)
-    for each in family:
+    found = family(pid) or family(pid)
+    for each in found:
         with suppress(OSError):
             os.kill(each, signal.SIGKILL)
-    return bool(family)
+    return bool(found)
 
 
-def _family_of(pid: int) -> set[int]:
+def family(pid: int) -> set[int]:
+    """All that live of the descendants and of the session of the process `pid`."""
     import psutil  # installed with ipykernel
 
-    family: set[int] = set()
+    found: set[int] = set()
     with suppress(psutil.Error):
-        family.update(
+        found.update(
             each.pid
             for each in psutil.Process(pid).children(recursive=True)
             if _is_alive(each)
@@ -71,8 +72,8 @@ def _family_of(pid: int) -> set[int]:
     for each in psutil.pids():
         with suppress(OSError, psutil.Error):
             if each != pid and os.getsid(each) == pid and _is_alive(psutil.Process(each)):
-                family.add(each)
-    return family
+                found.add(each)
+    return found
 
 
 def _is_alive(process) -> bool:

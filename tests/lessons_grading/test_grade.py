@@ -6,11 +6,21 @@ import shutil
 from dataclasses import replace
 
 import cloudpickle
+import msgspec
 import pytest
 
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
-from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from lessons_grading import confinement, exam, judge, sandbox
+from graded import (
+    RIGHT,
+    SEED,
+    grade,
+    hand_in,
+    mistakes,
+    needs_sandbox,
+    passed,
+    solution_of,
+)
+from lessons_grading import hidden_cases, judge
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
@@ -21,9 +31,6 @@ from right_answers import RIGHT_ANSWERS
 
 LESSONS = checks.lessons()
 USUAL = Limits()
-needs_sandbox = pytest.mark.skipif(
-    sandbox.missing() is not None, reason="there is no bubblewrap that works"
-)
 
 
 SLOW = pytest.mark.slow, pytest.mark.sampled
@@ -141,7 +148,7 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
     )
     graded = result.exercises[0]
     assert (graded.exercise, graded.mistake, graded.earned) == ("0.1", "wrong", 0)
-    assert graded.message.startswith(exam.NEW_CASE)
+    assert graded.message.startswith(hidden_cases.NEW_CASE)
     assert "Smallest case that shows it: blocks_needed(" in graded.message
     assert checks.run(
         "0.1", lambda num_tokens, block_size: known.get((num_tokens, block_size), 1)
@@ -174,7 +181,7 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
                 mistake,
                 mistake is None,
             ), result.message
-            assert exam.NEW_CASE not in result.message
+            assert hidden_cases.NEW_CASE not in result.message
     finally:
         work.close()
 
@@ -224,7 +231,7 @@ def test_a_notebook_of_no_lesson_has_no_exercises(tmp_path):
 def test_grades_survive_json_and_a_copy_has_the_same_digest(tmp_path):
     path = hand_in(tmp_path, RIGHT)
     result = grade(path)
-    assert SubmissionGrade.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=SubmissionGrade) == result
     copy = shutil.copy(path, tmp_path / "copy_00.ipynb")
     assert read_notebook(copy).digest == result.digest
 
@@ -277,7 +284,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     ],
 )
 def test_what_is_no_result_is_refused(data):
-    assert isinstance(exam.decode(data), results.Foreign)
+    assert isinstance(hidden_cases.decode(data), results.Foreign)
 
 
 def test_a_result_that_cannot_be_sent_equals_nothing():
@@ -286,25 +293,6 @@ def test_a_result_that_cannot_be_sent_equals_nothing():
     for value in (holds_itself, object(), lambda: 0, 10**5_000):
         there = results.decode(json.loads(json.dumps(results.encode(value))))
         assert isinstance(there, results.Foreign) and there != value and repr(there)
-
-
-def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(confinement, "bubblewrap", lambda: None)
-    assert "apt-get install bubblewrap" in confinement.missing.__wrapped__()
-
-
-@needs_sandbox
-def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: [])
-    # Two files, of which each is small enough.
-    fill = (
-        "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\n"
-        "time.sleep(60)"
-    )
-    result = grade(
-        hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20)
-    )
-    assert passed(result)["0.1"] and "it wrote more than 0.2 GB of files" in result.events[0]
 
 
 @needs_sandbox

@@ -2,17 +2,16 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from graded import RIGHT, hand_in
+from graded import RIGHT, hand_in, needs_sandbox
 from lessons_exercises import edits
 from lessons_exercises.edits import our_answers
-from lessons_grading import draft, sandbox
+from lessons_grading import draft
 from lessons_grading.answer_text import answer_text, as_edits
 from lessons_grading.class_page import Group, way_of
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
@@ -55,10 +54,20 @@ def test_the_text_of_an_answer_is_its_last_definition_with_what_it_uses():
         ("0.1", "x = 1"),
         ("1.1", "free_list = 'a' + 'b'"),
         ("1.1", "def free_list(): pass"),
+        ("1.1", "free_list = '" + "/* " * 266_000 + "'"),
     ],
 )
 def test_what_cannot_be_read_without_running_it_gives_no_text(exercise, cell):
     assert text_in(exercise, cell) is None
+
+
+@pytest.mark.parametrize(
+    "exercise, cell", [("1.1", "free_list = {}"), ("0.1", HEAD + "    return {}")]
+)
+def test_half_a_character_and_comments_without_an_end_are_text_too(exercise, cell):
+    for value in (r"'\ud800'", repr("/* " * 6_000)):
+        text = text_in(exercise, cell.format(value))
+        as_edits(text, checks.find(exercise))
 
 
 def made_of(entry: str, exercise: str, folder: Path) -> list[str]:
@@ -215,36 +224,12 @@ def test_no_draft_is_a_sentence(graded, tmp_path, capsys, change, sentence):
     assert refusal.value.code == 2 and sentence in capsys.readouterr().err
 
 
-def test_its_help_names_what_it_takes(capsys):
-    with pytest.raises(SystemExit):
-        draft.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "python -m lessons_grading.draft [-h] RESULTS GROUP FOLDER" in text
-    for words in (
-        "Drafts a `.mistakes` entry from answers that fail alike.",
-        "RESULTS the folder of results",
-        "GROUP as the class page names it",
-        "FOLDER of your own mistakes",
-    ):
-        assert words in text
-
-
 def test_a_damaged_note_of_the_classs_folder_is_a_sentence(graded, tmp_path, capsys):
     results = graded(ada=("got: 4", HEAD + "    return 4"))
     (results / "submissions").write_bytes(b"../cl\xffass\n")
     with pytest.raises(SystemExit):
         draft.main([str(results), group_of("got: 4"), str(tmp_path / "mine")])
     assert "no notebook of this group" in capsys.readouterr().err
-
-
-def test_of_many_answers_only_the_first_fifty_are_looked_at(graded, tmp_path):
-    longer = ("got: 4", HEAD + "    four = 2 + 2\n    return four")
-    others = {f"s{number:02d}": longer for number in range(1, 50)}
-    results = graded(
-        **others, s50=("got: 4", HEAD + "    return 4"), s51=("got: 4", HEAD + "    4")
-    )
-    text = drafted(results, tmp_path)
-    assert "51 answers fail like this. The text is s50's, in s50.ipynb." in text
 
 
 def test_a_draft_is_whole_where_edits_do_not_reach(graded, tmp_path):
@@ -304,16 +289,8 @@ def test_a_mistake_with_a_name_needs_no_draft(graded, tmp_path, capsys):
     assert f"there is no group {name}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words, code", [(["--help"], 0), ([], 2)])
-def test_it_is_a_command(monkeypatch, capsys, words, code):
-    monkeypatch.setattr(sys, "argv", ["draft", *words])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(draft.__file__, run_name="__main__")
-    assert ended.value.code == code
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
+@needs_sandbox
 def test_the_next_run_names_what_was_drafted(tmp_path):
     """For those of the group, written in any way, and for no other."""
     folder, mine = tmp_path / "class", tmp_path / "mine"

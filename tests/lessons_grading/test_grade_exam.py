@@ -1,16 +1,18 @@
 """The hidden exam: what it asks, and the verdict on what comes out of a sandbox."""
 
 import base64
+import json
 import pickle
 from collections import deque
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from lessons_grading import exam
-from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, Effort
-from lessons_lib import checks, results
+from lessons_grading import hidden_cases
+from lessons_grading.hidden_cases import NEW_CASE
+from lessons_grading.reports import Begun, Case, Refused, Returned
+from lessons_grading.work import Effort
+from lessons_lib import checks
 from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake
 from lessons_processes.isolation import Outcome
 
@@ -57,13 +59,13 @@ RIGHT = [2, 6, 10, 1000, 34, 54, 1200]
 def asked(monkeypatch):
     """The exam of EXERCISE, with these fields instead of its own."""
 
-    def asked(**fields) -> exam.Exam:
+    def asked(**fields) -> hidden_cases.Exam:
         monkeypatch.setattr(checks, "find", {"7.7": replace(EXERCISE, **fields)}.get)
-        return exam.exam_of("7.7", SEED)
+        return hidden_cases.exam_of("7.7", SEED)
 
-    exam.exam_of.cache_clear()
+    hidden_cases.exam_of.cache_clear()
     yield asked
-    exam.exam_of.cache_clear()
+    hidden_cases.exam_of.cache_clear()
 
 
 def test_the_hidden_cases_follow_the_visible_ones_and_both_are_in_order(asked):
@@ -100,7 +102,11 @@ class Ran:
 
 def told(values) -> list:
     """The reports of these results."""
-    return [["case", number, value] for number, value in enumerate(values)]
+    return [case(number, value) for number, value in enumerate(values)]
+
+
+def case(number: int, value) -> Case:
+    return Case(number, json.dumps(value))
 
 
 def changed(**values) -> list:
@@ -108,11 +114,11 @@ def changed(**values) -> list:
     return [values.get(f"of_{case}", right) for case, right in zip(CASES, RIGHT, strict=True)]
 
 
-def compare(made: exam.Exam, run: Ran, ended=None, effort=None):
-    return exam.compare(made, run, ended or {}, effort or Effort())
+def compare(made: hidden_cases.Exam, run: Ran, ended=None, effort=None):
+    return hidden_cases.compare(made, run, ended or {}, effort or Effort())
 
 
-def verdict(made: exam.Exam, reports: list, *ending, **about) -> CheckResult:
+def verdict(made: hidden_cases.Exam, reports: list, *ending, **about) -> CheckResult:
     found, outcome = compare(made, Ran(reports, *ending, **about))
     assert not checks.crashed_first(outcome)
     return found
@@ -176,9 +182,40 @@ def test_a_result_that_cannot_be_compared_or_read_is_wrong(asked):
 
 def test_a_result_is_looked_at_only_for_its_own_case(asked):
     reports = told(RIGHT)
-    forged = [["case", 3, 0], "what is this", ["case", "0", 0], ["cases", 0, 0], *reports]
-    assert verdict(asked(), forged).passed
-    assert not verdict(asked(), [["case", 1, 2], *reports[1:]]).passed
+    assert verdict(asked(), [case(3, 0), Begun(1), Returned(), *reports]).passed
+    assert not verdict(asked(), [case(1, 2), *reports[1:]]).passed
+
+
+FORGED = {  # what equals nothing, and must not break what compares and shows it
+    "a tensor for a number": ["tensor", "torch.float32", [1], "AAAAAA=="],
+    "a type that is quantized": ["tensor", "torch.qint8", [1], "AAAAAA=="],
+    "a type that is none": ["tensor", "torch.nn", [1], "AAAAAA=="],
+    "more dimensions than numbers": ["tensor", "torch.bool", [1] * 100_000, "AA=="],
+    "a shape of words": ["tensor", "torch.bool", ["1"], "AA=="],
+    "objects of numpy": ["numpy", "|O", [1], "AAAAAAAAAAA="],
+    "numbers in numbers": ["numpy", "f8," * 1_000 + "f8", [1], "AAAAAAAAAAA="],
+    "words of another type": ["course", "lessons_lib.checks", "Text", ["list", []], {}],
+    "a place of another type": [
+        *("course", "lessons_lib.checks", "Raised", "ValueError: no"),
+        {"where": 3},
+    ],
+    "a class that is no result": ["course", "lessons_lib.checks", "Exercise", None, {}],
+    "a name of the wrong kind": ["course", 5, 6, 7, 8],
+    "nothing": [],
+    "a kind of the wrong kind": [[[]], {}],
+    "depth": eval("[" * 90 + "]" * 90),
+    "an object": {"tuple": 1},
+}
+
+
+@pytest.mark.parametrize("value", FORGED.values(), ids=FORGED)
+def test_what_fits_no_kind_of_result_is_wrong_for_good(asked, value):
+    """Also where an exercise would make words of it, which raises here."""
+    for shown in (repr, lambda value: value + 1):
+        made = asked(show=lambda *values, shown=shown: tuple(map(shown, values)))
+        assert verdict(made, told(changed(of_1=value))).mistake == "wrong"
+    many = Case(0, "[" + "[]," * 300_000 + "1]")
+    assert verdict(asked(), [many, *told(RIGHT)[1:]]).mistake == "wrong"
 
 
 def test_results_that_do_not_come_are_not_right(asked):
@@ -189,7 +226,7 @@ def test_results_that_do_not_come_are_not_right(asked):
 
 
 def test_what_the_sandbox_refuses_first_counts_and_its_results_do_not(asked):
-    refused = [["refused", "adds-one", "It adds."], ["refused", "adds-three", "It adds more."]]
+    refused = [Refused("adds-one", "It adds."), Refused("adds-three", "It adds more.")]
     assert verdict(asked(), refused) == CheckResult("7.7", False, "adds-one", "It adds.")
 
 
@@ -225,49 +262,6 @@ def test_a_difference_in_a_visible_case_counts_although_a_hidden_one_ends_the_ru
     assert "double(1)" in found.message and NEW_CASE not in found.message
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The processor seconds of this thread, in a list."""
-    seconds = [100.0]
-    monkeypatch.setattr(exam, "time", SimpleNamespace(thread_time=lambda: seconds[0]))
-    return seconds
-
-
-def test_effort_is_the_time_within_and_what_is_added(clock):
-    effort = Effort()
-    assert effort.seconds == 0.0
-    with effort:
-        clock[0] += 2.0
-        assert effort.seconds == 2.0
-        clock[0] += 1.0
-    clock[0] += 50.0
-    assert effort.seconds == 3.0
-    effort.add(4.0)
-    with effort:
-        clock[0] += 1.0
-    effort.add(1.0)
-    assert effort.seconds == 9.0
-
-
-@pytest.mark.parametrize("seconds, is_too_much", [(60.0, False), (60.5, True)])
-def test_a_minute_for_the_results_of_a_submission_is_enough(seconds, is_too_much):
-    effort = Effort()
-    effort.add(seconds)
-    assert effort.is_too_much() is is_too_much
-    assert TOO_MUCH_EFFORT == "Its results took us more than 60 s to compare."
-
-
-def test_results_that_take_us_too_long_are_not_compared_further(asked, clock):
-    def slow(expected, actual):
-        clock[0] += 25.0
-        return expected == actual
-
-    made, effort, run = asked(same=slow), Effort(), Ran(told(RIGHT))
-    found, _ = compare(made, run, effort=effort)
-    assert found == CheckResult("7.7", False, "wrong", TOO_MUCH_EFFORT)
-    assert effort.seconds == 75.0 and not run.reports
-
-
 ENDINGS = {
     "crashed": (Outcome("crashed", detail="fault"), "crashed", "crashed its process (fault)"),
     "exited": (Outcome("exited", detail="code 3"), "exited", "ended its process (code 3)"),
@@ -280,37 +274,23 @@ ENDINGS = {
 
 @pytest.mark.parametrize("outcome, mistake, words", ENDINGS.values(), ids=ENDINGS)
 def test_a_run_that_gives_no_verdict_fails(outcome, mistake, words):
-    found = exam.broken(EXERCISE, outcome, None)
+    found = hidden_cases.broken(EXERCISE, outcome, None)
     assert (found.passed, found.mistake) == (False, mistake) and words in found.message
     assert "case that shows it" not in found.message
 
 
 def test_a_run_that_breaks_in_a_case_shows_it(asked):
-    found = exam.broken(asked().exercise, Outcome("timed out", detail="5 s"), (1, None))
+    found = hidden_cases.broken(
+        asked().exercise, Outcome("timed out", detail="5 s"), (1, None)
+    )
     assert found.mistake == "timed-out" and "double(3)" in found.message
 
 
-def test_what_cannot_be_read_is_nothing_that_a_right_answer_gives():
-    assert exam.decode(["tuple", [1, 2]]) == (1, 2)
-    unreadable = exam.decode(["tuple"])
-    assert isinstance(unreadable, results.Foreign)
-    assert repr(unreadable) == "something that cannot be read"
+MISTAKES = dict.fromkeys(["not-attempted", "not-an-answer", "missing", "adds-one"])
 
 
-@pytest.mark.parametrize("mistake", ["not-attempted", "not-an-answer", "missing", "adds-one"])
+@pytest.mark.parametrize("mistake", [*MISTAKES, "full marks"])
 def test_a_refusal_names_what_the_check_could_name(mistake):
-    refused = exam.refusal(EXERCISE, ["refused", mistake, "words"])
-    assert refused == CheckResult("7.7", False, mistake, "words")
-
-
-def test_another_refusal_is_only_a_wrong_answer():
-    refused = exam.refusal(EXERCISE, ["refused", "full marks", "words"])
-    assert refused == CheckResult("7.7", False, "wrong", "words")
-
-
-@pytest.mark.parametrize(
-    "report",
-    [["refused", 3, "words"], ["refused", "missing"], ["case", 0, 2], "refused", None],
-)
-def test_what_is_no_refusal_refuses_nothing(report):
-    assert exam.refusal(EXERCISE, report) is None
+    refused = hidden_cases.refusal(EXERCISE, Refused(mistake, "words"))
+    slug = mistake if mistake in MISTAKES else "wrong"
+    assert refused == CheckResult("7.7", False, slug, "words")

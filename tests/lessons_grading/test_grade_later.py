@@ -6,17 +6,14 @@ from dataclasses import replace
 import cloudpickle
 import pytest
 
-from graded import QUICK, SEED, grade, hand_in
-from lessons_grading import judge, sandbox
+from graded import QUICK, SEED, grade, hand_in, needs_sandbox
+from lessons_grading import judge
 from lessons_grading.notebook import Notebook
 from lessons_grading.work import Work
 from lessons_lib import checks
 from paged_attention import kv_cache
 from right_answers import RIGHT_ANSWERS
 
-needs_sandbox = pytest.mark.skipif(
-    sandbox.missing() is not None, reason="there is no bubblewrap that works"
-)
 NOT_HERE = "which is not there when answers are graded. It may call whatever your notebook"
 IMPORTS = "from paged_attention.kv_cache import *"
 ADD = """

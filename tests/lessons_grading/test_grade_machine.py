@@ -7,14 +7,13 @@ import sys
 
 import pytest
 
-from graded import hand_in, solution_of
-from lessons_grading import confinement
+from graded import hand_in, needs_sandbox, solution_of
 from lessons_lib.paths import ROOT
 
 NAME = "01_block_manager.ipynb"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(confinement.missing() is not None, reason="needs bubblewrap"),
+    needs_sandbox,
 ]
 
 

@@ -3,16 +3,17 @@ of the files.
 """
 
 import json
-from dataclasses import replace
 
 import jinja2
+import msgspec
 import pytest
+from msgspec.structs import replace
 from test_grade_report import Page, entry, submission, wrong
 
 from lessons_grading import report
 from lessons_grading.class_page import ClassNumbers, Group, way_of
-from lessons_grading.exam import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import write_report
 from lessons_grading.students import Student, in_order, students_of
 
@@ -233,7 +234,7 @@ def test_each_value_of_the_json_has_a_line_so_that_two_runs_can_be_compared(tmp_
     grades = [submission("ada", entry("2.1")), submission("bob", entry("2.2", "wrong", "No."))]
     write_report(tmp_path, grades, seed=3, sandboxed=True, limited_by="systemd")
     head = '{\n "seed": 3,\n "sandboxed": true,\n "limits_kept_by": "systemd",\n'
-    each = ",\n".join(json.dumps(grade.to_json(), indent=1) for grade in grades)
+    each = ",\n".join(json.dumps(msgspec.to_builtins(grade), indent=1) for grade in grades)
     text = (tmp_path / "results.json").read_text()
     assert text == f'{head} "submissions": [\n{each}\n]}}\n'
 

@@ -8,14 +8,11 @@ import types
 import pytest
 
 from answers import every_exercise, forms_of
-from graded import grade, hand_in, mistakes
-from lessons_grading import confinement, course
+from graded import grade, hand_in, mistakes, needs_sandbox
+from lessons_grading import course
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
-needs_sandbox = pytest.mark.skipif(
-    confinement.missing() is not None, reason="there is no bubblewrap that works"
-)
 HEAD = "def slot_mapping(block_tables, *rest, **named):\n"
 BORROWED = {
     "imported in its body": (

@@ -8,15 +8,16 @@ import json
 import re
 import subprocess
 import tracemalloc
-from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lessons_grading import report
-from lessons_grading.exam import NEW_CASE
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import COLUMNS, write_report
 from lessons_grading.students import Student, in_order
 from lessons_lib import checks
@@ -266,7 +267,7 @@ def test_the_json_holds_every_grade(written):
         submission("grace", lesson=None, events=[UNSEEN]),
     ]
     data = json.loads((written(*grades) / "results.json").read_text())
-    assert [SubmissionGrade.from_json(grade) for grade in data["submissions"]] == grades
+    assert msgspec.convert(data["submissions"], list[SubmissionGrade]) == grades
     assert data["seed"] == 3 and data["sandboxed"] is True
 
 
@@ -304,6 +305,18 @@ def test_a_student_sees_what_is_passed_and_what_to_look_at_next(written):
     assert re.findall(r"Exercise (\d\.\d)", following) == ["2.2", "2.3"]
     assert checks.find("2.2").hints[0].split("`")[0].strip() in following
     assert "02_block_tables.ipynb#exercise-2-2 , the cell with slot_mapping" in following
+
+
+def test_what_an_answer_could_have_switched_off_is_named_as_not_proved(written):
+    passed = [entry(each) for each in ("1.3", "3.4", "6.1")]
+    folder = written(
+        submission("ada", *passed), submission("bob", entry("1.3", "wrong"), entry("2.1"))
+    )
+    words = ("each method holds the lock", "the scores of many blocks", "its threads do not")
+    for page in ("students/ada.html", "class.html"):
+        text = Page(folder / page).text
+        assert all(f"Not proved: that {part}" in text for part in words)
+    assert "Not proved" not in Page(folder / "students/bob.html").text
 
 
 def test_the_places_named_exist():

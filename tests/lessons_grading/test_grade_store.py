@@ -1,13 +1,12 @@
 """The grades on disk: found again under the same terms, and never half written."""
 
 import sqlite3
-from dataclasses import replace
 
 import pytest
-from test_grade_classroom import ALL_RIGHT, called, hand_in, run  # noqa: F401
+from msgspec.structs import replace
 
-from graded import open_files
-from lessons_grading import store as store_module
+from fake_grader import students  # noqa: F401
+from graded import ALL_RIGHT, open_files
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import digest_of
 from lessons_grading.store import FILE, GradeStore, last_run
@@ -26,6 +25,17 @@ def graded(student="ada", content=b"one", **more) -> SubmissionGrade:
         0.5,
         **more,
     )
+
+
+@pytest.fixture
+def hand_in(tmp_path):
+    def hand_in(name: str, content: str = ""):
+        path = tmp_path / "submissions" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+    return hand_in
 
 
 @pytest.fixture
@@ -92,49 +102,20 @@ def test_a_run_has_what_it_found_and_what_it_saved_in_the_order_of_a_report(open
     ]
 
 
-def test_a_file_that_is_no_store_is_a_sentence(hand_in, capsys):
-    folder = hand_in("ada.ipynb").parent
-    results = folder.parent / "results"
-    results.mkdir()
-    (results / FILE).write_bytes(b"something else" * 1_000)
-    assert run(folder) == 1
+def test_a_file_that_is_no_store_is_a_sentence(students, capsys):
+    students.hand_in("ada")
+    students.results.mkdir()
+    file = students.results / FILE
+    file.write_bytes(b"something else" * 1_000)
+    assert students.run() == 1
     said = capsys.readouterr().err
-    assert f"Stopped: {results / FILE} cannot be read (file is not a database)" in said
+    assert f"Stopped: {file} cannot be read (file is not a database)" in said
     assert "move it away, and everything is graded anew" in said
-    (results / FILE).rename(results / "away")
-    assert run(folder) == 0
-
-
-class Full(sqlite3.Connection):
-    """A database that may have no more pages than it has at first."""
-
-    def executescript(self, script):
-        result = super().executescript(script)
-        (pages,) = self.execute("PRAGMA page_count").fetchone()
-        self.execute(f"PRAGMA max_page_count = {pages}")
-        return result
-
-
-def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(hand_in, monkeypatch, capsys):
-    names = [f"student{number:03d}" for number in range(40)]
-    for name in names:
-        folder = hand_in(f"{name}.ipynb", name).parent
-    with monkeypatch.context() as disk:
-        connect = sqlite3.connect
-        disk.setattr(
-            store_module.sqlite3,
-            "connect",
-            lambda file, **more: connect(file, factory=Full, **more),
-        )
-        assert run(folder) == 1
-    said = capsys.readouterr().err
-    assert "database or disk is full). What is graded so far is kept" in said
-    with GradeStore(folder.parent / "results" / FILE, "", folder) as store:
-        (kept,) = store._database.execute("SELECT count(*) FROM grades").fetchone()
-    assert 0 < kept < len(names)
-    before = len(called(folder))
-    assert run(folder) == 0
-    assert len(called(folder)) == before + len(names) - kept
+    file.rename(students.results / "away")
+    assert students.run() == 0
+    with sqlite3.connect(file) as database:  # what somebody has changed by hand is no grade
+        database.execute("UPDATE grades SET grade = '{\"student\": 3}'")
+    assert students.run() == 0 and students.tried("ada") == 2
 
 
 def test_a_grade_is_found_by_its_code_for_any_student(opened, hand_in):

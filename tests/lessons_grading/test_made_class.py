@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from lessons_grading import command, sandbox
+from graded import needs_sandbox
+from lessons_grading import command
 from lessons_lib import checks
 from made_class import ANY, KINDS, Answers, Expected, differences, make_class
 
@@ -76,7 +77,7 @@ def test_each_difference_is_told():
 
 @pytest.mark.slow
 @pytest.mark.sampled
-@pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
+@needs_sandbox
 @pytest.mark.parametrize("lesson, students", [("00", 60), ("02", 12)])
 def test_the_grades_that_were_predicted_come_out(tmp_path, lesson, students):
     expected = make_class(tmp_path / "class", students, lesson, alike=0.2)

@@ -1,19 +1,13 @@
-"""A scheduler of Dask, its workers, and a grader for tests, all on this machine."""
+"""A scheduler of Dask and its workers, on this machine."""
 
 import importlib.util
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-
 HERE = Path(__file__).parent
-ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
-GRADER = "dask_cluster:fake_grade"
 
 
 def site() -> str:
@@ -83,42 +77,3 @@ class DaskCluster:
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
-
-
-def fake_grade(notebook, name, student, seed, limits, progress):
-    """Does what the first cell says, and notes each call in a folder that the second names."""
-    order, folder = (cell.source for cell in notebook.cells[:2])
-    calls = Path(folder) / student
-    with calls.open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    tried = len(calls.read_text().split())
-    match order.split():
-        case ["raise"]:
-            raise OSError(28, "No space left on device")
-        case ["die"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        case ["down"]:
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(3600)
-        case ["hang", "once"] if tried == 1:
-            time.sleep(3600)
-        case ["down", "once"] if tried == 1:
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(3600)
-        case ["until", path]:
-            while not Path(path).exists():
-                time.sleep(0.05)
-        case ["wait", seconds]:
-            time.sleep(float(seconds))
-        case ["big"]:
-            return _grade(notebook, name, student, "x" * (5 << 20))
-        case ["full", worker] if (Path(folder) / worker).read_text() == str(os.getppid()):
-            raise OSError(28, "No space left on device")
-    progress()
-    return _grade(notebook, name, student, f"seed {seed}")
-
-
-def _grade(notebook, name, student, event) -> SubmissionGrade:
-    return SubmissionGrade(
-        student, name, notebook.digest, notebook.lesson or "00", (ALL_RIGHT,), (event,), 0.1
-    )

@@ -3,43 +3,73 @@
 In most tests the grader runs no notebooks. It does what their first cell says.
 """
 
+import importlib.util
 import json
 import shutil
 import sqlite3
 import sys
 import threading
+import time
 from contextlib import closing, suppress
 
 import pytest
 
-import dask_cluster
+import dask_command
 import graded
-from dask_class import (  # noqa: F401
-    LIMITS,
-    dask,
-    impatient,
-    needs_sandbox,
-    on_a_cluster,
-    students,
-    wait_until,
-)
-from lessons_grading import command, crew, kept
-from lessons_grading.cluster import Cluster
-from lessons_grading.judge import grade_notebook
-from lessons_grading.sandbox import Limits
+from dask_cluster import DaskCluster
+from fake_grader import students  # noqa: F401
+from lessons_grading import command, digests
 from lessons_grading.store import FILE
-from lessons_grading.submissions import find_submissions
 from lessons_lib.paths import ROOT
 from made_class import differences, make_class
 
-pytestmark = on_a_cluster
+pytestmark = [
+    pytest.mark.tool("cluster"),
+    pytest.mark.skipif(
+        not importlib.util.find_spec("distributed"),
+        reason="Dask is not installed: make test-all TOOL=cluster",
+    ),
+    graded.needs_sandbox,
+]
 
 
-@needs_sandbox
-def test_a_worker_that_is_not_like_us_is_refused_by_its_name(dask, students, tmp_path):
-    """One that is like us grades."""
+@pytest.fixture
+def dask(tmp_path):
+    with DaskCluster(tmp_path) as running:
+        yield running
+
+
+def wait_until(happened):
+    while not happened():
+        time.sleep(0.05)
+
+
+def run(students, dask, *words: str, **environment) -> str:
+    """What the command says, which has to end well."""
+    begun = dask_command.begin(students.folder, dask.address, "--seed", "3", *words)
+    said, _ = begun.communicate()
+    assert begun.returncode == 0, said
+    return said
+
+
+def test_each_submission_gets_the_grade_that_a_worker_gives_it(dask, students):
+    for number in range(9):
+        students.hand_in(f"s{number}")
+    dask.start_worker("one", "--nthreads", "2")
+    dask.start_worker("two")
+    assert "Graded: 9, 0 of them in an earlier run." in run(students, dask)
+    assert all(
+        grade["is_final"] and grade["events"] == ["seed 3"]
+        for grade in students.grades().values()
+    )
+    assert "Graded: 9, 9 of them in an earlier run." in run(students, dask)
+    assert [*students.all_tried().values()] == [1] * 9
+
+
+def test_a_worker_that_is_not_like_us_is_refused_by_its_address(dask, students, tmp_path):
+    """One that is like us, and comes later, grades."""
     other = tmp_path / "other"
-    for folder in kept.COURSE:
+    for folder in digests.COURSE:
         shutil.copytree(
             ROOT / folder, other / folder, ignore=shutil.ignore_patterns("__pycache__")
         )
@@ -48,77 +78,69 @@ def test_a_worker_that_is_not_like_us_is_refused_by_its_name(dask, students, tmp
     (tmp_path / "mistakes" / "0.1.mistakes").write_text(
         "## tens\nYou count in tens.\n    returns: 10\n"
     )
-    reasons = {
-        "older": "it has another version of the course",
-        "bare": "the course is not installed there, or is older (No module named",
-        "richer": "LESSONS_MISTAKES names other mistakes there",
-        "naked": "Grading needs bubblewrap",
-    }
+    reasons = (
+        "it has another version of the course",
+        "LESSONS_MISTAKES names other mistakes there",
+        "Grading needs bubblewrap",
+    )
     students.hand_in("ada")
     dask.start_worker("older", path=[str(other), *sys.path])
-    dask.start_worker("bare", python=(sys.executable, "-S"), path=[dask_cluster.site()])
     dask.start_worker("richer", LESSONS_MISTAKES=str(tmp_path / "mistakes"))
     dask.start_worker("naked", PATH=str(tmp_path))
-
-    def begin_another(words):
-        if sum("gets nothing" in each for each in students.said) == len(reasons):
-            dask.start_worker("like us")
-
-    with pytest.MonkeyPatch.context() as patch:
-        # those that are there are not enough, and one more will come
-        patch.setattr(crew.Crew, "expect_some", lambda self, busy: None)
-        grades = students.grade(dask, limits=Limits(), during=begin_another)
-    for name, reason in reasons.items():
-        (words,) = (each for each in students.said if each.startswith(f"Worker {name} ("))
-        assert f"gets nothing to grade: {reason}" in words
-    assert grades["ada"].is_final and students.tried("ada") == 1
+    refused = dask_command.begin(students.folder, dask.address)
+    said, _ = refused.communicate()  # nobody is left
+    assert refused.returncode == 1 and "no worker is left that may grade." in said
+    for reason in reasons:
+        assert f"gets nothing to grade: {reason}" in said
+    dask.start_worker("like us")
+    run(students, dask)
+    assert students.grades()["ada"]["is_final"] and students.tried("ada") == 1
 
 
-def test_what_was_at_work_ends_with_the_command(dask, students):
-    students.hand_in("ada", "wait 3600")
-    students.hand_in("bob", "go")
+def test_a_fault_of_a_grading_leaves_the_worker_alone_and_is_tried_again(dask, students):
+    for order in ("raise", "die", "big"):
+        students.hand_in(order, order)
+    dask.start_worker("only")
+    assert "Without a final grade: 3." in run(students, dask)
+    told = {name: " ".join(grade["events"]) for name, grade in students.grades().items()}
+    assert "No space left on device" in told["raise"]
+    assert "the process that graded it ended, exit code -9" in told["die"]
+    assert "its grade has 5 MB" in told["big"]
+    assert students.all_tried() == {"big": 2, "die": 2, "raise": 2}
+    assert dask.processes["only"].poll() is None
+
+
+def test_one_that_brings_its_workers_down_is_set_aside_and_the_rest_goes_on(dask, students):
+    for name in "abc":
+        students.hand_in(name)
+    students.hand_in("once", "down once")
+    for number in range(3):
+        dask.start_worker(f"w{number}")
+    run(students, dask)
+    assert all(grade["is_final"] for grade in students.grades().values())
+    assert students.tried("once") == 2
+
+
+def test_a_scheduler_that_is_gone_is_a_sentence_and_the_next_run_goes_on(dask, students):
+    students.hand_in("ada")
+    students.hand_in("bob", f"until {students.calls / 'go'}")
     dask.start_worker("one", "--nthreads", "2")
-    with Cluster(
-        dask.address, 3, LIMITS, 600.0, students.said.append, dask_cluster.GRADER
-    ) as workers:
-        for submission, _ in workers.outcomes(find_submissions(students.folder), False):
-            assert submission.student == "bob"
-            judge = students.judge_of("ada")
-            break
-    wait_until(lambda: not judge.is_running())
+    begun = dask_command.begin(students.folder, dask.address, "--seed", "3")
+    wait_until(lambda: students.tried("bob") and num_kept(students.results))
+    dask.kill("scheduler")
+    said, _ = begun.communicate()
+    assert begun.returncode == 1 and "Traceback" not in said
+    assert "Stopped: the Dask scheduler is gone. What is graded so far is kept" in said
+    dask.start_scheduler()
+    dask.start_worker("two")
+    (students.calls / "go").touch()
+    assert "Graded: 2, 1 of them in an earlier run." in run(students, dask)
 
 
-@needs_sandbox
-def test_a_worker_grades_as_this_machine_does(dask, tmp_path, capsys):
-    """Right, wrong, harmful, and no notebook at all."""
-    folder = tmp_path / "class"
-    cells = {
-        "ada": (graded.RIGHT,),
-        "alan": (graded.WRONG,),
-        "eve": ("import os\nos._exit(3)", graded.RIGHT),
-        "zuse": ("x = '\ud800'", graded.WRONG),
-    }
-    for student, sources in cells.items():
-        (folder / student).mkdir(parents=True)
-        graded.hand_in(folder / student, *sources)
-    (folder / "none.ipynb").write_text("no JSON")
-    dask.start_worker("one", "--nthreads", "2")
-    words = [str(folder), "--seed", "5", "--scheduler", dask.address]
-    assert command.main(words) == 0
-    said = capsys.readouterr()
-    assert "Graded: 5, 0 of them in an earlier run." in said.out
-    data = json.loads((tmp_path / "results" / "results.json").read_text())
-    for there in data["submissions"]:
-        path = next(folder.glob(f"{there['student']}*/*.ipynb"), folder / "none.ipynb")
-        here = grade_notebook(path, there["student"], 5).to_json()
-        for grade in (here, there):
-            # these depend on what its process had graded before
-            grade |= {"seconds": 0.0, "tried": 0, "repeated": 0}
-            for entry in grade["exercises"]:
-                entry["seconds"] = 0.0
-        assert json.loads(json.dumps(here)) == there
-    assert command.main(words) == 0
-    assert "Graded: 5, 5 of them in an earlier run." in capsys.readouterr().out
+def num_kept(results) -> int:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(results / FILE)) as store:
+        return store.execute("SELECT count(*) FROM grades").fetchone()[0]
+    return 0
 
 
 @pytest.mark.parametrize(
@@ -128,10 +150,7 @@ def test_a_worker_grades_as_this_machine_does(dask, tmp_path, capsys):
         ("carrier-pigeon://home", "Stopped: no Dask scheduler answers at carrier-pigeon://"),
     ],
 )
-def test_a_scheduler_that_is_not_there_is_a_sentence(
-    students, capsys, impatient, address, reason
-):
-    impatient()
+def test_a_scheduler_that_is_not_there_is_a_sentence(students, capsys, address, reason):
     students.hand_in("ada")
     assert command.main([str(students.folder), "--scheduler", address]) == 1
     said = capsys.readouterr().err
@@ -139,8 +158,28 @@ def test_a_scheduler_that_is_not_there_is_a_sentence(
     assert "Traceback" not in said
 
 
+def test_commands_share_the_workers_and_one_that_is_stopped_ends_what_it_had_at_work(
+    dask, students
+):
+    students.hand_in("ada", f"until {students.calls / 'go'}")
+    dask.start_worker("one", "--nthreads", "4")
+    commands = {}
+    for seed in (3, 4, 5):
+        words = "--seed", str(seed), "--results", str(students.results / str(seed))
+        commands[seed] = dask_command.begin(students.folder, dask.address, *words)
+    wait_until(lambda: students.tried("ada") == 3)
+    commands[5].send_signal(2)
+    said, _ = commands[5].communicate()
+    assert commands[5].returncode == 130 and "the same command goes on from here" in said
+    (students.calls / "go").touch()
+    for seed in (3, 4):
+        said, _ = commands[seed].communicate()
+        assert commands[seed].returncode == 0, said
+        data = json.loads((students.results / str(seed) / "results.json").read_text())
+        assert data["submissions"][0]["events"] == [f"seed {seed}"]
+
+
 @pytest.mark.slow
-@needs_sandbox
 def test_a_class_of_two_hundred_loses_a_worker_and_no_grade(dask, tmp_path, capsys):
     """Two workers, of which one is killed in the middle: what comes out was predicted."""
     folder, results = tmp_path / "class", tmp_path / "results"
@@ -150,14 +189,9 @@ def test_a_class_of_two_hundred_loses_a_worker_and_no_grade(dask, tmp_path, caps
     killed = []
 
     def kill_in_the_middle():
-        def graded() -> int:
-            with suppress(sqlite3.Error), closing(sqlite3.connect(results / FILE)) as store:
-                return store.execute("SELECT count(*) FROM grades").fetchone()[0]
-            return 0
-
-        wait_until(lambda: (results / FILE).exists() and graded() >= 100)
+        wait_until(lambda: (results / FILE).exists() and num_kept(results) >= 100)
         dask.kill("one")
-        killed.append(graded())
+        killed.append(num_kept(results))
 
     killer = threading.Thread(target=kill_in_the_middle, daemon=True)
     killer.start()
@@ -166,11 +200,25 @@ def test_a_class_of_two_hundred_loses_a_worker_and_no_grade(dask, tmp_path, caps
     data = json.loads((results / "results.json").read_text())
     assert differences(expected, data["submissions"]) == []
     assert all(grade["is_final"] for grade in data["submissions"])
-    lost = [
-        event
-        for grade in data["submissions"]
-        for event in grade["events"]
-        if event.startswith("the first attempt to grade this failed: its worker ended, one")
-    ]
-    assert len(lost) <= 1
-    assert "Graded: 200, 0 of them in an earlier run." in capsys.readouterr().out
+
+
+def test_real_notebooks_are_graded_there(dask, tmp_path, capsys):
+    """Right, wrong, harmful, and no notebook at all."""
+    cells = {
+        "ada": (graded.RIGHT,),
+        "alan": (graded.WRONG,),
+        "eve": ("import os\nos._exit(3)", graded.RIGHT),
+    }
+    for student, sources in cells.items():
+        (tmp_path / "class" / student).mkdir(parents=True)
+        graded.hand_in(tmp_path / "class" / student, *sources)
+    (tmp_path / "class" / "none.ipynb").write_text("no JSON")
+    dask.start_worker("one", "--nthreads", "2")
+    words = [str(tmp_path / "class"), "--seed", "5", "--scheduler", dask.address]
+    assert command.main(words) == 0
+    data = json.loads((tmp_path / "results" / "results.json").read_text())
+    found = {
+        each["student"]: [entry["mistake"] for entry in each["exercises"]]
+        for each in data["submissions"]
+    }
+    assert found == {"ada": [None], "alan": ["floor-division"], "eve": [None], "none": []}

@@ -2,24 +2,38 @@
 `lessons_grading/` known.
 """
 
+import os
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
-from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
+from test_grade_hostile import TOO_MANY, says
 
-from graded import QUICK, RIGHT, WRONG, a_few, grade, hand_in, passed
-from lessons_grading import confinement, exam, sandbox
-from lessons_grading.cells import SETUP_LIMIT
-from lessons_grading.sandbox import Limits, Reported, Sandbox
-from lessons_lib.paths import ROOT
-
-needs_sandbox = pytest.mark.skipif(
-    confinement.missing() is not None, reason="there is no bubblewrap that works"
+from graded import (
+    QUICK,
+    RIGHT,
+    WRONG,
+    a_few,
+    earned,
+    grade,
+    hand_in,
+    mistakes,
+    needs_sandbox,
+    passed,
 )
+from lessons_grading import confinement
+from lessons_grading.sandbox import Limits
+from lessons_lib.paths import ROOT
+from ordinary_user import NUMBER, as_ordinary_user
+
 # For the cells below: the end of the pipe to the controller, and its messages.
 FORGE = """
 import ctypes, json, os, struct
@@ -75,9 +89,52 @@ assert os.system('unshare -U true 2>/dev/null') != 0"""
     ),
     "uncounted memory": (
         """
+import mmap, socket
 assert libc.memfd_create(b'x', 0) == -1 and libc.shmget(0, 4096, 0o1600) == -1
 assert libc.syscall(0x40000000 | 319, b'x', 0) == -1  # by the numbers of another ABI
-assert libc.syscall(425, 8, 0) == -1"""
+assert libc.syscall(425, 8, 0) == -1
+assert libc.syscall(278, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 38  # vmsplice
+for flags in (mmap.MAP_SHARED | mmap.MAP_ANONYMOUS, 0x23, mmap.MAP_PRIVATE | 0x40020):
+    try: mmap.mmap(-1, 4096, flags=flags)
+    except OSError: pass
+    else: raise AssertionError(flags)
+try: mmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096)
+except (OSError, ValueError): pass
+else: raise AssertionError('shared memory without a file')
+mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+one, other = socket.socketpair()
+for option in (socket.SO_SNDBUF, socket.SO_RCVBUF, 32, 33):
+    one.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
+assert one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < 1 << 20
+one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # others go on"""
+    ),
+    "sockets of the host": (
+        """
+import socket
+for family in (socket.AF_VSOCK, 38, 17, 9, 31):  # of a virtual machine, a cipher, a device
+    for make in (socket.socket, socket.socketpair):
+        try: make(family, socket.SOCK_STREAM)
+        except OSError as error: assert error.errno == 97, (family, error)
+        else: raise AssertionError(family)
+for family in (1, 2, 10, 16): socket.socket(family, socket.SOCK_DGRAM).close()"""
+    ),
+    "root": (
+        """
+assert os.stat('/proc/sys/vm').st_uid not in os.getresuid()
+assert 'CapEff:\\t0000000000000000' in open('/proc/self/status').read()
+for change in (os.setuid, os.setgid, os.seteuid):
+    try: change(0)
+    except OSError: pass
+    else: raise AssertionError(change)"""
+    ),
+    "work that hides after those that wait": (
+        """
+assert [libc.syscall(call, 0, 5, 0) for call in (144, 314, 142, 141)] == [-1] * 4"""
+    ),
+    "what outlives a process": (
+        """
+assert libc.syscall(240, b'kept', 0o102, 0o600, 0) == -1 and ctypes.get_errno() == 38
+assert libc.msgget(1, 0o1600) == -1 and libc.semget(1, 1, 0o1600) == -1"""
     ),
     "the kernel's settings and devices": (
         """
@@ -128,6 +185,7 @@ FORGED = {
         ["answer"],
         ["refused", "0.1", ""],
     ],
+    "types": [["refused", 5, 3], ["case", 0, 5], ["case", "0", "1"], ["raised", 3, []]],
     "ends": [["returned"], ["exited", "x"], ["raised", "CompileError", "x" * 1_000_000]],
     "shapes": [None, 1, [], {}, "", [[]], {"report": {}}, True],
     "no JSON": [b"\xff", b"", b"[1"],
@@ -141,6 +199,21 @@ FORGED = {
 def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
     result = grade(hand_in(tmp_path, FORGE, *LOOK.values(), RIGHT))
     assert result.events == () and earned(result) == 1
+
+
+@needs_sandbox
+@pytest.mark.skipif(os.getuid() != 0, reason="the test above is an ordinary user's here")
+def test_for_an_ordinary_user_the_wall_is_the_same():
+    code = (
+        "import pathlib, tempfile\nfrom graded import *\nfrom test_grade_attacks import *\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    path = hand_in(pathlib.Path(folder), FORGE, *LOOK.values(), RIGHT)\n"
+        "    result = grade(path)\nprint(os.getuid(), earned(result), result.events)"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    words = [*as_ordinary_user(), "env", f"PYTHONPATH={path}", "HOME=/nowhere"]
+    ran = subprocess.run([*words, sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == f"{NUMBER} 1 ()\n", ran.stderr
 
 
 @needs_sandbox
@@ -269,7 +342,121 @@ def test_the_notebooks_time_is_that_of_all_its_processes(tmp_path):
     assert "the notebook was stopped after 10 s" in result.events and earned(result) == 1
 
 
+HIDDEN_WORK = """
+import os, signal, time
+def work(seconds):  # it gives all of it to children for which nobody waits
+    end = time.monotonic() + seconds
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while time.monotonic() < end:
+        for _ in range(os.cpu_count()):
+            if os.fork() == 0:
+                end = time.thread_time() + 0.05
+                while time.thread_time() < end: pass
+                os._exit(0)
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.slow
+@needs_sandbox
+def test_time_of_children_that_nobody_waits_for_counts(tmp_path):
+    """A cell may take 3 seconds here, and an answer 10."""
+    result = grade(hand_in(tmp_path, HIDDEN_WORK + "work(60)\n" + RIGHT))
+    assert result.events == ("cell 1 was stopped after 3 s",) and earned(result) == 0
+    answer = RIGHT.replace("    return", "    work(120)\n    return")
+    result = grade(hand_in(tmp_path, HIDDEN_WORK + answer))
+    assert mistakes(result) == {"0.1": "timed-out"}
+
+
+@needs_sandbox
+def test_a_submissions_time_by_the_clock_is_extended_by_nothing(tmp_path):
+    limits = replace(QUICK, cell_seconds=600.0, total_seconds=9.0)
+    result = grade(hand_in(tmp_path, RIGHT, "import time\ntime.sleep(600)"), limits)
+    assert result.is_over and not result.is_final and earned(result) == 0
+    assert result.events == ("it was stopped after 0.15 minutes by the clock, with cell 2",)
+    assert "This was not tried: the time by the clock was over" in result.exercises[0].message
+
+
+def kill_what_runs(marker: Path):
+    """From outside, as a system without memory does: the newest process of the sandbox."""
+    while not marker.exists():
+        time.sleep(0.1)
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if process.name() == "sleeps now":
+                    process.kill()
+                    marker.touch()
+
+
+SLEEPS = """
+import ctypes
+ctypes.CDLL(None).prctl(15, b"sleeps now", 0, 0, 0)
+import time
+time.sleep(600)
+"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("where", ["cell", "answer"])
+def test_who_was_killed_from_outside_has_no_final_grade_and_none_that_is_remembered(
+    tmp_path, where
+):
+    body = "".join(f"    {line}\n" for line in SLEEPS.splitlines())
+    answer = RIGHT if where == "cell" else RIGHT.replace("    return", f"{body}    return")
+    cells = (answer, SLEEPS) if where == "cell" else (answer,)
+    path, limits = hand_in(tmp_path, *cells), replace(QUICK, cell_seconds=600.0)
+    killer = threading.Thread(target=kill_what_runs, args=(tmp_path / "killed",), daemon=True)
+    killer.start()
+    result = grade(path, limits)
+    assert not result.is_final and not result.is_over
+    what = "cell 2" if where == "cell" else "an answer"
+    words = f"something killed {what}: perhaps the machine has too little memory"
+    assert words in result.events and earned(result) == (where == "cell")
+
+
+COUNTS_PROCESSES = """
+import os
+def blocks_needed(num_tokens, block_size):
+    return -(-num_tokens // block_size) if os.getpid() > 120 else 0
+"""
+
+
+@needs_sandbox
+def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
+    """Cells leave something there: small numbers of processes are used up. The last student
+    has the same answer, and no such cell.
+    """
+    fill = "import os\nfor _ in range(150):\n    if os.fork() == 0: os._exit(0)\n    os.wait()"
+    notebooks = [(COUNTS_PROCESSES, f"{fill}\n{number}") for number in range(5)]
+    notebooks.append((COUNTS_PROCESSES,))
+    for number, cells in enumerate(notebooks):
+        (tmp_path / str(number)).mkdir()
+        hand_in(tmp_path / str(number), *cells)
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom graded import Limits, earned, grade\n"
+        "from lessons_grading.try_answer import remember_answers\n"
+        "remember_answers()\n"
+        "for path in sorted(Path(sys.argv[1]).glob('*/*.ipynb')):\n"
+        "    result = grade(path, Limits())\n"
+        "    print(earned(result), result.tried, result.repeated)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert ran.stdout.splitlines() == [*["1 1 0"] * 4, "0 1 0", "0 0 1"], ran.stderr
+
+
 TOO_MUCH = {
+    "buffers of TCP": (
+        (
+            "import socket, time\nserver = socket.create_server(('127.0.0.1', 0))\nkept = []\n"
+            "for _ in range(300):\n    one = socket.create_connection(server.getsockname())\n"
+            "    kept += [one, server.accept()[0]]\n    one.setblocking(False)\n"
+            "    try:\n        while True: one.send(b'x' * (1 << 16))\n"
+            "    except BlockingIOError: pass\ntime.sleep(1000)"
+        ),
+        "GB of memory",
+    ),
     "threads": (
         (
             "import threading, time\nfor _ in range(300):\n"
@@ -322,59 +509,6 @@ def test_what_cannot_be_deleted_costs_only_the_sandbox(tmp_path):
     assert earned(grade(hand_in(tmp_path, dig, RIGHT))) == 1
 
 
-def test_the_filter_of_system_calls_refuses_what_it_names_and_nothing_else():
-    """The program, run by hand."""
-    program = [
-        struct.unpack_from("=HBBI", confinement.system_call_filter(), 8 * number)
-        for number in range(len(confinement.system_call_filter()) // 8)
-    ]
-    if not program:
-        pytest.skip("no numbers for this processor")
-    column, architecture = confinement._ARCHITECTURES[confinement.platform.machine()]
-    refused = {numbers[column] for numbers in confinement.REFUSED.values()}
-
-    def run(call: int, of: int = architecture) -> int:
-        place, loaded = 0, None
-        while True:
-            code, yes, no, k = program[place]
-            if code == confinement._RETURN:
-                return k
-            if code == confinement._LOAD:
-                loaded = {0: call, 4: of}[k]
-                place += 1
-            else:
-                place += 1 + (
-                    yes if (loaded == k if code == confinement._EQUAL else loaded >= k) else no
-                )
-
-    assert {call for call in range(600) if run(call) != confinement._ALLOW} == refused
-    assert run(0x40000001) == run(next(iter(refused))) == confinement._NO_SUCH_CALL
-    assert run(0, of=0x40000003) == confinement._KILL
-
-
-@needs_sandbox
-def test_a_cgroup_limits_what_it_can_where_systemd_gives_one(tmp_path, monkeypatch):
-    """In place of systemd-run a script that notes what it was asked for, without a cgroup."""
-    tool = tmp_path / "systemd-run"
-    tool.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nwhile [ "$1" != sh ]; do shift; done\n'
-        'shift 4\nexec "$@"\n'
-    )
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{confinement.os.environ['PATH']}")
-    confinement.systemd_scope.cache_clear()
-    try:
-        assert earned(grade(hand_in(tmp_path, RIGHT))) == 1
-        assert "cgroup" in sandbox.limited_by(QUICK)
-    finally:
-        confinement.systemd_scope.cache_clear()
-    asked = (tmp_path / "asked").read_text()
-    assert (
-        f"MemoryMax={QUICK.memory + QUICK.disk}" in asked
-        and f"TasksMax={QUICK.processes}" in asked
-    )
-
-
 needs_cgroup = pytest.mark.skipif(
     confinement.missing() is not None or not confinement.systemd_scope(),
     reason="systemd gives no cgroup here",
@@ -413,91 +547,3 @@ def test_a_sandbox_gets_a_cgroup_and_does_not_learn_how_to_find_its_manager():
     ran = subprocess.run(look, env=path, stdout=subprocess.PIPE, text=True)
     assert ran.returncode == 0 and ".scope" in ran.stdout
     assert not any(f"{name}=" in ran.stdout for name in confinement.MANAGER)
-
-
-IN_A_CGROUP = {  # cell, bytes of memory, words
-    "shared memory": (
-        SHARED_MEMORY.replace("20 <<", "2 <<"),
-        1 << 30,
-        "cell 2: it took more than 1 GB of memory",
-    ),
-    "memory of many": (FORKING_MEMORY, 1 << 30, "cell 2: it took more than 1 GB of memory"),
-    "threads": (
-        TOO_MUCH["threads"][0].replace("1000", "30"),
-        1 << 30,
-        "can't start new thread",
-    ),
-    "fork bomb": (HARM["fork bomb"][0], 3 << 30, "Resource temporarily unavailable"),
-}
-
-
-@needs_cgroup
-@pytest.mark.parametrize("cell, memory, event", IN_A_CGROUP.values(), ids=IN_A_CGROUP)
-def test_the_kernel_keeps_the_limits_unwatched(tmp_path, monkeypatch, cell, memory, event):
-    monkeypatch.setattr(sandbox, "WATCH_EVERY", 1e6)
-    limits = Limits(cell_seconds=300.0, memory=memory, disk=64 << 20)
-    result = grade(hand_in(tmp_path, WRONG, cell, RIGHT), limits)
-    assert earned(result) == 1
-    assert len(result.events) == 1 and event in result.events[0], result.events
-
-
-@needs_sandbox
-def test_a_run_in_which_only_the_clock_was_at_its_end_makes_no_final_grade(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(sandbox, "BUSY", 1e-9)  # so it is, on however quick a machine
-    result = grade(hand_in(tmp_path, RIGHT))
-    assert not result.is_final and "the machine was too busy" in " ".join(result.events)
-
-
-@needs_sandbox
-def test_a_sandbox_that_says_anything_else_than_it_should_is_ended(tmp_path):
-    there = Sandbox(QUICK, Reported())
-    try:
-        run = there.run("no such function", files={}, seconds=5.0)
-        while run.next() is not None:
-            pass
-        assert run.outcome.ending == "raised" and not there.reason
-        there._reported.bytes = sandbox.LARGEST_SUM
-        run = there.run("observe", files={}, seconds=5.0)
-        assert (
-            run.next() is None
-            and "reported more than" in run.outcome.detail
-            and not there.alive
-        )
-    finally:
-        there.close()
-
-
-@needs_sandbox
-def test_results_that_take_long_to_compare_are_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(exam, "LARGEST_EFFORT", 0.0)
-    only = grade(hand_in(tmp_path, RIGHT)).exercises[0]
-    assert (only.earned, only.message) == (0, exam.TOO_MUCH_EFFORT)
-
-
-def test_the_effort_of_comparing_is_the_processors_time():
-    effort = exam.Effort()
-    with effort:
-        time.sleep(0.2)
-    assert effort.seconds < 0.1
-    for _ in range(2):
-        with effort:
-            begun = time.thread_time()
-            while time.thread_time() - begun < 0.2:
-                pass
-    assert 0.4 <= effort.seconds < 0.6
-
-
-@needs_sandbox
-def test_getting_ready_is_no_part_of_a_cells_time(tmp_path, monkeypatch):
-    """On a busy machine, what comes before the first cell has taken more than a cell may."""
-    limits, run = [], Sandbox.run
-
-    def watched(self, function, *arguments, **more):
-        limits.append((function, more["seconds"]))
-        return run(self, function, *arguments, **more)
-
-    monkeypatch.setattr(Sandbox, "run", watched)
-    assert earned(grade(hand_in(tmp_path, RIGHT))) == 1
-    assert limits[0] == ("run_cells", SETUP_LIMIT) and limits[0][1] > 10 * QUICK.cell_seconds

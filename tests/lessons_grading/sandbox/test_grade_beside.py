@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from graded import grade as graded
 from graded import hand_in
-from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import MOST_BESIDE, Cell, read_notebook
 from lessons_grading.sandbox import Limits, missing
 from lessons_lib import check
@@ -39,11 +39,11 @@ def anna(tmp_path):
 def test_an_answer_may_use_what_is_handed_in_beside_its_notebook(anna, how):
     limits = replace(Limits(), sandboxed=missing() is None)
     path = hand_in(anna, ANSWERS[how], CHECK)
-    grade = grade_notebook(path, "anna", seed=3, limits=limits)
+    grade = graded(path, limits, "anna")
     assert [(each.passed, each.message) for each in grade.exercises] == [(True, "")]
     for file in anna.glob("*.py"):
         file.unlink()
-    without = grade_notebook(path, "anna", seed=3, limits=limits)
+    without = graded(path, limits, "anna")
     assert not without.exercises[0].passed and without.digest != grade.digest
     assert any("No module named 'helpers'" in event for event in without.events) or (
         "No module named 'helpers'" in without.exercises[0].message

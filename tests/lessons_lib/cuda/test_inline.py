@@ -161,7 +161,8 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(
         assert builder.stdout.readline() == "\n"
         looks = 0
         while looks < 30:  # until it sleeps: in the compiler, or at the lock
-            _, is_awake = observe_session(builder.pid) or (0.0, False)
+            _, threads = observe_session(builder.pid) or (0.0, {})
+            is_awake = any(thread.is_ready for thread in threads.values())
             looks = 0 if is_awake or not compiler.calls() else looks + 1
             time.sleep(0.01)
     with open(go_on, "w"):

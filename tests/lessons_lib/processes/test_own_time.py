@@ -2,14 +2,11 @@
 processor not at all.
 """
 
-import functools
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +14,7 @@ from hypothesis import strategies as st
 
 from busy_processor import busy_processor
 from lessons_lib.paths import ROOT
-from lessons_processes.own_time import Stopwatch, observe_session, observe_thread
+from lessons_processes.own_time import Stopwatch, Thread, observe_session
 
 EVERY = 0.1
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -30,20 +27,29 @@ class Machine:
     """A clock and a run of which a test says what it did since the last look.
 
     is_seen: whether it can be observed.
+    shows_waits: whether the system says how long its thread has waited.
     """
 
-    def __init__(self, every: float = EVERY, is_seen: bool = True):
-        self.now, self.worked, self.is_awake, self.is_seen = 100.0, 7.0, True, is_seen
-        self.stopwatch = Stopwatch(
-            lambda: (self.worked, self.is_awake) if self.is_seen else None,
-            every,
-            lambda: self.now,
+    def __init__(self, every: float = EVERY, is_seen: bool = True, shows_waits: bool = True):
+        self.now, self.worked, self.is_seen, self.shows_waits = (
+            100.0,
+            7.0,
+            is_seen,
+            shows_waits,
         )
+        self.thread = Thread(True, 7.0, 3.0)
+        self.stopwatch = Stopwatch(self.observe, every, lambda: self.now)
+
+    def observe(self):
+        thread = self.thread if self.shows_waits else Thread(self.thread.is_ready, None, None)
+        return (self.worked, {1: thread}) if self.is_seen else None
 
     def look_after(self, seconds: float, worked: float = 0.0, is_awake: bool = True) -> float:
+        """It has worked, and then waited for a processor if it is awake, or slept."""
         self.now = self.now + seconds
         self.worked = self.worked + worked
-        self.is_awake = is_awake
+        waited = max(0.0, seconds - worked) if is_awake else 0.0
+        self.thread = Thread(is_awake, self.worked, self.thread.waited + waited)
         return self.stopwatch.look()
 
 
@@ -57,16 +63,27 @@ class Machine:
     ],
     ids=["work", "sleep", "waiting", "both"],
 )
-def test_work_and_sleep_count_and_waiting_for_a_processor_does_not(since, own):
-    machine = Machine()
+@pytest.mark.parametrize("shows_waits", [True, False])
+def test_work_and_sleep_count_and_waiting_for_a_processor_does_not(since, own, shows_waits):
+    machine = Machine(shows_waits=shows_waits)
     seen = [machine.look_after(0.1, **since) for _ in range(3)]
     assert seen == pytest.approx([own, 2 * own, 3 * own])
     assert machine.look_after(60.0) == pytest.approx(3 * own)
 
 
-@pytest.mark.parametrize("every", [0.1, 0.5, 2.0])
-def test_what_a_sleeper_did_while_the_looker_had_no_processor_is_not_known(every):
-    assert Machine(every).look_after(60.0, is_awake=False) == pytest.approx(2 * every)
+def test_what_was_not_seen_to_wait_counts():
+    """Work of a child that has ended, and that nobody has waited for, is seen nowhere."""
+    machine = Machine()
+    machine.thread = machine.thread._replace(is_ready=False)
+    machine.now += 60.0
+    assert machine.stopwatch.look() == pytest.approx(60.0)
+
+
+def test_a_wait_counts_when_it_is_over_or_while_nothing_has_run():
+    machine = Machine()
+    for _ in range(3):  # the thread is ready, and has not run since the last look
+        machine.now += 0.1
+        assert machine.stopwatch.look() == 0.0
 
 
 def test_two_threads_that_work_at_once_count_as_one():
@@ -124,6 +141,10 @@ def test_own_time_never_runs_back_nor_ahead_of_the_clock(looks):
         before = own
 
 
+def is_awake(session: int) -> bool:
+    return any(thread.is_ready for thread in observe_session(session)[1].values())
+
+
 @linux
 @pytest.mark.parametrize(
     "program, does_work",
@@ -143,14 +164,14 @@ def test_own_time_never_runs_back_nor_ahead_of_the_clock(looks):
 def test_a_session_is_seen(program, does_work):
     process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     try:
-        while observe_session(process.pid)[1] is not does_work:  # it starts, which is work
+        while is_awake(process.pid) is not does_work:  # it starts, which is work
             time.sleep(0.01)
         while does_work and observe_session(process.pid)[0] < 0.3:
             time.sleep(0.01)
     finally:
         process.kill()
         process.wait()
-    assert observe_session(process.pid) == (0.0, False)
+    assert observe_session(process.pid) == (0.0, {})
 
 
 @linux
@@ -198,31 +219,3 @@ def test_a_process_sees_its_own_time_pass():
         )
     clock, own = map(float, run.stdout.split())
     assert own > 0.99 and clock - own > 1
-
-
-@linux
-@pytest.mark.usefixtures("plain_locale")
-@pytest.mark.parametrize("name", [b"python", b"(a ) R 1)", "é".encode(), b"\xff"])
-def test_a_thread_is_seen_whatever_its_name_is(name):
-    door, works = threading.Lock(), threading.Event()
-
-    def work():
-        while not works.is_set():
-            pass
-        door.acquire()
-
-    door.acquire()
-    thread = threading.Thread(target=work)
-    thread.start()
-    Path(f"/proc/self/task/{thread.native_id}/comm").write_bytes(name)
-    observe = functools.partial(observe_thread, thread.native_id)
-    while observe()[0] < 2 * TICK:
-        time.sleep(0.001)
-    works.set()
-    while observe()[1]:
-        time.sleep(0.001)
-    assert not observe()[1]
-    door.release()
-    thread.join()
-    while observe() is not None:  # the system ends it a moment later
-        time.sleep(0.001)

@@ -1,15 +1,15 @@
 """Runs the cells of a submission in its sandbox, and takes the answers that they give."""
 
 import functools
-import time
 from collections import deque
 
 from lessons_grading import course
-from lessons_grading.trials import is_refused
-from lessons_grading.work import Work, how_it_ended
+from lessons_grading.notebook import Cell
+from lessons_grading.reports import Answer, Begun, CellRaised, CellStopped, Packed
+from lessons_grading.sandbox import Run
+from lessons_grading.work import Work, how_it_ended, is_refused
 from lessons_lib import checks
 from lessons_processes import isolation
-from lessons_processes.isolation import BUSY
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count
@@ -19,72 +19,38 @@ SETUP_LIMIT = 120.0  # own seconds before the first cell: files and imports, all
 
 def run_cells(work: Work) -> None:
     """Runs the notebook. If a cell ends its process, another one runs the other cells."""
-    cells = (
-        []
-        if work.notebook.problem
-        else [(cell.number, cell.source) for cell in work.notebook.cells]
-    )
-    deadline = time.monotonic() + BUSY * work.limits.notebook_seconds
+    cells = [] if work.notebook.problem else list(work.notebook.cells)
     for _ in range(1 + RESTARTS):
-        ended_by = _run_once(work, cells, deadline) if cells else None
-        if ended_by is None or work.starved or work.reported.is_too_much():
+        ended_by = _run_once(work, cells) if cells else None
+        if ended_by is None or work.is_over() or work.taken.is_too_much():
             return
         if work.seconds >= work.limits.notebook_seconds:
             work.note(f"the notebook was stopped after {work.limits.notebook_seconds:g} s")
             return
-        cells = [cell for cell in cells if cell[0] != ended_by]
+        cells = [cell for cell in cells if cell.number != ended_by]
     work.note(f"after {RESTARTS} more tries its cells were not run again")
 
 
-def _run_once(work: Work, cells, deadline: float) -> int | None:
+def _run_once(work: Work, cells: list[Cell]) -> int | None:
     """Runs these cells in a process. Returns the number of one that ended it, or None."""
-    wanted = [exercise.id for exercise in work.exercises]
     run = work.run(
         "run_cells",
-        cells,
+        [(cell.number, cell.source) for cell in cells],
         _every_exercise(),
-        wanted,
+        [exercise.id for exercise in work.exercises],
         work.limits.cell_seconds,
         files=course.whole(),
         clean=True,
         seconds=SETUP_LIMIT,
         output_limit=work.limits.output,
     )
-    upcoming, limit, number = deque(cell for cell, _ in cells), None, None
-    while (report := run.next(limit, max(0.0, deadline - time.monotonic()))) is not None:
-        limit = None
-        match report:
-            # a cell has its time once
-            case ["cell", int(begun)] if upcoming and begun == upcoming[0]:
-                number = upcoming.popleft()
-                left = work.limits.notebook_seconds - work.seconds - run.seconds
-                limit = max(0.0, min(work.limits.cell_seconds + GRACE, left))
-            case ["error", int(cell), str(words)]:
-                work.note(f"cell {cell} raised {words}")
-            case ["stopped", int(cell)]:
-                work.note(f"cell {cell} was stopped after {work.limits.cell_seconds:g} s")
-            case [
-                "answer",
-                str(exercise),
-                {"text": str()} | {"pickle": str()} | {"refused": [str(), str()]} as answer,
-            ] if exercise in work.answers:
-                alike = [
-                    other
-                    for other in work.answers[exercise]
-                    if is_refused(other) == is_refused(answer)
-                ]
-                if len(alike) == MOST_ANSWERS:
-                    work.answers[exercise].remove(alike[0])
-                work.answers[exercise].append(answer)
+    number = _follow(work, run, deque(cell.number for cell in cells))
     outcome = how_it_ended(run)
     work.seconds += run.seconds
     if outcome.ending == "returned":
         return None
-    if run.starved:
-        work.starved = True
-        work.note(
-            "the machine was too busy for " + (f"cell {number}" if number else "the notebook")
-        )
+    if run.from_outside:
+        work.was_disturbed(f"cell {number}" if number else "the notebook", outcome)
         return number
     if number is None:
         raise RuntimeError(
@@ -103,6 +69,34 @@ def _run_once(work: Work, cells, deadline: float) -> int | None:
         }.get(outcome.ending, f"cell {number} ended its process")
     )
     return number
+
+
+def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:
+    """Takes the run's reports. Returns the number of the last cell that has begun."""
+    limit = number = None
+    while (report := run.next(limit)) is not None:
+        limit = None
+        match report:
+            # a cell has its time once
+            case Begun(begun) if upcoming and begun == upcoming[0]:
+                number = upcoming.popleft()
+                left = work.limits.notebook_seconds - work.seconds - run.seconds
+                limit = max(0.0, min(work.limits.cell_seconds + GRACE, left))
+            case CellRaised(cell, words):
+                work.note(f"cell {cell} raised {words}")
+            case CellStopped(cell):
+                work.note(f"cell {cell} was stopped after {work.limits.cell_seconds:g} s")
+            case Answer(exercise, packed) if exercise in work.answers and len(packed) == 1:
+                _keep(work.answers[exercise], packed)
+    return number
+
+
+def _keep(answers: list[Packed], packed: Packed):
+    """The last few answers count, and so do the last few things that are none."""
+    alike = [other for other in answers if is_refused(other) == is_refused(packed)]
+    if len(alike) == MOST_ANSWERS:
+        answers.remove(alike[0])
+    answers.append(packed)
 
 
 @functools.cache

@@ -3,20 +3,30 @@
 import base64
 import functools
 import hashlib
-import json
 from collections import OrderedDict
 from dataclasses import dataclass
 
+import msgspec
+
 from lessons_grading import course
-from lessons_grading.exam import NEW_CASE, TOO_MUCH_EFFORT, broken, compare, exam_of, refusal
+from lessons_grading.hidden_cases import (
+    NEW_CASE,
+    TOO_MUCH_EFFORT,
+    broken,
+    compare,
+    exam_of,
+    refusal,
+)
+from lessons_grading.reports import Packed, Refused
 from lessons_grading.sandbox import LARGEST_SUM
-from lessons_grading.work import Work, how_it_ended
+from lessons_grading.work import Work, how_it_ended, is_refused
 from lessons_lib import checks, machine
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
+SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times; then a verdict is worth remembering
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
 LARGEST_READ = 10_000  # characters of an answer: a pattern takes under a second for as many
 
@@ -34,60 +44,71 @@ class _Known:
     effort: float
 
 
-_known: OrderedDict[tuple, _Known] | None = None
+# a number for an answer that was seen so often, and has no verdict to be remembered
+_known: OrderedDict[tuple, _Known | int] | None = None
 
 
 def remember_answers():
-    """From now on, this process tries no answer twice.
+    """From now on, this process tries no answer more than a few times.
 
     The key is all that an answer is when it leaves its cells: its text in C++ or CUDA; in
     Python its code, with the helpers and values that it uses. So it does not matter that cells
     depend on each other.
+
+    A student's cells may have left something in their sandbox that helps their answer. So the
+    verdict of a trial there is not kept. Where the same answer comes again, it is tried in a
+    sandbox in which no cell of that student ran, and that verdict counts from then on. To
+    start one takes longer than most trials in Python, which come more often for that.
     """
     global _known
     _known = OrderedDict()
 
 
-def examine(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
+def examine(work: Work, exercise: Exercise, answer: Packed) -> CheckResult:
     """Like `checks.run`, but in the sandbox and with the hidden cases."""
-    if work.reported.is_too_much():
-        work.note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
-        return CheckResult(exercise.id, False, "wrong", f"This was not tried: {words}.")
+    if is_refused(answer):
+        return refusal(exercise, Refused(*answer["refused"]))
+    if reason := _too_much(work):
+        return CheckResult(exercise.id, False, "wrong", f"This was not tried: {reason}.")
     if work.effort.is_too_much():
         return CheckResult(exercise.id, False, "wrong", TOO_MUCH_EFFORT)
-    if is_refused(answer):
-        refused = refusal(exercise, ["refused", *answer["refused"]])
-        assert refused is not None  # _run_once lets no other form through
-        return refused
     if _known is None:
         return _try(work, exercise, answer)
-    digest = hashlib.sha256(json.dumps(answer).encode()).hexdigest()
+    digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()
     key = exercise.id, digest, work.seed, work.limits
-    if known := _known.get(key):
+    known = _known.get(key, 0)
+    if isinstance(known, _Known):
         _known.move_to_end(key)
         work.repeated += 1
-        work.reported.bytes += known.bytes
+        work.taken.bytes += known.bytes
         work.effort.add(known.effort)
         return known.verdict
-    bytes_before, effort_before = work.reported.bytes, work.effort.seconds
-    verdict = _try(work, exercise, answer)
-    is_certain = not (work.starved or work.reported.is_too_much() or work.effort.is_too_much())
+    is_again = known + 1 >= (SEEN_IN_PYTHON if exercise.language == "python" else SEEN_BUILT)
+    bytes_before, effort_before = work.taken.bytes, work.effort.seconds
+    verdict = _try(work, exercise, answer, apart=is_again)
+    work.leave_apart()
+    cost = work.taken.bytes - bytes_before, work.effort.seconds - effort_before
+    is_certain = not (work.from_outside or _too_much(work) or work.effort.is_too_much())
     if is_certain and len(verdict.message) <= LARGEST_KNOWN:
-        _known[key] = _Known(
-            verdict,
-            work.reported.bytes - bytes_before,
-            work.effort.seconds - effort_before,
-        )
+        _known[key] = _Known(verdict, *cost) if is_again else known + 1
         if len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
     return verdict
 
 
-def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
+def _too_much(work: Work) -> str:
+    """Why no more is tried, or ""."""
+    if work.taken.is_too_much():
+        work.note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
+        return words
+    return "the time by the clock was over" if work.is_over() else ""
+
+
+def _try(work: Work, exercise: Exercise, answer: Packed, apart: bool = False) -> CheckResult:
     """The verdict. Raises MachineFault if this machine cannot build our own answer either."""
     work.tried += 1
-    verdict, outcome = _attempt(work, exercise, answer)
-    is_built = exercise.language != "python" and not work.starved
+    verdict, outcome = _attempt(work, exercise, answer, apart)
+    is_built = exercise.language != "python" and not work.from_outside
     if is_built and not verdict.passed and machine.may_be_at_fault(outcome, verdict.message):
 
         def try_ours(text: str) -> str:
@@ -98,7 +119,7 @@ def _try(work: Work, exercise: Exercise, answer: dict) -> CheckResult:
     return _named_from_text(exercise, answer, verdict)
 
 
-def _named_from_text(exercise: Exercise, answer: dict, verdict: CheckResult) -> CheckResult:
+def _named_from_text(exercise: Exercise, answer: Packed, verdict: CheckResult) -> CheckResult:
     """The verdict, with the name that the notebook's check takes from the answer's text."""
     text = answer.get("text", "")
     if verdict.passed or not text or len(text) > LARGEST_READ or NEW_CASE in verdict.message:
@@ -106,20 +127,20 @@ def _named_from_text(exercise: Exercise, answer: dict, verdict: CheckResult) -> 
     return checks.named_from_text(exercise, text, verdict)
 
 
-def _try_beside(work: Work, exercise: Exercise, ours: dict) -> CheckResult:
+def _try_beside(work: Work, exercise: Exercise, ours: Packed) -> CheckResult:
     """The verdict on our own answer, in a sandbox that no submission gets to see."""
     alone = work.beside()
     try:
         verdict, _ = _attempt(alone, exercise, ours)
     finally:
         alone.close()
-    if alone.starved:  # that is not to be remembered
+    if alone.from_outside:  # that is not to be remembered
         raise MachineFault("this machine was too busy to try our own answer")
     return verdict
 
 
 def _attempt(
-    work: Work, exercise: Exercise, answer: dict
+    work: Work, exercise: Exercise, answer: Packed, apart: bool = False
 ) -> tuple[CheckResult, isolation.Outcome]:
     """The verdict, and how the run ended that it comes from."""
     if exercise.language != "python":
@@ -130,22 +151,24 @@ def _attempt(
             files=_files(exercise.id),
             seconds=checks.BUILD_TIME_LIMIT,
             clean=True,
+            apart=apart,
         )
-        refused = refusal(exercise, run.next())
+        report = run.next()
         work.stop(run)
+        refused = refusal(exercise, report) if isinstance(report, Refused) else None
         outcome = how_it_ended(run)
         if refused or outcome.ending != "returned":
             return refused or broken(exercise, outcome, None), outcome
-    verdict, outcome = _observe(work, exercise, answer, {})
+    verdict, outcome = _observe(work, exercise, answer, {}, apart)
     if checks.crashed_first(outcome):  # the cases after that one are worth a try
         ended = {outcome.last_report[0]: checks.CRASH}
-        again, _ = _observe(work, exercise, answer, ended)
+        again, _ = _observe(work, exercise, answer, ended, apart)
         verdict = checks.in_general(again, outcome)
     return verdict, outcome
 
 
 def _observe(
-    work: Work, exercise: Exercise, answer: dict, ended: dict
+    work: Work, exercise: Exercise, answer: Packed, ended: dict, apart: bool
 ) -> tuple[CheckResult, isolation.Outcome]:
     exam = exam_of(exercise.id, work.seed)
     run = work.run(
@@ -156,16 +179,12 @@ def _observe(
         files=_files(exercise.id),
         seconds=RUN_FACTOR * exercise.time_limit,
         clean=exercise.language == "python",
+        apart=apart,
     )
     try:
         return compare(exam, run, ended, work.effort)
     finally:
         work.stop(run)
-
-
-def is_refused(answer: dict) -> bool:
-    """Whether it is no answer. Many notebooks use a name like `start` for something else."""
-    return "refused" in answer
 
 
 @functools.lru_cache(maxsize=100)

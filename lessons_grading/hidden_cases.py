@@ -2,16 +2,19 @@
 
 import base64
 import functools
-import time
+import json
 from dataclasses import dataclass, replace
 
 from lessons_grading import course
+from lessons_grading.reports import Case, Refused
 from lessons_grading.sandbox import Run
+from lessons_grading.work import LARGEST_EFFORT, Effort
 from lessons_lib import checks, results
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_processes import isolation
 
-LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
+MOST_PARTS = 200_000  # of a result; each becomes an object, many times its text
+NOT_SHOWN = "The result is not right. It is of a kind that cannot be compared or shown."
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
 NEW_CASE = (
     "It passes the check of the notebook, "
@@ -72,32 +75,6 @@ class _Ended(Exception):
     """The answer's run ended before it gave a result."""
 
 
-class Effort:
-    """Processor seconds of this thread for reading and comparing one submission's results."""
-
-    def __init__(self):
-        self._before = 0.0
-        self._begun: float | None = None
-
-    def __enter__(self):
-        self._begun = time.thread_time()
-
-    def __exit__(self, *_):
-        self._before, self._begun = self.seconds, None
-
-    @property
-    def seconds(self) -> float:
-        return self._before + (
-            time.thread_time() - self._begun if self._begun is not None else 0.0
-        )
-
-    def add(self, seconds: float):
-        self._before += seconds
-
-    def is_too_much(self) -> bool:
-        return self.seconds > LARGEST_EFFORT
-
-
 def compare(
     exam: Exam, run: Run, ended: dict, effort: Effort
 ) -> tuple[CheckResult, isolation.Outcome]:
@@ -118,9 +95,10 @@ def compare(
         # a case that helps little arrives, but is not compared
         while (report := run.next()) is not None:
             match report:
-                case ["case", int(n), data] if n == number and not effort.is_too_much():
-                    return decode(data)
-            refused = refused or refusal(exam.exercise, report)
+                case Case(n, text) if n == number and not effort.is_too_much():
+                    return decode(text)
+                case Refused():
+                    refused = refused or refusal(exam.exercise, report)
         raise _Ended
 
     try:
@@ -136,6 +114,8 @@ def compare(
         assert run.outcome is not None  # `next` had no more reports
         verdict = broken(exam.exercise, run.outcome, last)
         outcome = replace(run.outcome, last_report=last)
+    except Exception:  # a forged result, of which the exercise cannot make words
+        return CheckResult(exam.exercise.id, False, "wrong", NOT_SHOWN), outcome
     number, failure = last
     shown = failure.case if failure else number
     if not verdict.passed and shown >= exam.num_visible:
@@ -159,24 +139,22 @@ def broken(
     return checks.from_broken_run(exercise, replace(outcome, last_report=last_report))
 
 
-def decode(data):
+def decode(text: str):
     try:
-        return results.decode(data)
+        if sum(map(text.count, "[{,")) > MOST_PARTS:
+            raise ValueError("it has too many parts")
+        return results.decode(json.loads(text))
     except Exception:
         return results.Foreign("something that cannot be read")
 
 
-def refusal(exercise: Exercise, report: object) -> CheckResult | None:
+def refusal(exercise: Exercise, refused: Refused) -> CheckResult:
     """What the sandbox says of an answer that was not tried. It can only harm the answer."""
-    match report:
-        case ["refused", str(mistake), str(message)]:
-            known = {
-                checks.NOT_ATTEMPTED,
-                "not-an-answer",
-                "missing",
-                *(mistake.slug for mistake in exercise.mistakes),
-            }
-            return CheckResult(
-                exercise.id, False, mistake if mistake in known else "wrong", message
-            )
-    return None
+    known = {
+        checks.NOT_ATTEMPTED,
+        "not-an-answer",
+        "missing",
+        *(mistake.slug for mistake in exercise.mistakes),
+    }
+    slug = refused.mistake if refused.mistake in known else "wrong"
+    return CheckResult(exercise.id, False, slug, refused.message)

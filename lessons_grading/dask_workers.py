@@ -1,0 +1,170 @@
+"""Grades on the workers of a Dask scheduler: `--scheduler tcp://…`.
+
+Dask keeps the list of workers, gives each as many orders as it has threads, and gives an order
+to another worker where one is gone. A plugin looks at each worker, also at one that comes
+later, and gives it a resource if it may grade; orders ask for that.
+"""
+
+import logging
+import queue
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from lessons_grading.grading_process import LARGEST_REPLY
+from lessons_grading.grading_server import GRADER, Reply
+from lessons_grading.local_workers import Outcomes, Read, order_of
+from lessons_grading.sandbox import Limits
+from lessons_grading.submissions import text_of
+
+CONNECT_LIMIT = 15.0  # seconds until a scheduler counts as not there
+WAIT_LIMIT = 600.0  # seconds to wait for a worker
+LOOK_EVERY = 2.0  # seconds between two looks at the list of workers
+MOST_AHEAD = 2  # orders for each thread, so that none waits for the next
+INSTALL = (
+    "--scheduler needs Dask: install the course with its extra `cluster`, such as "
+    "pip install -e '.[cluster]' -c constraints.txt"
+)
+# Dask sends a function by its name, and its scheduler would look for it too. Python's own
+# `eval` is everywhere; the course is needed on the workers only.
+_GRADE = "__import__('distributed').get_worker().plugins[name].processes.grade(order, seconds)"
+
+
+def missing() -> str | None:
+    """Why Dask cannot be used here, or None."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        return INSTALL
+    return None
+
+
+@contextmanager
+def dask_workers(
+    address: str,
+    seed: int,
+    limits: Limits,
+    say: Callable[[str], object],
+    limited_by: set[str],
+    grader: str = GRADER,
+) -> Iterator[Outcomes]:
+    """Gives a function that grades on the workers of the scheduler at `address`.
+
+    say: is called with a sentence for the person who waits.
+    limited_by: gets what keeps the limits on the workers.
+    Raises ConnectionError, with a sentence, if no scheduler or no worker is there.
+    """
+    import distributed
+
+    from lessons_grading.dask_plugin import Grading
+
+    logging.disable()  # what goes wrong is told in a sentence below
+    try:
+        client = distributed.Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConnectionError(f"no Dask scheduler answers at {address} ({error})") from None
+    name = f"lessons-grading-{secrets.token_hex(8)}"
+    crew = _Crew(client, name, say, limited_by)
+
+    def outcomes(submissions: Iterable[Read], alone: bool) -> Iterator[tuple[Read, Reply]]:
+        waiting, running = iter(submissions), dict[Any, Read]()
+        while True:
+            room = 1 if alone else MOST_AHEAD * crew.num_threads()
+            for read in islice(waiting, max(0, room - len(running))):
+                order = order_of(read, seed, limits, grader)
+                call = {"name": name, "order": order, "seconds": limits.total_seconds}
+                future = client.submit(
+                    eval, _GRADE, call, pure=False, resources={name: 1}, retries=0
+                )
+                running[future] = read
+                future.add_done_callback(crew.ended.put)
+            if not running:
+                return
+            future = crew.wait_for_one()
+            yield running.pop(future), _reply_of(future)
+
+    try:
+        client.subscribe_topic(name, crew.hear)
+        try:
+            client.register_plugin(Grading(name, limits.sandboxed), name=name)
+        except Exception as error:  # of a worker on which the course is not, or is older
+            say(f"A worker gets nothing to grade: {text_of(str(error))[:500]}")
+        yield outcomes
+    finally:
+        with suppress(Exception):  # the scheduler may go just then
+            if client.status == "running":
+                client.unregister_worker_plugin(name)
+        with suppress(Exception):
+            client.close(timeout=5.0)
+
+
+class _Crew:
+    """What is known of the workers. Those that may grade have the resource `name`."""
+
+    def __init__(
+        self, client: Any, name: str, say: Callable[[str], object], limited_by: set[str]
+    ):
+        self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
+        self.ended: queue.SimpleQueue = queue.SimpleQueue()
+        self._refused: dict[str, str] = {}
+        self._seen, self._said = time.monotonic(), False
+
+    def hear(self, event: tuple):
+        """Takes what the plugin says of a worker."""
+        match event[1]:
+            case {"worker": str(worker), "refused": str(reason)} if reason:
+                self._refused[worker] = text_of(" ".join(reason.split()))[:500]
+                named = text_of(worker)
+                self.say(f"Worker {named} gets nothing to grade: {self._refused[worker]}")
+            case {"limited_by": str(words)}:
+                self.limited_by.add(words)
+
+    def num_threads(self) -> int:
+        """Of the workers that may grade, or 1. Raises ConnectionError: see `wait_for_one`."""
+        if self.client.status != "running":
+            raise ConnectionError("the Dask scheduler is gone")
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        threads = sum(about["resources"].get(self.name, 0) for about in workers.values())
+        if threads:
+            self._seen = time.monotonic()
+        elif workers and {*workers} <= {*self._refused}:
+            reasons = "; ".join(f"{text_of(each)}: {self._refused[each]}" for each in workers)
+            raise ConnectionError(f"no worker is left that may grade. {reasons}")
+        elif time.monotonic() - self._seen > WAIT_LIMIT:
+            raise ConnectionError("the scheduler has had no workers for too long")
+        elif not workers and not self._said:
+            self._said = True
+            self.say("The scheduler has no workers: waiting for one.")
+        return max(1, int(threads))
+
+    def wait_for_one(self):
+        """An order that has ended.
+
+        Raises ConnectionError, with a sentence, if waiting for one does not help.
+        """
+        while True:
+            self.num_threads()
+            with suppress(queue.Empty):
+                return self.ended.get(timeout=LOOK_EVERY)
+
+
+def _reply_of(future) -> Reply:
+    """What a worker says, or why it says nothing."""
+    if future.status != "finished":
+        with suppress(Exception):
+            error = future.exception(timeout=CONNECT_LIMIT)
+            is_lost = type(error).__name__ == "KilledWorker"
+            return Reply(failed="its worker ended" if is_lost else f"on its worker: {error}")
+        return Reply(failed="its worker is gone")
+    try:
+        text = future.result(timeout=CONNECT_LIMIT)
+        if len(text) > LARGEST_REPLY:
+            return Reply(failed="its reply is too large")
+        return msgspec.json.decode(text, type=Reply)
+    except Exception:  # Dask's own, or what is no reply
+        return Reply(failed="what came from its worker cannot be read")

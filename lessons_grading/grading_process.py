@@ -1,0 +1,120 @@
+"""Processes that grade, one submission after another, seen from outside.
+
+No submission can end or block more than one of them, and its grade is then lost for this time.
+They are started by the command, or by a worker of Dask, and end with it. This file needs
+Python alone, so that a worker of Dask has no need of PyTorch. What runs in the processes is in
+grading_server.py.
+
+Libraries for such processes (pebble, concurrent.futures) start them with multiprocessing,
+which a worker of Dask may not do.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing import Pipe
+
+LARGEST_REPLY = 4 << 20  # bytes; the grade of a lesson has some ten thousand
+# seconds for what is no part of a submission's time: to import PyTorch from a disk that may be
+# far away, to start a sandbox, to compare results
+OF_THE_JUDGE = 900.0
+ABOUT = b"about"  # the order to say what is on this machine
+_PROCESS = "from lessons_grading.grading_server import serve; serve()"
+
+
+class Lost(Exception):
+    """The process that grades has ended, or had to."""
+
+
+class GradingProcess:
+    """It ends with this process."""
+
+    def __init__(self):
+        self.pipe, theirs = Pipe()
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROCESS, str(theirs.fileno())],
+            stdin=subprocess.PIPE,  # it ends where this does
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the command, which then ends this
+        )
+        theirs.close()
+
+    def reply(self, order: bytes, seconds: float) -> bytes:
+        """The reply to an order of grading_server.py. Raises Lost."""
+        with suppress(OSError):  # it has ended; `_next` will see that
+            self.pipe.send_bytes(order)
+        return self._next(seconds + OF_THE_JUDGE)
+
+    def _next(self, seconds: float) -> bytes:
+        try:
+            if self.pipe.poll(seconds):
+                return self.pipe.recv_bytes(LARGEST_REPLY)
+            how = "it did not come to an end"
+        except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5.0)
+            how = f"the process that graded it ended, exit code {self.process.poll()}"
+        self.end()
+        self.pipe.close()
+        raise Lost(how)
+
+    def end(self):
+        assert self.process.stdin is not None  # it is a pipe
+        with suppress(OSError):
+            self.process.stdin.close()
+        self.process.terminate()
+        try:
+            self.process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class GradingProcesses:
+    """As many processes as there are threads that ask for a grade at once."""
+
+    def __init__(self):
+        self._idle: list[GradingProcess] = []
+        self._all: set[GradingProcess] = set()
+        self._lock, self._is_closed = threading.Lock(), False
+
+    def grade(self, order: bytes, seconds: float) -> bytes:
+        """The reply to an order, whatever becomes of the process. Both are JSON.
+
+        seconds: that the submission may take.
+        """
+        try:
+            process = self._take()
+            reply = process.reply(order, seconds)
+        except Lost as lost:
+            return json.dumps({"failed": str(lost)}).encode()
+        with self._lock:
+            self._idle.append(process)
+        return reply
+
+    def about(self) -> dict:
+        """What decides whether this machine may grade: see grading_server.py."""
+        return json.loads(self.grade(ABOUT, 0.0))
+
+    def _take(self) -> GradingProcess:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        process = GradingProcess()
+        with self._lock:
+            self._all.add(process)
+            is_late = self._is_closed
+        if is_late:
+            process.end()
+        return process
+
+    def close(self):
+        with self._lock:
+            self._is_closed, processes = True, [*self._all]
+        for process in processes:
+            process.end()

@@ -1,0 +1,110 @@
+"""Runs in a process that grades. Orders and replies are JSON: much of them is a student's."""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from lessons_grading import sandbox
+from lessons_grading.digests import course_digest, mistakes_digest
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.grading_process import ABOUT, LARGEST_REPLY
+from lessons_grading.notebook import Notebook
+from lessons_grading.sandbox import Limits
+from lessons_grading.try_answer import remember_answers
+from lessons_lib import checks
+from lessons_lib.checks import MistakesError
+from lessons_processes import isolation
+
+GRADER = "lessons_grading.judge:grade_notebook"
+
+
+class Order(msgspec.Struct):
+    """What one grading needs.
+
+    name: of the notebook's file.
+    grader: "module:function" with the arguments of judge.grade_notebook.
+    """
+
+    notebook: Notebook
+    name: str
+    student: str
+    seed: int
+    limits: Limits
+    grader: str = GRADER
+
+
+class Reply(msgspec.Struct):
+    """A grade, or why there is none."""
+
+    grade: SubmissionGrade | None = None
+    failed: str = ""
+
+
+def serve():
+    """Runs in the process, until the pipe is closed."""
+    pipe = Connection(int(sys.argv[1]))
+    signal.signal(signal.SIGTERM, _tidy_up)
+    threading.Thread(target=_end_with_the_starter, daemon=True).start()
+    remember_answers()
+    with suppress(EOFError, OSError):
+        while True:
+            order = pipe.recv_bytes()
+            result = (
+                _about() if order == ABOUT else _graded(msgspec.json.decode(order, type=Order))
+            )
+            reply = msgspec.json.encode(result)
+            if len(reply) > LARGEST_REPLY:
+                size = f"its grade has {len(reply) >> 20} MB"
+                reply = msgspec.json.encode(Reply(failed=size))
+            pipe.send_bytes(reply)
+
+
+def _about() -> dict:
+    """What decides whether this machine may grade: the course, its mistakes, its sandbox."""
+    mistakes, problem = "", ""
+    try:
+        checks.read_mistakes(checks.lessons())
+        mistakes = mistakes_digest()
+    except (MistakesError, OSError) as error:
+        problem = str(error)
+    return {
+        "course": course_digest(),
+        "mistakes": mistakes,
+        "problem": problem,
+        "sandbox": sandbox.missing() or "",
+        "limited_by": sandbox.limited_by(Limits()),
+    }
+
+
+def _graded(order: Order) -> Reply:
+    module, _, function = order.grader.partition(":")
+    try:
+        grade = getattr(importlib.import_module(module), function)
+        return Reply(
+            grade(order.notebook, order.name, order.student, order.seed, order.limits)
+        )
+    except Exception as error:
+        return Reply(failed=isolation.describe_error(error))
+
+
+def _tidy_up(*_):
+    """Makes SIGTERM an exception, once."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
+def _end_with_the_starter():
+    """What it holds of our standard input ends when it does, however that is."""
+    with suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    while True:  # a call that begins to wait just then does not hear it at first
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)

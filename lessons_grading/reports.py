@@ -1,0 +1,114 @@
+"""What comes out of a sandbox, as JSON: the one schema that it has to fit.
+
+A run in the sandbox sends reports, and none of them is trusted. Whatever does not fit ends the
+sandbox, and what was earned by then is final.
+"""
+
+import struct
+from typing import TypedDict
+
+import msgspec
+
+LARGEST_MESSAGE = 16 << 20  # bytes
+# how messages to the judge begin; after REPORT come the own seconds, as SECONDS
+REPORT, ENDED = b"R", b"E"
+SECONDS = struct.Struct(">d")
+LENGTH = struct.Struct(">I")  # how messages from a run begin
+
+
+class _Report(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """["name", part, …]"""
+
+
+class Begun(_Report, tag="cell"):
+    """The cell of this number begins."""
+
+    number: int
+
+
+class CellRaised(_Report, tag="error"):
+    number: int
+    words: str
+
+
+class CellStopped(_Report, tag="stopped"):
+    """It has taken too long."""
+
+    number: int
+
+
+class Packed(TypedDict, total=False):
+    """An answer. It has one of these.
+
+    text: in C++ or CUDA.
+    pickle: in Python, as base64.
+    refused: the slug of a mistake and its message, for what is no answer.
+    """
+
+    text: str
+    pickle: str
+    refused: tuple[str, str]
+
+
+class Answer(_Report, tag="answer"):
+    """A cell has given an exercise this answer."""
+
+    exercise: str
+    packed: Packed
+
+
+class Case(_Report, tag="case"):
+    """The result of an answer on a case: what results.encode gives, as JSON of its own."""
+
+    number: int
+    result: str
+
+
+class Refused(_Report, tag="refused"):
+    """The answer was not tried."""
+
+    mistake: str
+    message: str
+
+
+class Returned(_Report, tag="returned"):
+    """The function has come to its end."""
+
+
+class Raised(_Report, tag="raised"):
+    """It has raised an error of this type, which describes itself in these words."""
+
+    name: str
+    words: str
+
+
+class Exited(_Report, tag="exited"):
+    how: str
+
+
+LastWords = Returned | Raised | Exited
+Report = Begun | CellRaised | CellStopped | Answer | Case | Refused | LastWords
+
+
+class Ended(msgspec.Struct):
+    """How a run has ended: the sandbox's first process says it, and the run cannot."""
+
+    ending: str
+    detail: str
+    printed: str
+    seconds: float
+
+
+class Misfit(Exception):
+    """What came cannot be read."""
+
+
+def read(message: bytes) -> tuple[float, Report] | Ended:
+    """A message of the sandbox: its own seconds and a report, or how the run has ended."""
+    try:
+        if message[:1] == ENDED:
+            return msgspec.json.decode(message[1:], type=Ended)
+        (seconds,) = SECONDS.unpack(message[1 : 1 + SECONDS.size])
+        return seconds, msgspec.json.decode(message[1 + SECONDS.size :], type=Report)
+    except (msgspec.MsgspecError, struct.error, RecursionError, UnicodeDecodeError) as error:
+        raise Misfit(str(error)) from None
