@@ -14,7 +14,7 @@ CHANGED = "arguments-changed"
 SHARED = "result-shared"
 _SHARED_WORDS = (
     "The numbers are right. But the result is not a new object: it is one that something else "
-    "uses too, so whoever changes the one changes the other."
+    "uses too, so a change to one is a change to the other."
 )
 
 

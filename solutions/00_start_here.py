@@ -20,9 +20,9 @@
 #
 # **At the end you will have built** an engine that serves a real language model to many
 # requests at once, and all that it rests on: the block manager, the block tables, attention
-# through them, and the CUDA kernels that make it fast. Here three people ask it at the same
-# time. Each question is preceded by the same instructions to the model. Nearly all of these
-# instructions are in memory only once, in the three orange blocks:
+# through them, and CUDA kernels, the programs on the GPU that make it fast. Here three people
+# ask it at the same time. Each question is preceded by the same instructions to the model.
+# Nearly all of these instructions are in memory only once, in the three orange blocks:
 #
 # PICTURE at_the_end
 #
@@ -134,7 +134,7 @@ draw.one_piece_each(lengths, limit)
 # |---|---|---|
 # | a **process** | a request, or the **sequence** of its tokens | 01 |
 # | a **page** of its address space | the next 16 tokens of its text | 00 |
-# | a **frame** of the computer's memory | a block of the pool | 01 |
+# | a **frame** of the computer's memory | a block | 01 |
 # | its **page table** says which page is in which frame | its **block table** | 02 |
 # | **copy on write**: two processes share a frame until one writes | two sequences share a block until one writes | 01 |
 # | **swap**: memory is short, and a process's pages go to disk for a while | **preemption**: a request loses its blocks for a while | 08 |
@@ -194,16 +194,19 @@ hint("0.1", 1)
 # is *after* your own passes.
 #
 # What you have passed is stored on your machine, and is not sent anywhere. `show_progress()`
-# shows it in any lesson: what you have passed, what is next, and which mistakes you have met.
+# shows it, and what is next, and which mistakes you have met. Other lessons need
+# `from lessons_lib import show_progress` first.
 
 # %% tags=["nbval-ignore-output"]
 show_progress()
 
 # %% [markdown]
-# When you come back another day, or restart the kernel, the notebook still has your answers,
-# but Python has forgotten them. Click on the cell where you were and choose
+# ## When you come back
+#
+# Another day, or after a restart of the kernel, the notebook still has your answers, but
+# Python has forgotten them. Click on the cell where you were and choose
 # *Run ▸ Run All Above Selected Cell*. If a cell misses a name, the message says which cells
-# make it. (The kernel is the Python that runs your cells.)
+# make it. (This kernel is the Python that runs your cells.)
 #
 # Keep a lesson open in one tab of the browser. A second tab has its own copy of the text. When
 # both have changed, JupyterLab asks which of the two to keep, and what you wrote in the other
@@ -268,7 +271,7 @@ draw.blocks_of_16(lengths, paged, limit)
 #
 # The table has an entry for each block, and anything that reads the cache has to follow each
 # entry. With one token in a block, the table is 16 times as long. The paper measured several
-# sizes (section 7.2): small blocks do not use a GPU well, and with large ones more slots stay
+# sizes (section 7.2): small blocks do not use a GPU well, and with large ones more places stay
 # empty. The paper settles on 16.
 # </details>
 #

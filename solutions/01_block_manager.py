@@ -28,7 +28,7 @@ draw = open_lesson("01")
 # %% [markdown]
 # The picture above shows where you will get to: a pool of eight blocks, drawn after three
 # events. The number in a block is its id. The one below it says how many sequences use the
-# block. White blocks are free.
+# block. White blocks are free, and orange ones are shared.
 #
 # ## The pool
 #
@@ -426,16 +426,16 @@ assert costs["C++ calls C++"] < costs["Python calls C++"]
 # each pair of calls. Within C++ the pair takes a small part of that time, mutex and all.
 #
 # So the language matters where the caller is C++ too, or where one call does a lot of work.
-# And the lock matters where Python's own is not held: between C++ threads, and in a Python
-# without a global lock. (There, importing a module switches the lock on again, unless the
-# module declares that it can do without it. In pybind11 it says so with
-# `py::mod_gil_not_used()`; our module does not.)
+# And your mutex matters where Python's global lock is not held: between C++ threads, and in a
+# Python without that lock. (There, importing a module switches it on again, unless the module
+# declares that it can do without it. In pybind11 it says so with `py::mod_gil_not_used()`; our
+# module does not.)
 #
 # ## Sharing: fork
 #
 # Now the manager goes to work. A sequence is a list of block ids, in the order of its tokens.
 # To **fork** it means to start a second sequence with the same tokens so far: for a second
-# answer to the same question, or for a beam search. No key or value is copied.
+# answer to the same question, say. No key or value is copied.
 #
 # ### Exercise 1.5: fork a sequence
 
@@ -575,7 +575,7 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # - `increase_ref_count()` of a free block raises a `RuntimeError`, and changes nothing.
 #
 # The check hands it right managers, and three wrong ones that break a promise each. A right one
-# may hand out its blocks in any order. Raise as you like: with `assert`, `raise` or pytest.
+# may hand out its blocks in any order. Raise with `assert` or `raise`, as you like.
 #
 # ### Exercise 1.7: a test of your own
 

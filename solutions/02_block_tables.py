@@ -47,9 +47,9 @@ from torch import Tensor
 # The table has a row for each sequence, with an entry for each of its blocks. An entry without
 # a block is -1. Filling it with 0 would be a trap, because 0 is a block.
 #
-# The kernel on the GPU reads the table, so it is in the GPU's memory. The CPU reads it too, and
-# must not wait for the GPU each time. So there are two copies, and every change is made to both
-# at once.
+# A **kernel**, the program that computes attention on the GPU, reads the table. So the table is
+# in the GPU's memory. The CPU reads it too, and must not wait for the GPU each time. So there
+# are two copies, and every change is made to both at once.
 
 # %%
 # INCLUDE paged_attention/block_table.py NO_BLOCK
@@ -107,14 +107,14 @@ stills
 #
 # $$\text{slot} = \text{block id} \times \text{block size} + \text{offset}$$
 #
-# The sequence's row of the block table says which block. With blocks of 4 and the row
-# `[5, 0, 2]`, the token at position 6 is in the row's entry 1, at offset 2. That entry is
-# block 0, so the slot is 0 × 4 + 2 = 2.
+# The sequence's row of the block table says which block, and the offset is the token's place
+# in it. With blocks of 4 and the row `[5, 0, 2]`, the token at position 6 is in the row's
+# entry 1, at offset 2. That entry is block 0, so the slot is 0 × 4 + 2 = 2.
 #
 # ### Exercise 2.2: slots
 #
 # Write it for many positions at once, because a prompt has many tokens. (Exercise 2.1 comes
-# later. It is about the pool.)
+# later, in an aside.)
 
 # %% exercise="2.2"
 # INCLUDE paged_attention/slots.py slot_mapping
@@ -131,7 +131,7 @@ print("slots of positions 0 to 9:", slot_mapping(row, torch.arange(10), block_si
 # ## One pool for everything
 #
 # A model has many layers, and each layer has its own keys and values for every token. They are
-# all in one tensor, which is allocated once, when the server starts:
+# all in one tensor, `kv_cache`, which is allocated once, when the server starts:
 #
 # | dimension | meaning | in Qwen3-8B |
 # |---|---|---|
@@ -207,9 +207,9 @@ assert not k_cache.any()
 # | name | what it is or does |
 # |---|---|
 # | `block_manager` | yours: `allocate()`, `free(block_id)`, `increase_ref_count(block_id)`, `get_ref_count(block_id)`, `get_num_free_blocks()` |
-# | `kv_cache`, `table` | the pool of all layers, and the block table |
+# | `kv_cache`, `table` | the pool of all layers, and the `BlockTable` from above |
 # | `block_size`, `max_blocks_per_seq` | tokens in a block, and entries in a row |
-# | `sequences` | a `Sequence` for each id, with its `row` and its `length` |
+# | `sequences` | a dict: a `Sequence` for each id, with its `row` and its `length` |
 # | `get(seq_id)` | the `Sequence` with this id, or an error |
 # | `blocks_of(seq_id)` | its block ids, in the order of its tokens |
 # | `blocks_for(num_tokens)` | how many blocks these tokens need, or an error if a row is too short |
@@ -319,6 +319,7 @@ check("2.5", append_token)
 # %%
 manager = small_manager()
 manager.add_sequence(0, 6)
+manager.add_sequence(1, 4)
 print("slots of the next four tokens:", [manager.append_token(0) for _ in range(4)])
 print("row:", manager.get_block_table_for_seq(0).tolist())
 
@@ -443,10 +444,9 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 check("2.1", count_pieces)
 
 # %% [markdown]
-# Now compare three layouts for one layer, in float16. A **kernel**, the program that computes
-# attention on the GPU, reads *one head's keys in a block*. The model writes *one token's keys,
-# all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each
-# layout cut them?
+# Now compare three layouts for one layer, in float16. The kernel reads *one head's keys in a
+# block*. The model writes *one token's keys, all heads*. A copy on write moves *all keys in a
+# block*. Into how many pieces does each layout cut them?
 
 # %%
 num_blocks, block_size, heads, head_size = 4, 16, 8, 128
@@ -497,10 +497,10 @@ draw.layouts(
 # **request** is what a user sends: a prompt to be answered. While it runs, it is a sequence in
 # the manager.) The paper that introduced PagedAttention compares three ways to guess:
 #
-# - **reserve the maximum**: as many slots as the model can ever use;
-# - **reserve a power of two**: the prompt, and the answer's true length rounded up to a power
-#   of two;
-# - **reserve what will be needed**: the true length, which no real server knows.
+# - **reserve the maximum** (`max`): as many slots as the model can ever use;
+# - **reserve a power of two** (`pow2`): the prompt, and the answer's true length rounded up to
+#   a power of two;
+# - **reserve what will be needed** (`oracle`): the true length, which no real server knows.
 #
 # Let us replay the same requests through all of them, and through your manager. The contiguous
 # allocator comes first. It takes the first hole that is long enough:
@@ -756,9 +756,9 @@ print(f"paging is done in {share:.0f} % of the steps that reserving the maximum 
 #
 # Blocks of 1 waste no slot, but the table is as long as the sequence, and each lookup serves
 # only one token. With blocks of 256, about half of the last block's slots are empty in each
-# sequence, and only whole blocks can be found again and shared. The paper measured several
-# sizes: on long conversations 16 to 128 were best, and on short ones large blocks hurt. It
-# settles on 16.
+# sequence, and only whole blocks can be found again and shared (lesson 08). The paper measured
+# several sizes: on long conversations 16 to 128 were best, and on short ones large blocks hurt.
+# It settles on 16.
 # </details>
 #
 # <details><summary>The block table is filled with 0 where there is no block. When is the

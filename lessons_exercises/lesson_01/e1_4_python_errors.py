@@ -72,7 +72,7 @@ def observe(module, case):
             return Text(f"a {natural}")
         is_offered = isinstance(error, getattr(module, name, ()))
         offered = "" if is_offered else f"; and there is no module.{name}"
-        return Text(f"{type(error).__name__} (a {natural}): {error}{offered}")
+        return Text(f"{type(error).__name__}, from {natural}: {error}{offered}")
     return Text("no error")
 
 
