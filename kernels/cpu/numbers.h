@@ -28,17 +28,47 @@ inline void put(Bfloat16& to, float number) {
   to.bits = uint16_t(is_nan ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-constexpr int num_lanes = 16;  // floats in a register of AVX-512; the compiler splits them
+// Sixteen numbers: of floats, a register of AVX-512. Others take several.
+constexpr int num_lanes = 16;
+using Lanes = float __attribute__((vector_size(4 * num_lanes)));
+using Ints = int32_t __attribute__((vector_size(4 * num_lanes)));
+using Bits = uint32_t __attribute__((vector_size(4 * num_lanes)));
+using SignedHalves = int16_t __attribute__((vector_size(2 * num_lanes)));
+using Halves = uint16_t __attribute__((vector_size(2 * num_lanes)));
+using Bytes = int8_t __attribute__((vector_size(num_lanes)));
 
-// The sum of a[i] * b[i]. Each lane sums on its own, so that a loop is one instruction.
+template <typename Vector>
+inline Vector read_as(const void* from) {
+  Vector numbers;
+  std::memcpy(&numbers, from, sizeof numbers);
+  return numbers;
+}
+
+inline Lanes read(const float* from) { return read_as<Lanes>(from); }
+
+inline Lanes read(const int8_t* from) {  // a step of twice the size is one instruction
+  auto halves = __builtin_convertvector(read_as<Bytes>(from), SignedHalves);
+  return __builtin_convertvector(__builtin_convertvector(halves, Ints), Lanes);
+}
+
+inline Lanes read(const Bfloat16* from) {
+  Bits bits = __builtin_convertvector(read_as<Halves>(from), Bits) << 16;
+  return read_as<Lanes>(&bits);
+}
+
+inline float sum_of(Lanes lanes) {
+  float sum = 0.0f;
+  for (int lane = 0; lane < num_lanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+// The sum of a[i] * b[i].
 template <typename A, typename B>
 inline float dot(const A* a, const B* b, int64_t size) {
-  float sums[num_lanes] = {}, sum = 0.0f;
+  Lanes sums = {};
   int64_t i = 0;
-  for (; i + num_lanes <= size; i += num_lanes)
-    for (int lane = 0; lane < num_lanes; ++lane)
-      sums[lane] += widen(a[i + lane]) * widen(b[i + lane]);
+  for (; i + num_lanes <= size; i += num_lanes) sums += read(a + i) * read(b + i);
+  float sum = sum_of(sums);
   for (; i < size; ++i) sum += widen(a[i]) * widen(b[i]);
-  for (float lane : sums) sum += lane;
   return sum;
 }
