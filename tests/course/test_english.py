@@ -334,18 +334,6 @@ def test_comments_and_docstrings_have_none_of_the_turns(path):
     assert not found, "\n".join(found)
 
 
-def test_comments_are_read_as_they_are_written(tmp_path):
-    python, cpp = tmp_path / "a.py", tmp_path / "a.h"
-    python.write_text(
-        'def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n'
-        "    return 1  # Five.\n",
-        encoding="utf-8",
-    )
-    cpp.write_text("// Three\n// and four.\nint f();  // Five.\n", encoding="utf-8")
-    assert comments(python) == ["One.", "Two.", "Three and four.", "Five."]
-    assert comments(cpp) == ["Three and four.", "Five."]
-
-
 @pytest.mark.parametrize("turn", TURNS, ids=lambda turn: turn.example)
 def test_each_pattern_finds_its_example(turn):
     assert re.search(turn.pattern, turn.example)
@@ -354,21 +342,3 @@ def test_each_pattern_finds_its_example(turn):
 @pytest.mark.parametrize("sentence", RIGHT)
 def test_right_english_is_left_alone(sentence):
     assert not turns_in(sentence)
-
-
-def test_code_formulas_headings_and_pictures_are_no_prose(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# As it were\n\n"
-        "`whoever`, $whoever$, ![as it\n"
-        "were](a.png)\n\n"
-        "[x](whoever.md)\n\n"
-        "```\n"
-        "as it were\n"
-        "```\n\n"
-        "<details><summary>as it\n"
-        "were</summary>\n",
-        encoding="utf-8",
-    )
-    (found,) = turns_in(*prose(page))
-    assert found.startswith("'as it were': ")

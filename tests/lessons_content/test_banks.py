@@ -20,7 +20,7 @@ from answers import (
 from lessons_exercises import tensors
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
-from right_answers import RIGHT_ANSWERS, RIGHT_TEXTS, WRONG_ANSWERS, answers_file
+from right_answers import HERE, RIGHT_ANSWERS, RIGHT_TEXTS, WRONG_ANSWERS, answers_file
 from verdicts import verdicts
 
 EXERCISES = every_exercise()
@@ -162,6 +162,10 @@ def test_no_result_of_ours_is_nan(exercise):
         for part in result if isinstance(result, tuple) else (result,):
             if isinstance(part, tensors.Values):
                 assert not part.tensor.isnan().any()
+
+
+def test_a_file_of_answers_is_that_of_an_exercise():
+    assert {*HERE.rglob("*.answers")} == set(map(answers_file, EXERCISES))
 
 
 @by_id("exercise", EXERCISES)

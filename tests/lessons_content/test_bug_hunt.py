@@ -187,54 +187,6 @@ def test_only_tokens_are_not_poison_and_no_two_share_a_slot(case):
     assert all(torch.equal(each, again[name]) for name, each in tensors.items())
 
 
-NUMBERS = {"one": 1, "two": 2, "four": 4}
-WORDS = r"(\d[\d,]*|one|two|four)"
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_a_title_says_what_is_in_the_case(case):
-    def number(pattern, default):
-        found = re.search(pattern.replace("N", WORDS), case.title)
-        words = found and found[1].replace(",", "")
-        return default if not found else NUMBERS.get(words) or int(words)
-
-    assert len(case.context_lens) == number("N sequences", 1)
-    if len(case.context_lens) == 1:
-        assert case.context_lens == (number("N tokens?", None),)
-    if "3 and 7 tokens" in case.title:
-        assert case.context_lens == (3, 7)
-    if "without a token" in case.title:
-        assert case.context_lens[0] == 0 < case.context_lens[1]
-    both = number("N heads of queries and of keys", None)
-    assert case.num_kv_heads == (both or number("on N KV head", 1))
-    if both or "query head" in case.title or "one head" in case.title:
-        assert case.num_q_heads == (both or number("N query heads", 1))
-    # where the title says nothing, blocks are small, and larger for long contexts
-    block_size = 16 if max(case.context_lens) >= 300 else 4
-    assert case.block_size == number("blocks of N", block_size)
-    if case is not CASES[-1]:
-        head_size = 1 if max(case.context_lens) > 10_000 else 8
-        assert case.head_size == number("head of size N", head_size)
-
-
 def test_the_blocks_that_the_lesson_names_stay_the_same():
     tables = [case.tensors()["block_table"].tolist() for case in CASES[:5]]
     assert tables == [[[0]], [[1]], [[3, 2]], [[0, -1, -1], [3, 1, -1]], [[-1], [1]]]
-
-
-def test_an_empty_context_gives_zeros():
-    tensors = MIXED.tensors()
-    out = expected_output(**tensors)
-    assert out.dtype == torch.float64 and out.shape == (3, 4, 8)
-    assert not out[1].any() and out[0].any() and out[2].any()
-    tensors = HuntCase("", (0, 0)).tensors()
-    assert not expected_output(**tensors).any()
-
-
-def test_a_context_of_one_token_gives_its_value():
-    tensors = HuntCase("", (1, 1), 2, 1).tensors()
-    ((first, _), (second, _)) = owned(tensors)
-    out = expected_output(**tensors)
-    for row, block in enumerate((first, second)):
-        for head in range(2):
-            assert torch.equal(out[row, head], tensors["v_cache"][block, 0, 0].double())

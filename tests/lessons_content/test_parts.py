@@ -385,19 +385,3 @@ def test_options_are_the_engines(model, capsys):
     assert assembled[-1] == parts.Part(
         "", "path batched", "the course's", "no exercise is a part of it"
     )
-
-
-def test_the_table(capsys):
-    parts.show_parts(
-        [
-            parts.Part("1.1", "free_list", "yours"),
-            parts.Part("8.3", "schedule", "the course's", "not passed yet"),
-            parts.Part("", "p", ""),
-        ]
-    )
-    assert capsys.readouterr().out == (
-        "exercise  part       whose         why\n"
-        "1.1       free_list  yours\n"
-        "8.3       schedule   the course's  not passed yet\n"
-        "          p\n"
-    )

@@ -10,7 +10,6 @@ from decode_calls import (
     BFLOAT,
     CACHE,
     FLOAT,
-    HALF,
     LENS,
     MODEL,
     TABLE,
@@ -312,29 +311,6 @@ PLANS = [(plan, *row) for plans, *row in NOT_MADE for plan in plans]
 )
 def test_what_a_rung_is_not_made_for_is_refused(plan, changes, error, words):
     refused(error, words, plan, **changes)
-
-
-@pytest.mark.parametrize(
-    "plan, changes",
-    [
-        *((decode_7, dict(number=number)) for number in range(8)),
-        *((decode_7, dict(number=number, dtype=FLOAT)) for number in range(4)),
-        *((decode_7, dict(number=number, kv_dtype=FP8)) for number in (8, 9)),
-        (decode_7, dict(number=8, head_size=256, kv_dtype=FP8)),
-        *((decode_7, dict(head_size=size, dtype=BFLOAT)) for size in (64, 256)),
-        *((decode_7, dict(num_q_heads=2 * queries)) for queries in (1, 16)),
-        (decode_7, dict(block_size=1, kv_dtype=HALF, heads_at_once=2)),
-        (decode_9, dict(max_num_seqs=4096, num_blocks=256)),
-        (decode_9, dict(max_num_seqs=2, num_blocks=1)),
-        *((prefill_4, dict(number=number)) for number in range(6)),
-        *((prefill_4, dict(block_size=size)) for size in (8, 9, 63, 64)),
-        *((prefill_4, dict(number=5, block_size=size)) for size in (8, 16, 32, 64)),
-        *((prefill_4, dict(num_q_heads=2 * queries, dtype=BFLOAT)) for queries in (1, 16)),
-        (prefill_4, dict(head_size=256, num_q_heads=1, num_kv_heads=1, most_tiles=1)),
-    ],
-)
-def test_what_a_rung_is_made_for_is_planned(plan, changes):
-    plan(**changes)
 
 
 def test_a_library_is_compiled_only_for_what_its_rung_is_made_for():

@@ -1,7 +1,5 @@
 """Exercise 9.9, which the course does not have: to double a number, in Python and in C++."""
 
-from dataclasses import replace
-
 from lessons_lib.checks import CheckResult, Exercise, Form, Mistake
 
 
@@ -25,19 +23,7 @@ DOUBLES = Exercise(
 )
 
 
-IN_CPP = replace(
-    DOUBLES,
-    language="cpp",
-    is_given=lambda text: text == "given text",
-    recognise=lambda text: "adds" if "recognised" in text else None,
-    name_from_text=lambda text: "squares" if "squared" in text else None,
-)
-
-
 WRONG = CheckResult("9.9", False, "wrong", "The result is not right.\nmore")
-
-
-SHOWN = "case that shows it: 2\n  expected: 4\n  got:      "
 
 
 class Kept(Form):

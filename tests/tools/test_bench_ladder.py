@@ -17,7 +17,7 @@ from benchmark_machine import LIMIT, Machine
 from lessons_bench import compare, ladder
 from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
 from lessons_bench.ladder_runs import Run
-from lessons_bench.workloads import VARIANTS, WORKLOADS, Workload
+from lessons_bench.workloads import WORKLOADS, Workload
 from paged_attention.ladder import RUNGS
 
 TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
@@ -49,29 +49,6 @@ def right(batch, k_cache, v_cache):
 
 
 # What is measured
-
-
-def test_there_are_six_workloads_and_every_variant_is_large_enough():
-    assert len(WORKLOADS) == 6 and all(variant.kv_bytes() > 250e6 for variant in VARIANTS)
-    assert max(Counter(workload.name for workload in (*WORKLOADS, *VARIANTS)).values()) == 1
-    primes = next(variant for variant in VARIANTS if variant.name == "primes").context_lens
-    assert all(
-        length % factor for length in primes for factor in range(2, math.isqrt(length) + 1)
-    )
-    groups = {
-        variant.num_q_heads // variant.num_kv_heads
-        for variant in VARIANTS
-        if variant.name.startswith("group_")
-    }
-    assert groups == {1, 2, 3, 5, 6, 7, 8, 12, 16}
-
-
-def test_every_rung_is_a_backend_in_order():
-    assert NAMES[: len(RUNGS)] == [f"rung {number}" for number in range(len(RUNGS))]
-    assert [each.rung for each in BACKENDS if each.rung is not None] == [
-        rung.number for rung in RUNGS
-    ]
-    assert [each.name for each in BACKENDS if each.fp8] == ["rung 8"]
 
 
 def test_a_batch_uses_each_block_once_and_its_caches_differ():
@@ -212,32 +189,6 @@ def test_a_backend_that_fails_is_reported_and_the_others_go_on():
     assert (rows[0].milliseconds, rows[0].share_of_limit, rows[0].error) == (None, None, None)
     assert rows[1].milliseconds == 2.0 and not rows[1].reason
     assert rows[2].reason == "three is not installed" and rows[2].milliseconds is None
-
-
-def test_one_that_fails_while_it_is_timed_has_no_time():
-    def clock(run):
-        clock.left -= 1
-        if clock.left == 0:
-            raise RuntimeError("the card fell off")
-        return 1.0
-
-    clock.left = 8
-    rows = compare.compare(
-        Machine(clock), TINY, [backend("one", right), backend("two", right)], LIMIT
-    )
-    assert [row.reason for row in rows] == ["", "RuntimeError: the card fell off"]
-    assert [row.milliseconds for row in rows] == [1.0, None]
-
-
-def test_too_little_memory_is_a_reason_for_all():
-    class Full(Machine):
-        def clean(self):
-            raise torch.OutOfMemoryError("tried to allocate too much")
-
-    rows = compare.compare(Full(), TINY, [backend("one", right), backend("two", right)], LIMIT)
-    assert {row.reason for row in rows} == {
-        "no tensors: OutOfMemoryError: tried to allocate too much"
-    }
 
 
 # What is recorded

@@ -41,10 +41,6 @@ def test_the_same_seed_gives_the_same_load():
     assert questions([0.0, 1.0], 3) == questions([0.0, 1.0], 3)
 
 
-def test_one_arrives_however_few_they_are():
-    assert len(random_arrivals(1e-6, 0.1, seed=1)) == 1
-
-
 def test_the_clients_get_whole_and_right_answers(server):
     asked = questions([0.0, 0.0, 0.05, 0.1], seed=2)
     answers = asyncio.run(ask_all(server.address, MODEL, asked))

@@ -22,7 +22,6 @@ from lessons_bench.path_b import (
     SHAPES,
     Batch,
     compare_batches,
-    random_batches,
 )
 from lessons_bench.path_b_runs import PathBRun, PathRow
 from paged_attention.engine.paths import CPU_ONLY, PATHS
@@ -66,20 +65,6 @@ def test_a_slot_is_of_one_token_or_of_nobody(sequences, block_size, seed):
     assert not batch.unused.flatten()[batch.metadata.slot_mapping].any()
     assert batch.unused.all(dim=1).sum() >= path_b.SPARE_BLOCKS
     assert len(batch.q) == sum(new for _, new in sequences)
-
-
-def test_the_scenarios_are_a_prefill_a_decode_and_a_mix():
-    one, other, mix = SCENARIOS.values()
-    assert [cached for cached, _ in one] == [0]
-    assert [new for _, new in other] == [1]
-    assert len(mix) > 2
-    assert {new == 1 for _, new in mix} == {cached == 0 for cached, _ in mix} == {True, False}
-
-
-def test_random_mixes_have_every_block_size_and_many_shapes():
-    batches = [*random_batches(HALF, 64, device="cpu")]
-    assert {batch.kv_cache.shape[2] for batch in batches} == set(path_b.RANDOM_BLOCK_SIZES)
-    assert len({batch.q.shape[1] // batch.kv_cache.shape[3] for batch in batches}) > 4
 
 
 def reads_on(q, k_cache, v_cache, metadata):

@@ -142,8 +142,6 @@ def test_an_error_from_another_process_has_all_its_parts():
 @pytest.mark.parametrize(
     "asserted, words",
     [
-        ("__n < this->size()", "An index is past the end of its container."),
-        ("!this->empty()", "An empty container has no first and no last element."),
         (
             "it != end()",
             "A container of the C++ library was used in a way that it does not allow.",

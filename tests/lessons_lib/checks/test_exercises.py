@@ -3,17 +3,6 @@
 import pytest
 
 from lessons_lib import checks
-from lessons_lib.checks import Form
-
-
-def test_a_form_has_no_record_of_its_own_and_is_compared_by_the_exercise():
-    class Unrecorded(Form):
-        pass
-
-    assert Unrecorded().record(0) is None
-    assert Unrecorded().gives(lambda recorded, actual: recorded < actual, 1, 2)
-    with pytest.raises(NotImplementedError):
-        Unrecorded().load()
 
 
 @pytest.mark.parametrize(

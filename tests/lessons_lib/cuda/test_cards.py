@@ -83,12 +83,6 @@ def test_a_rung_that_a_card_cannot_run_says_why_and_which_can(card):
         prefill_library(4, Shape(torch.float16, 128, 4, 16, shared_bytes=65_536))
 
 
-def test_a_cache_of_8_bits_is_named(card):
-    card(A100, "A100")
-    with pytest.raises(ValueError, match=r"^rung 9 with a cache of 8 bits needs .*8\.9 or"):
-        check_card(9, "gpu", FP8)
-
-
 def test_on_the_cpu_every_rung_runs_whatever_the_card(card):
     card(T4)
     for number in range(10):
@@ -138,13 +132,6 @@ def test_the_function_of_the_last_rung_says_it_before_a_launch(card):
     table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
     with pytest.raises(ValueError, match=r"rung 9 needs .* Tesla T4 has 7\.5"):
         attn_paged_fast(q, cache, cache, table, lens, target="gpu")
-
-
-def test_the_engine_says_why_it_takes_another_path(card):
-    card(T4, "Tesla T4")
-    shape = Shape(torch.float16, 128, 2, 16)
-    with pytest.warns(UserWarning, match=r'the path "batched": rung 7 needs .* T4 has 7\.5'):
-        assert choose_path(shape, torch.device("cuda")) == "batched"
 
 
 @pytest.mark.filterwarnings("error")

@@ -114,13 +114,6 @@ def test_two_prepared_calls_of_a_function_do_not_change_each_other(library):
         assert noted[0] == n
 
 
-def test_tensors_must_be_on_one_gpu(library):
-    with pytest.raises(ValueError, match="noted is on cpu, but this library .* for the GPU"):
-        library.note(**numbers(noted=torch.zeros(6, dtype=torch.float64)))
-    with pytest.raises(ValueError, match="x is on cuda:0, and noted on cuda:1; all tensors"):
-        library.note(**numbers(x=on_gpu(torch.zeros(2))))
-
-
 @pytest.mark.parametrize("setting", ["options", "launches", "trace", "count"])
 def test_what_is_for_the_cpu_is_refused_on_a_gpu(library, setting):
     with pytest.raises(RuntimeError, match=f"{setting} is for the CPU targets; this library"):

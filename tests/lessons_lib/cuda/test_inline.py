@@ -171,16 +171,6 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(
     assert len(compiler.calls()) == 2
 
 
-def test_an_error_names_the_source_and_shows_the_line():
-    with pytest.raises(CompileError) as caught:
-        build_library(
-            "int fine();", "\n\nint broken( { return 1; }\n", names=("one.h", "two.h")
-        )
-    assert (caught.value.source, caught.value.line) == ("two.h", 3)
-    assert "two.h, line 3: " in str(caught.value)
-    assert "\n    int broken( { return 1; }\n" in str(caught.value)
-
-
 def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
     source = (
         "#include <algorithm>\n"

@@ -212,14 +212,6 @@ def test_threads_take_turns_in_another_order_each_time_if_a_seed_is_given(target
         assert torch.equal(turns(1, together, os_threads=2), turns(1, os_threads=1))
 
 
-@pytest.mark.parametrize("num_threads, num_orders", [(2, 2), (3, 6)])
-def test_a_seed_gives_every_order_of_few_threads(num_threads, num_orders):
-    out = torch.full((200, num_threads), -1, dtype=torch.int32)
-    next_ = torch.zeros(200, dtype=torch.int32)
-    library("fast", seed=1).turns(next_, out, 1, None, 200, num_threads)
-    assert len(out.unique(dim=0)) == num_orders
-
-
 @on_cpu
 def test_three_bytes_beside_others_are_not_the_others(target):
     x = torch.randint(0, 256, (32, 3), dtype=torch.uint8)

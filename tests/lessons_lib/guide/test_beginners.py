@@ -36,11 +36,6 @@ def test_a_cell_that_python_cannot_read_says_what_to_do(notebook):
     assert "a check sees your answer from before" in out and 'stub("1.5")' in out
 
 
-def test_a_misspelt_name_says_which_one_is_like_it(notebook):
-    assert "Do you mean `check`?" in notebook("chek('1.1', 2)")
-    assert "›" not in notebook("mine")
-
-
 @pytest.mark.parametrize(
     "error, number",
     [
@@ -81,12 +76,6 @@ def test_a_stress_test_that_could_not_be_built_is_no_verdict_on_the_manager():
         exec(cell, scope)
     with pytest.raises(CompileError):
         exec(cell, scope | {"errors": "no C++"})
-
-
-def test_the_stub_says_that_a_cell_has_to_run(notebook):
-    out = notebook("def blocks_needed(n, size): raise NotImplementedError('Exercise 0.1')")
-    out = notebook('check("0.1", blocks_needed)')
-    assert "not attempted yet" in out and "take the stub's line out" in out and RUN_IT in out
 
 
 def test_a_stub_whose_exercise_has_passed_asks_where_the_answer_is(notebook):
@@ -156,31 +145,6 @@ def test_the_same_answer_once_more_says_that_its_cell_has_to_run(notebook):
     assert "This is the answer of your last check" in notebook('check("0.1", blocks_needed)')
     notebook(WRONG)
     assert "your last check" not in notebook('check("0.1", blocks_needed)')
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        'check("0.1")',
-        'check("0.1", 3)',
-        'check("0.1", "blocks_needed")',
-        'check("1.1", "free_list")',
-    ],
-)
-def test_a_check_that_is_called_wrongly_says_how_to_call_it(notebook, call):
-    number, name = ("1.1", "free_list") if "1.1" in call else ("0.1", "blocks_needed")
-    assert f'Write it like this: `check("{number}", {name})`' in notebook(call)
-
-
-def test_an_exercises_number_may_be_a_number(notebook):
-    notebook("def blocks_needed(num_tokens, block_size): return -(-num_tokens // block_size)")
-    assert ": passed" in notebook("check(0.1, blocks_needed)")
-    assert progress.load()["0.1"]["passed"]
-
-
-def test_an_exercise_that_does_not_exist_is_said_in_one_line(notebook):
-    out = notebook('check("0.2", 1)')
-    assert out == "NoSuchExercise: There is no exercise '0.2'; the ids here are 0.1.\n"
 
 
 def test_a_wrong_answer_that_a_lesson_shows_is_not_the_learners_mistake(notebook):

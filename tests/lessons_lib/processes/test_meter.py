@@ -30,12 +30,6 @@ def test_each_new_tensor_counts_and_a_view_does_not(function, wanted):
     assert new_bytes(function) == wanted
 
 
-def test_the_function_is_called_once():
-    called = []
-    new_bytes(lambda: called.append(1))
-    assert called == [1]
-
-
 def test_the_tensors_are_made_as_usual():
     made = []
     new_bytes(lambda: made.append(torch.full((2,), 3, dtype=torch.int64)))

@@ -11,21 +11,7 @@ THERE = Finding("ninja", "1.13", True, "no <build>", "get ninja")
 LACKING = Finding("C++ compiler", "", True, "no <C++>", "get g++ & more")
 DISPENSABLE = Finding("GPU", "", False, "it is slower", "buy one")
 NOT_READY = "Not ready: the rows marked ✗ say what to install."
-READY = "Ready: everything that the lessons need is here."
 TORCH = "class cuda:\n    is_available = lambda: {}\n    get_device_name = lambda: 'H100'\n"
-
-
-@pytest.mark.parametrize(
-    ("findings", "ready", "summary"),
-    [
-        ((THERE, DISPENSABLE), True, READY),
-        ((THERE, LACKING), False, NOT_READY),
-        ((), True, READY),
-    ],
-)
-def test_a_machine_is_ready_if_nothing_that_is_needed_is_missing(findings, ready, summary):
-    report = Report(findings)
-    assert (report.ready, report.summary) == (ready, summary)
 
 
 def test_a_report_as_text():

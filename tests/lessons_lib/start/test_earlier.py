@@ -33,13 +33,6 @@ def test_answers_in_a_stash_are_taken_over_once(clone):
     assert not clone.git("status", "--short", "notebooks").stdout
 
 
-def test_an_exercise_that_asks_for_something_else_is_named_from_a_stash_too(clone):
-    answer(clone.notebooks / LESSON, e1_1="x = 1", e1_2="x = 2")
-    clone.stash_and_pull(lesson(STUBS | {"1.2": stub("1.2", "Divides.")}, "two"))
-    (offer,) = clone.make_lab().filled
-    assert offer.taken.answers == ("1.1", "1.2") and offer.taken.differ == ("1.2",)
-
-
 def test_what_was_only_run_is_no_answer(clone):
     answer(clone.notebooks / LESSON)
     clone.stash_and_pull(lesson(STUBS, "two"))

@@ -57,14 +57,6 @@ def test_a_stub_and_the_cells_to_run_are_those_that_were_given(clone):
     assert "CodeCell(" in shown and "00 · Start here" in shown
 
 
-def test_copies_are_of_what_was_given_and_the_answer_is_taken_over(clone, tmp_path):
-    words = ["-m", "lessons_command", "lab", str(tmp_path / "mine"), "--only-copy"]
-    said = run(clone, *words).stdout
-    assert f"(notebooks/{FIRST})" in said and "with your answers to 0.1." in said
-    given = (NOTEBOOKS / "01_block_manager.ipynb").read_bytes()
-    assert (tmp_path / "mine" / "01_block_manager.ipynb").read_bytes() == given
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",

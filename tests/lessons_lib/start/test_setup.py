@@ -3,14 +3,12 @@ agree, and set-up speaks plainly.
 """
 
 import ast
-import functools
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 import yaml
@@ -181,13 +179,6 @@ def test_doctor_finds_this_machine_ready():
     assert "<table>" in report._repr_html_()
 
 
-def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    shown = repr(doctor.doctor())
-    assert "✗ C++ compiler    not found" in shown and "apt-get install g++" in shown
-    assert "without it: lessons 01, 02, 06, 07 and 08 cannot compile" in shown
-
-
 @pytest.mark.parametrize(
     "system, machine, words",
     [
@@ -231,48 +222,6 @@ def test_the_wheel_has_every_room_that_lessons_need():
     assert wheel["sources"] == {
         room: f"paged_attention_course/{room}" for room in wheel["only-include"]
     }
-
-
-@functools.cache
-def modules_of_the_tests() -> dict[str, Path]:
-    """By the name that imports them; test files by their own."""
-    found = {path.stem: path for path in (ROOT / "tests").rglob("test_*.py")}
-    for place in (ROOT / "tests", ROOT / "tests/support", ROOT / "tests/banks"):
-        for path in place.rglob("*.py"):
-            name = ".".join(path.relative_to(place).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = path
-    return found
-
-
-def imported_at_once(name: str, known: dict[str, set[str]]) -> set[str]:
-    """What a module of tests/ imports as it is imported itself, also through other modules."""
-    path = modules_of_the_tests().get(name)
-    if name in known or path is None:
-        return known.get(name, {name})
-    known[name] = found = {name}
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import):
-            names = [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = f"{package}.{node.module or ''}".strip(".") if node.level else node.module
-            names = [base, *(f"{base}.{each.name}" for each in node.names)]
-        else:
-            continue
-        for each in names:
-            found |= imported_at_once(each, known)
-    return found
-
-
-def test_the_tests_need_nothing_that_only_another_command_installs():
-    """`make mutants` and others install more; a test file that imports it stops them all."""
-    more = {"mutmut", "libcst", "coverage", "atheris", "ziglang", "nbgrader"}
-    known: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        roots = {name.partition(".")[0] for name in imported_at_once(path.stem, known)}
-        assert not roots & more, path.name
-    # the tool itself does need it
-    assert "libcst" in imported_at_once("mutants.python_text", known)
 
 
 def test_a_wheel_of_an_older_version_is_not_left_beside_the_new_one():

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disordered import disordered_manager
-from lessons_lib import checks
 from paged_attention.attention import (
     forward_prefill,
     plain_attention,
-    share_heads,
     tiled_attention,
 )
 from paged_attention.layer import AttentionLayer
@@ -388,26 +386,10 @@ def test_a_prefill_makes_no_tensor_without_saying_where():
     torch.testing.assert_close(y, expected)
 
 
-def test_exercise_3_4_notices_all_scores_at_once():
-    """The check of the tiled way looks at the tensors on the way, since the result is the
-    same.
-    """
-    result = checks.run("3.4", plain_attention)
-    assert not result.passed and "every pair of tokens" in result.message
-
-
 def test_a_state_that_has_seen_nothing_has_the_dtype_of_the_others():
     for dtype, kept in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)):
         o, m, l = SoftmaxState(2, head_size=3, dtype=dtype).finish()
         assert (o.dtype, m.dtype, l.dtype) == (kept,) * 3 and not o.any() and not l.any()
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (5, 3, 4), (2, 5, 3, 4)])
-def test_a_query_head_reads_the_kv_head_of_its_group(shape):
-    k = torch.randn(shape)
-    shared = share_heads(k, 6)
-    assert shared.shape == (*shape[:-2], 6, 4)
-    assert all(torch.equal(shared[..., head, :], k[..., head // 2, :]) for head in range(6))
 
 
 @BACKENDS

@@ -74,20 +74,6 @@ def assert_agrees(row):
     assert row.same_when_poisoned, row
 
 
-@on_ways
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_each_way_agrees_with_the_loop_by_its_librarys_signature(way, name):
-    fused = functools.partial(by_stand_in, way=way)
-    assert_agrees(compare_batches(name, [batch_for(way, SCENARIOS[name])], fused=fused))
-
-
-@on_ways
-def test_a_batch_of_decodes_agrees_with_the_loop(way):
-    decodes = (599, 1), (0, 1), (255, 1), (256, 1)
-    fused = functools.partial(by_stand_in, way=way)
-    assert_agrees(compare_batches("decodes", [batch_for(way, decodes)], fused=fused))
-
-
 @given(
     sequences=st.lists(
         st.tuples(st.integers(0, 300), st.one_of(st.just(1), st.integers(1, 80))),
@@ -206,12 +192,6 @@ def test_a_machine_without_a_gpu_is_told_so(way):
     words = "path 'fused' needs a CUDA GPU"
     refused(RuntimeError, words, Engine, load_model(), path="fused")
     assert set(NEEDS) < set(PATHS)
-
-
-@on_ways
-def test_a_library_that_is_there_is_found(way):
-    with stand_ins():
-        assert WAYS[way].missing() is None
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,12 @@ from itertools import accumulate
 import pytest
 import torch
 
-from paged_attention.engine import paths
-from paged_attention.engine.faults import each_alone
 from paged_attention.engine.paths import PATHS
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
 from poison import POISONS, fill_where, on_each_device, owned_slots
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
-from prefill_batch import attention, metadata_of
+from prefill_batch import attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
@@ -112,20 +110,6 @@ def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(
         torch.testing.assert_close(o[others], expected[others], rtol=1e-5, atol=1e-6)
 
 
-@on_each_device
-@by_poison
-@pytest.mark.parametrize("rescale", [True, False])
-def test_a_planted_fault_is_no_other_fault(device, poison, rescale):
-    """Lesson 08's attention that forgets to rescale does so with its own keys and values
-    only.
-    """
-    manager, q, metadata = scene(device, FLOAT)
-    caches = manager.kv_cache[0]
-    expected = each_alone(q, *caches, metadata, rescale=rescale)
-    fill_where(caches, slots_of_no_one_here(manager), poison)
-    torch.testing.assert_close(each_alone(q, *caches, metadata, rescale=rescale), expected)
-
-
 # Path "fast" in its own numbers
 
 
@@ -168,21 +152,6 @@ def test_chunks_that_the_kernel_is_not_made_for_are_gathered(
         PATHS[path](metadata)(q, *manager.kv_cache[0]) for path in ("fast", "gather")
     )
     assert torch.equal(fast, gathered)
-
-
-@pytest.mark.parametrize(
-    "lens, expected",
-    [
-        ([(8192, 8192)], True),
-        ([(8191, 8191)], False),
-        ([(8192, 8193)], False),
-        ([(8192, 8192), (8192, 8192)], False),
-        ([], False),
-    ],
-)
-def test_one_long_whole_prompt(lens, expected):
-    metadata = metadata_of(lens, torch.zeros(len(lens), 1, dtype=torch.int32))
-    assert paths.is_one_long_prompt(metadata) == expected
 
 
 @pytest.mark.gpu

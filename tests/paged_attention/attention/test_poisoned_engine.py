@@ -11,12 +11,9 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.divergence import locate_divergence
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import RequestError, SamplingParams
-from paged_attention.tiny_qwen3.tasks import encode
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
 from prefill_batch import attention
@@ -279,11 +276,3 @@ def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_sha
     torch.testing.assert_close(
         torch.stack(rows)[:, :bad], alone[:, :bad], **CLOSE[model.dtype]
     )
-
-
-@by_poison
-@pytest.mark.parametrize("path", ["gather", "paged_torch", "blockwise", "batched"])
-def test_poison_is_no_divergence(path, poison):
-    engines = [Engine(load_model(), path=name, num_blocks=8) for name in ("gather", path)]
-    poison_the_rest(engines[1], poison)
-    assert locate_divergence(*engines, encode("Ka17..q42...z93?zq>"), num_tokens=3) is None

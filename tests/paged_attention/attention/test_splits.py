@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from lessons_lib.inline import read_kernel
 from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
 from paged_attention.work_plan import (
-    BUSY,
     TILE_SIZE,
     best_plan,
     choose_heads_at_once,
@@ -253,27 +252,6 @@ def test_rows_are_dealt_out_where_a_multiprocessor_has_at_most_eight(rows_each, 
     lengths = [(600 - row) * TILE_SIZE for row in range(4 * rows_each)]
     _, plan = choose_plan(lengths, 1, 1, 4)
     assert (plan.num_blocks == len(lengths) and plan.num_parts == 0) == are_dealt
-
-
-@pytest.mark.parametrize(
-    "tiles, heads, multiprocessors, busy, blocks_and_parts",
-    [
-        ([80], 1, 2, 1.0, (1, 0)),  # halves of 40, and 40 for the handing over: no gain
-        ([82], 1, 2, 1.0, (2, 2)),
-        ([40], 2, 2, 1.0, (1, 0)),  # of two heads at once a tile takes twice as long
-        ([42], 2, 2, 1.0, (2, 2)),
-        ([100_000, 90_000], 1, 132, BUSY, (105, 106)),  # 0.8 for each
-        # equal pieces: a block hands over one part, not two, and all of them have work
-        ([100_000], 1, 132, BUSY, (132, 132)),
-        ([3], 1, 1, BUSY, (1, 0)),
-    ],
-)
-def test_a_row_is_cut_where_its_parts_pay(
-    tiles, heads, multiprocessors, busy, blocks_and_parts
-):
-    lengths = [n * TILE_SIZE for n in tiles]
-    plan = best_plan(lengths, heads, heads, multiprocessors, busy)
-    assert (plan.num_blocks, plan.num_parts) == blocks_and_parts
 
 
 @few

@@ -69,6 +69,8 @@ def test_the_path_of_a_gpu_gives_the_same_by_its_kernels_on_the_cpu(batch, dtype
         ([8191], [8191], False),
         ([8192], [8200], False),
         ([8192, 1], [8192, 5], False),
+        ([8192, 8192], [8192, 8192], False),
+        ([], [], False),
     ],
 )
 def test_what_one_long_prompt_is(query_lens, kv_lens, is_one):

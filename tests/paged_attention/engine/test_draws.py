@@ -52,12 +52,6 @@ def test_the_numbers_never_change_and_one_is_the_same_as_many(seed, position):
     assert several.dtype == torch.float64 and several.tolist() == [number] * 3
 
 
-@given(seeds)
-def test_a_seed_counts_with_its_64_bits(seed):
-    assert as_int64(seed) % 2**64 == seed % 2**64 and -(2**63) <= as_int64(seed) < 2**63
-    assert draw_number(as_int64(seed), 5) == draw_number(seed, 5) != draw_number(seed ^ 1, 5)
-
-
 def test_the_numbers_are_even():
     """Of 2**18 numbers each 256th has 1,024, give or take 32; and each row is even too."""
     numbers = grid(512, 512)

@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from batch_metadata import batch_metadata
-from echo import EchoModel, engine_with
+from echo import EchoModel
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.faults import each_alone, fill_with_leftovers, plant
-from paged_attention.engine.request import Request, SamplingParams
-from paged_attention.metadata import attn_paged_torch
+from paged_attention.engine.faults import fill_with_leftovers, plant
+from paged_attention.engine.request import SamplingParams
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -50,61 +49,6 @@ def test_attention_reads_another_table(fault, lengths, table, expected):
     assert given.block_table.tolist() == table  # where it writes stays as it is
     assert torch.equal(seen[0].seq_lens_kv, given.seq_lens_kv)
     assert seen[0].block_table.tolist() == expected
-
-
-def test_only_single_tokens_get_the_next_position():
-    requests = [Request(name, range(12)) for name in "abc"]
-    for request, num_computed in zip(requests, (3, 0, 11)):
-        request.num_computed = num_computed
-    engine = engine_with()
-    plant(engine, "position + 1 at decode")
-    tokens, positions, last = engine.runner.flatten_batch(list(zip(requests, (1, 3, 1))))
-    assert (tokens, last) == ([3, 0, 1, 2, 11], [0, 3, 4])
-    assert positions == [4, 0, 1, 2, 12]
-
-
-@pytest.fixture
-def batch():
-    """A chunk, single tokens, and a prompt, with NaN in what belongs to no sequence."""
-    generator = torch.Generator().manual_seed(4)
-    given = batch_metadata(
-        [3, 1, 1, 10], [13, 8, 17, 10], [[1, 2, -1], [3, -1, -1], [4, 5, 6], [7, 8, -1]]
-    )
-    shape = NUM_BLOCKS, BLOCK_SIZE, 2, 4
-    caches = [torch.randn(shape, generator=generator) for _ in range(2)]
-    for cache in caches:
-        cache[0] = cache[9:] = torch.nan
-    return torch.randn(15, 6, 4, generator=generator) * 3, *caches, given
-
-
-def test_without_a_fault_it_is_attention(batch):
-    torch.testing.assert_close(each_alone(*batch), attn_paged_torch(*batch))
-
-
-def test_the_last_query_sees_its_block_to_the_end(batch):
-    q, k_cache, v_cache, given = batch
-    found = each_alone(*batch, mask_tail=False)
-    expected = attn_paged_torch(*batch)
-    for row, (last, length) in enumerate([(2, 16), (3, 8), (4, 24), (14, 16)]):
-        alone = batch_metadata([1], [length], given.block_table[row : row + 1].tolist())
-        expected[last] = attn_paged_torch(q[last : last + 1], k_cache, v_cache, alone)[0]
-    torch.testing.assert_close(found, expected)
-
-
-def test_the_sum_so_far_keeps_its_scale(batch):
-    q, k_cache, v_cache, given = batch
-    found = each_alone(*batch, rescale=False)
-    torch.testing.assert_close(found[3], attn_paged_torch(*batch)[3])  # one block: no fault
-    keys, values = (
-        cache[given.block_table[2].long()].flatten(0, 1)[:17].repeat_interleave(3, 1)
-        for cache in (k_cache, v_cache)
-    )  # of the third sequence: (17, num_q_heads, head_size)
-    scores = torch.einsum("hd,thd->ht", q[4], keys) / 2
-    largest = torch.stack([scores[:, :end].amax(1) for end in (8, 16, 17)], 1)
-    own = largest.repeat_interleave(torch.tensor([8, 8, 1]), 1)
-    o = torch.einsum("ht,thd->hd", torch.exp(scores - own), values)
-    l = torch.exp(scores - largest[:, -1:]).sum(1)
-    torch.testing.assert_close(found[4], o / l[:, None])
 
 
 def engine():

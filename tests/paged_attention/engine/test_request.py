@@ -50,23 +50,8 @@ def test_a_fraction_is_refused_where_a_whole_number_is_wanted(name):
         SamplingParams(max_new_tokens=None)
 
 
-def test_a_request_begins_with_nothing_computed():
-    request, other = Request("a", (1, 2, 3)), Request("b", [4])
-    assert request.prompt == request.tokens == [1, 2, 3] and request.output == []
-    assert request.params == SamplingParams() and request.reason is None
-    assert request.num_uncomputed == 3 and request.hashes is not other.hashes
-
-
 def test_its_tokens_are_those_of_the_prompt_and_no_others():
     with pytest.raises(TypeError):
         Request("a", [1], tokens=[2])
     with pytest.raises(TypeError):
         Request("a", [1.5])
-
-
-def test_what_it_generates_comes_after_its_prompt():
-    request = Request("a", [1, 2, 3])
-    request.num_computed = 2
-    request.tokens += [7, 8]
-    assert request.output == [7, 8] and request.prompt == [1, 2, 3]
-    assert request.num_uncomputed == 3

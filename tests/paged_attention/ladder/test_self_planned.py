@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from decode_calls import BFLOAT, HALF, MODEL, assert_right, fp8, name_of
+from decode_calls import HALF, MODEL, assert_right, fp8
 from paged_attention.rungs import FP8
 from paged_attention.self_planned import SelfPlannedDecode
 from paged_batch import Batch, device_of, on_each_target
@@ -71,23 +71,6 @@ def test_one_object_serves_one_batch_after_another(
         assert not decode.buffers["arrived"].any()
 
 
-SHAPES = (
-    Batch((0, 40, 129, 600), 2, 2, 64, 8, BFLOAT, garbage=2**31 - 1),
-    Batch((5, 300, 0), 48, 3, 128, 32, HALF, gap=8),
-    Batch((70, 7, 17), 16, 1, 64, 16, HALF),
-    Batch((250, 16, 0), 10, 2, 256, 16, BFLOAT),
-    Batch((33,) * 30, 8, 8, 128, 5, HALF),
-)
-
-
-@pytest.mark.sampled(12)
-@on_each_target
-@pytest.mark.parametrize("batch", SHAPES, ids=name_of)
-def test_all_shapes_are_dense_attention(target, batch):
-    tensors = batch.tensors(target)
-    assert_right(compute(with_rung_9(batch, target), tensors), tensors)
-
-
 @pytest.mark.slow
 @on_each_target
 @pytest.mark.parametrize("head_size", [128, 256])
@@ -104,18 +87,6 @@ def test_fp8_caches(target, head_size):
         target=target,
     )
     assert_right(compute(decode, tensors), exact)
-
-
-@on_each_target
-def test_empty_contexts_get_zeros(target):
-    batch = Batch((0,) * 7, 8, 2, 128, 16, HALF)
-    tensors = batch.tensors(target)
-    out = torch.full_like(tensors["q"], float("nan"))
-    decode = with_rung_9(batch, target, num_blocks=3)
-    compute(decode, tensors | {"out": out})
-    assert not out.any()
-    tensors["block_table"] = tensors["block_table"][:, :0].contiguous()
-    assert not compute(decode, tensors).any()
 
 
 @on_each_target

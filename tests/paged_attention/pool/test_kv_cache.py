@@ -255,47 +255,6 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
         assert state_of(manager) == state_of(expected)
 
 
-@pytest.mark.parametrize(
-    "length, num_forks, writers, needed",
-    [
-        (3, 2, [0, 1], 2),  # of three that share the last block, two write: each takes a copy
-        (3, 2, [0, 1, 2], 2),  # all write: the last one keeps it
-        (3, 2, [1], 1),
-        (3, 1, [1], 1),
-        (3, 1, [0, 1], 1),
-        (2, 1, [1], 1),  # a full block is not written into
-        (2, 1, [0, 1], 2),
-        (1, 2, [1, 2], 2),
-    ],
-)
-def test_a_batch_needs_the_blocks_that_it_takes(length, num_forks, writers, needed):
-    for free in (needed - 1, needed):
-        manager = PagedAttentionManager(
-            (length + 1) // 2 + free, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=3
-        )
-        manager.add_sequence(0, length)
-        for child in range(1, num_forks + 1):
-            manager.fork_sequence(0, child)
-        batch = [(seq_id, 1) for seq_id in writers]
-        if free < needed:
-            with pytest.raises(
-                OutOfBlocksError, match=f"the batch needs {needed} blocks, and {free} are free"
-            ):
-                manager.append_tokens(batch)
-        else:
-            manager.append_tokens(batch)
-            assert manager.block_manager.get_num_free_blocks() == 0
-
-
-def test_who_shares_an_earlier_block_alone_writes_without_a_copy():
-    manager = PagedAttentionManager(3, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
-    manager.add_sequence(0, 4)
-    manager.fork_sequence(0, 1)
-    manager.append_token(1)
-    manager.append_tokens([(1, 1)])  # no block is free, and none is needed
-    assert manager.get(1).length == 6
-
-
 def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
     manager = PagedAttentionManager(5, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
     manager.add_sequence(0, 4)

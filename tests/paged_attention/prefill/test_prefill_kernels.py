@@ -80,15 +80,6 @@ def made_for(number, batch):
     return number != 5 or batch.block_size in (8, 16, 32, 64)
 
 
-OTHERS = [(n, SHAPES[n % len(SHAPES)]) for n in NUMBERS] + [(5, SHAPES[1])]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number, batch", OTHERS)
-def test_each_rung_in_another_shape(number, batch):
-    check(number, batch, "fast")
-
-
 @pytest.mark.slow
 @pytest.mark.sampled
 @on_rungs

@@ -97,12 +97,6 @@ def test_all_tiles_of_keys_in_the_order_of_the_batch():
     assert plan.cut_tiles.shape == (0, 4) and plan.num_parts == 0
 
 
-def test_only_what_a_row_sees_and_the_longest_first():
-    plan = needed([(6, 10), (4, 30)], 1, 1)
-    assert plan.items.tolist() == [[1, 0, 0, 15, -1], [0, 4, 0, 5, -1], [0, 0, 0, 4, -1]]
-    assert plan.items.dtype == plan.cut_tiles.dtype == np.int32 and not len(plan.cut_tiles)
-
-
 def test_few_rows_take_a_third_of_the_time():
     """One row and 20 tiles of keys before four rows and 6, but after four rows and 8."""
     order = needed([(4, 12), (1, 40), (4, 16)], 1, 1).items[:, 0]

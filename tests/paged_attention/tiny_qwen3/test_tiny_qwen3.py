@@ -11,18 +11,14 @@ from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.tiny_qwen3 import train
 from paged_attention.tiny_qwen3.tasks import (
     CHARACTERS,
-    DIGITS,
-    LETTERS,
     TASKS,
     decode,
     encode,
-    recall,
 )
 from paged_attention.tiny_qwen3.train import (
     batch_of,
     exact_match,
     examples_for,
-    warm_up_and_decay,
 )
 from paged_attention.tiny_qwen3.wider import with_head_size
 
@@ -54,43 +50,6 @@ def test_each_answer_is_what_the_prompt_asks_for(size):
         if triple
     }
     assert answer == "".join(key + value_of[key] for key in wanted)
-
-
-@pytest.mark.parametrize(
-    ("size", "num_pairs", "num_wanted", "num_letters", "num_symbols"),
-    [(0, 2, 1, 2, 2), (0.5, 13, 5, 13, 19), (1, 24, 8, 24, 36)],
-)
-def test_a_size_says_how_much_is_in_a_prompt(
-    size, num_pairs, num_wanted, num_letters, num_symbols
-):
-    random = np.random.default_rng(1)
-    pairs, wanted = recall(random, size)[0][1:-1].split("?")
-    keys = [symbol for symbol in pairs if symbol in LETTERS]
-    assert (
-        len(keys) == num_pairs == len(set(keys))
-        and sum(symbol in DIGITS for symbol in pairs) == 2 * num_pairs
-    )
-    assert len(wanted) == num_wanted == len(set(wanted)) and set(wanted) <= set(keys)
-    for task, length in (
-        ("sort", num_letters),
-        ("copy", num_symbols),
-        ("reverse", num_symbols),
-    ):
-        answer = TASKS[task](random, size)[1]
-        assert len(answer) == length == len(set(answer))  # no symbol twice
-        assert set(answer) <= set(LETTERS if task == "sort" else LETTERS + DIGITS)
-
-
-@pytest.mark.parametrize(("size", "most"), [(0, 0), (0.1, 23), (1, 230)])
-def test_the_dots_of_a_recall_are_drawn(size, most):
-    """As many as the size allows, before any of the pairs and not after the last one."""
-    random = np.random.default_rng(2)
-    prompts = [recall(random, size)[0] for _ in range(300)]
-    dots = [prompt.count(".") for prompt in prompts]
-    assert 0 <= min(dots) <= most / 10 and 0.9 * most <= max(dots) <= most
-    assert all(".?" not in prompt for prompt in prompts)
-    assert any(prompt[1] == "." for prompt in prompts) == (most > 0)
-    assert [recall(random, size, 5)[0].count(".") for _ in range(3)] == [5, 5, 5]
 
 
 def test_only_the_answer_and_the_end_are_trained():
@@ -138,20 +97,6 @@ def test_a_match_is_every_token_of_an_answer_and_its_end():
             )
 
     assert exact_match(Table(), examples) == 147 / 150
-
-
-def test_the_learning_rate_goes_up_and_stays_and_comes_down():
-    assert [warm_up_and_decay(step, 0.0) for step in (0, 49, 99, 100, 500)] == [
-        0.01,
-        0.5,
-        1,
-        1,
-        1,
-    ]
-    level = [warm_up_and_decay(10_000, done / 100) for done in range(40, 101)]
-    assert level[0] == pytest.approx(1, abs=2e-3) and level[30] == pytest.approx(0.5, abs=2e-3)
-    assert level == sorted(level, reverse=True) and 0 < level[-1] < 2e-3
-    assert warm_up_and_decay(49, 1.0) == pytest.approx(level[-1] / 2)
 
 
 def test_the_configuration_is_that_of_the_saved_model():

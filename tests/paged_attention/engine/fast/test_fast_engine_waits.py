@@ -101,17 +101,7 @@ def test_the_host_reads_only_what_has_arrived(shape, kind, monkeypatch):
         steps(engine, kind)
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda x: x[0].amax(-1).isfinite().tolist(),
-        lambda x: x.cpu(),
-        lambda x: bool(x.isfinite().all()),
-        lambda x: x[x > 1],
-        lambda x: x.max().item(),
-        lambda x: x.numpy(),
-    ],
-)
+@pytest.mark.parametrize("read", [torch.Tensor.cpu, lambda x: bool(x.isfinite().all())])
 def test_another_read_is_noticed(read, monkeypatch):
     engine = engine_of("small", "cpu", layers=False)
     norm = engine.runner.model.model.norm

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fast_requests import ALL_PARTS, PROMPTS, alone, assert_as_alone, model, params_of, prompts
+from fast_requests import ALL_PARTS, PROMPTS, alone, assert_as_alone, model
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
@@ -13,24 +13,7 @@ from paged_attention.tiny_qwen3.tasks import encode
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 ENDLESS = SamplingParams(max_new_tokens=8, ignore_end=True)
 LOGITS = FastParts(sampling=False, ahead=False)  # a step gives logits
-SOME_PARTS = [
-    FastParts(),
-    FastParts.none(),
-    FastParts(ahead=False),
-    FastParts(layers=False),
-    FastParts(state=False, ahead=False),
-    FastParts(sampling=False, ahead=False),
-    FastParts(layers=False, sampling=False, ahead=False),
-    FastParts(graphs=False, plan=False),
-]
-
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.mark.parametrize("parts", SOME_PARTS, ids=str)
-def test_requests_together_get_the_tokens_that_they_get_alone(parts):
-    engine = fast_engine(model(), parts, **SMALL, token_budget=9)
-    assert_as_alone(engine.generate(prompts(), [params_of(n) for n in range(len(PROMPTS))]))
 
 
 @pytest.mark.parametrize("layers", [True, False])

@@ -15,7 +15,7 @@ from paged_attention.engine.serve.echo import Echo
 from paged_attention.engine.serve.engine_thread import News
 from paged_attention.engine.serve.scored_tokens import chat_form, completion_form
 from paged_attention.engine.serve.words import TokenizerWords
-from paged_attention.tiny_qwen3.tasks import decode, encode
+from paged_attention.tiny_qwen3.tasks import encode
 from serving import MODEL, RunningServer, body, head_of, wait_until
 from tiny_checkpoints import KINDS, byte_level, checkpoint, save_model_that_speaks
 
@@ -115,13 +115,6 @@ def test_a_stream_says_the_same_piece_by_piece(completions, prompt):
 
 
 LONG = {"prompt": "K" + "." * 400, "max_tokens": 1, "logprobs": 0, "echo": True}
-
-
-def test_a_long_prompt_is_told_of_as_a_whole(completions):
-    (choice,) = completions.create(model=MODEL, temperature=0, **LONG).choices
-    rows = by_transformers(LONG["prompt"])
-    expected = [float(row[token]) for row, token in zip(rows, encode(LONG["prompt"])[1:])]
-    assert choice.logprobs.token_logprobs[1:401] == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_long_prompt_is_given_up_when_its_client_leaves():
@@ -241,7 +234,6 @@ def test_a_special_token_has_a_name_and_no_bytes(tmp_path):
     "fields, words",
     [
         ({"top_logprobs": 2}, "top_logprobs is for logprobs: true only"),
-        ({"logprobs": False, "top_logprobs": 2}, "top_logprobs is for logprobs: true only"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs must be a whole number from 0"),
         ({"logprobs": 1}, "logprobs must be true or false"),
         ({"echo": True}, "'echo' is no argument of a chat"),
@@ -352,10 +344,3 @@ def test_a_prompt_that_ends_within_a_character_is_echoed_without_it(byte_words):
     echo = Echo(prompt, None, byte_words, None)
     answer = Answer(prompt, [], byte_words, [], echo=echo)
     assert answer.take(News([second], "length")) == ("aü", True)
-
-
-def test_the_small_models_characters_are_its_tokens(completions):
-    (choice,) = completions.create(
-        model=MODEL, prompt=encode("Cab>"), temperature=0, echo=True, logprobs=1
-    ).choices
-    assert choice.text == decode(encode("Cab>ab")) == "".join(choice.logprobs.tokens)

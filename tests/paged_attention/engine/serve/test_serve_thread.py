@@ -69,14 +69,6 @@ def submit(thread, *asked):
     return numbers, heard
 
 
-def test_each_hears_its_own_tokens_once_and_its_end(thread):
-    _, heard = submit(thread, ("Cq7b>", PARAMS), ("Cabc>", PARAMS), ("C>", PARAMS))
-    found = [each.until_the_end() for each in heard]
-    texts = [decode(tokens) for tokens, _, _ in found]
-    assert texts[:2] == ["q7b$", "abc$"]
-    assert [reason for _, reason, _ in found[:2]] == ["end", "end"] and len(thread) == 0
-
-
 def test_all_are_taken_or_none(thread, gate):
     _, heard = submit(thread, ("Ca>", PARAMS), ("Cb>", PARAMS))
     with pytest.raises(QueueFullError, match="2 answers are waiting or running"):
