@@ -14,5 +14,7 @@ by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
 
 
 def skip_where_missing(path, device):
+    if path in paths.CPU_ONLY and device != "cpu":
+        pytest.skip(f"path {path} is for a CPU")
     if path in NEEDS and (device == "cpu" or NEEDS[path]()):
         pytest.skip(f"path {path} cannot be taken here")

@@ -31,7 +31,7 @@ from lessons_bench.path_b import (
 from lessons_bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.paths import NEEDS, PATHS
+from paged_attention.engine.paths import CPU_ONLY, NEEDS, PATHS
 from paged_attention.fused import (
     WAYS,
     FusedAttention,
@@ -294,7 +294,7 @@ def test_the_second_gpu():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", sorted(PATHS.keys() - CPU_ONLY))
 def test_every_path_gives_the_tokens_of_transformers_in_16_bits(path):
     if path in NEEDS and NEEDS[path]():
         pytest.skip(f"needs {NEEDS[path]()}")

@@ -73,6 +73,8 @@ def slots_of_no_one_here(manager):
 def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtype):
     if path in FOR_16_BITS and dtype == FLOAT:
         pytest.skip(f"path {path} takes 16-bit numbers")
+    if path == "in_place" and dtype == HALF:
+        pytest.skip("path in_place takes float32 and bfloat16")
     skip_where_missing(path, device)
     manager, q, metadata = scene(device, dtype)
     caches, where = manager.kv_cache[0], slots_of_no_one_here(manager)

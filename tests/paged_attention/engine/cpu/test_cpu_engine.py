@@ -116,6 +116,9 @@ def test_a_part_needs_the_one_that_it_is_part_of(parts, words):
 def test_numbers_that_it_does_not_read_are_refused():
     with pytest.raises(UnsupportedModelError, match="not of torch.float16 on cpu"):
         cpu_engine(load_model(dtype=torch.float16))
+    plain = Engine(load_model(dtype=torch.float16), path="in_place")
+    with pytest.raises(TypeError, match="the pool has numbers of torch.float16"):
+        plain.generate(prompts())
 
 
 def test_layers_that_are_not_fused_stay_those_of_transformers():
