@@ -278,10 +278,7 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
         *(path for path in prefixes if path not in around),
         *(f"{ROOT}/{name}" for name in COURSE),
     ]
-    # bubblewrap's own folders around what is seen may be closed to all but root
-    around_all = {str(parent) for path in seen for parent in Path(path).parents} - {"/"}
-    words = [word for folder in sorted(around_all) for word in ("--dir", folder)]
-    words += [
+    words = [
         "--proc",
         "/proc",
         "--dev",
@@ -294,6 +291,9 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
         *empty("/tmp"),
         *empty(SCRATCH, disk),
     ]
+    # bubblewrap's own folders around what is seen, in /tmp too, may be closed to all but root
+    around_all = {str(parent) for path in seen for parent in Path(path).parents} - {"/"}
+    words += [word for folder in sorted(around_all) for word in ("--dir", folder)]
     for path in seen[: len(around)]:
         words += (
             ["--symlink", os.readlink(path), path]
