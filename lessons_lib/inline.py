@@ -25,8 +25,8 @@ from types import ModuleType
 from lessons_lib import machine
 from lessons_lib.compiler import QUICK, Recipe, compile_file, compiler
 from lessons_lib.compiler_errors import CompileError, explain
-from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import KERNELS, build_folder
+from lessons_processes.locks import one_at_a_time
 from lessons_processes.waiting import waiting
 
 FINISHED = "finished"  # the name of the file that says so

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lessons_lib import solution_cells
-from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import progress_folder
+from lessons_processes.locks import one_at_a_time
 
 NOTHING: dict[str, Any] = {"passed": False, "mistakes": []}
 _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel

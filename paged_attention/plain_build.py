@@ -16,8 +16,8 @@ import torch
 
 from lessons_lib import machine
 from lessons_lib.compiler_errors import explain
-from lessons_lib.locks import one_at_a_time
 from lessons_lib.paths import build_folder
+from lessons_processes.locks import one_at_a_time
 from lessons_processes.waiting import waiting
 
 # How often the build of a text has failed or was stopped in this process. PyTorch does not try

@@ -13,7 +13,7 @@ from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.divergence import locate_divergence
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.faults import FAULTS, fill_with_leftovers, plant
-from paged_attention.engine.paths import PATHS
+from paged_attention.engine.paths import CPU_ONLY, PATHS
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import TASKS, encode, recall
 
@@ -64,6 +64,11 @@ def dense():
     return lambda prompt: continued(tuple(prompt))
 
 
+def skip_where_it_is_for_a_cpu(path, model):
+    if path in CPU_ONLY and model.device.type != "cpu":
+        pytest.skip(f"path {path} is for a CPU")
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", PATHS_ON_THE_CPU)
 @pytest.mark.parametrize(
@@ -77,6 +82,7 @@ def dense():
     ],
 )
 def test_the_same_tokens_on_every_path(model, dense, path, sizes):
+    skip_where_it_is_for_a_cpu(path, model)
     prompts = prompts_of_many_lengths(6 if path == "kernel" else 32)
     assert min(map(len, prompts)) == 1 and max(map(len, prompts)) > 200
     requests = Engine(model, path=path, **sizes).generate(prompts, PARAMS)
@@ -87,6 +93,7 @@ def test_the_same_tokens_on_every_path(model, dense, path, sizes):
 
 @pytest.mark.parametrize("path", [path for path in PATHS_ON_THE_CPU if path != "gather"])
 def test_paths_that_agree_never_part(model, path):
+    skip_where_it_is_for_a_cpu(path, model)
     prompt = encode(recall(np.random.default_rng(0), 0.3)[0])
     engines = [Engine(model, path=name, block_size=8) for name in ("gather", path)]
     assert locate_divergence(*engines, prompt, num_tokens=4) is None
