@@ -11,6 +11,7 @@ from paged_attention.engine.attention import PagedStep
 from paged_attention.engine.cpu.library import NUMBERS, bits_of, cpu_library
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
+from paged_attention.fused import Attend
 
 MOST_ROWS = 4  # of our product; with more rows, PyTorch's is faster
 
@@ -67,8 +68,26 @@ class CpuModel(FusedModel):
     def build_kernels(self, target: str):
         return cpu_library()
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        return embedding(tokens, self.embedding).float()
+    def __call__(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        attend: Attend,
+        last: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Runs the model, as FusedModel does. Returns float32 logits, in a tensor of their own."""
+        residual, x = embedding(tokens, self.embedding).float(), None
+        for layer, cache in zip(self.layers, self.kv_cache, strict=True):
+            x = self.add_norm(residual, x, layer.norm)
+            x = self.attention(x, layer, positions, slots, attend, cache)
+            x = self.product(x, layer.w_out, layer.b_out)
+            x = self.add_norm(residual, x, layer.mlp_norm)
+            x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
+            x = self.product(x, layer.w_down, layer.b_down)
+        x = self.add_norm(residual, x, self.last_norm)
+        return self.product(x if last is None else x[last], self.head)
 
     def product(
         self, x: Tensor, weight: Tensor | NarrowWeight, bias: Tensor | None = None
@@ -91,9 +110,6 @@ class CpuModel(FusedModel):
         self.kernels("product", out, x.contiguous(), weight, scales, *sizes)
         return out
 
-    def logits(self, x: Tensor, out: Tensor | None) -> Tensor:
-        return self.product(x, self.head)
-
     def add_norm(self, residual: Tensor, x: Tensor | None, weight: Tensor) -> Tensor:
         out = torch.empty_like(residual)
         self.kernels("add_norms", out, residual, x, weight, *residual.shape, self.epsilon)
@@ -112,10 +128,11 @@ class CpuModel(FusedModel):
         return qkv.view(len(x), -1, self.head_size)[:, : self.num_q_heads]
 
     def attention(
-        self, x: Tensor, layer, positions: Tensor, slots: Tensor, attend, cache: Tensor
+        self, x: Tensor, layer, positions: Tensor, slots: Tensor, attend: Attend, cache: Tensor
     ) -> Tensor:
+        """Returns (num_tokens, num_q_heads * head_size), before the product with w_out."""
         if self.forward is None:
-            return super().attention(x, layer, positions, slots, attend, cache)
+            return attend(self.project(x, layer, positions, slots, *cache), *cache).flatten(1)
         # as transformers gives them: (1, heads, num_tokens, head_size), of the pool's numbers
         fresh = torch.empty(2, len(x), self.num_kv_heads, self.head_size)
         q = self.project(x, layer, positions, torch.arange(len(x)), *fresh)

@@ -100,38 +100,23 @@ class FusedModel:
         out: where the logits go; None makes a new tensor.
         Returns (num_tokens or len(last), vocab_size).
         """
-        residual, x = self.embed(tokens), None
+        residual, x = embedding(tokens, self.embedding), None
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
-            x = self.attention(x, layer, positions, slots, attend, cache)
-            x = self.product(x, layer.w_out)
+            q = self.project(x, layer, positions, slots, *cache)
+            x = linear(attend(q, *cache).flatten(1), layer.w_out)
             x = self.sum_over_ranks(x, layer.b_out)
             x = self.add_norm(residual, x, layer.mlp_norm)
-            x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
-            x = self.sum_over_ranks(self.product(x, layer.w_down), layer.b_down)
+            x = self.gate(linear(x, layer.w_gate_up, layer.b_gate_up))
+            x = self.sum_over_ranks(linear(x, layer.w_down), layer.b_down)
         x = self.add_norm(residual, x, self.last_norm)
         x = x if last is None else x[last]
-        if self.ranks is None or len(self.head) == self.vocab_size:  # it is whole
-            return self.logits(x, out)
+        if len(self.head) == self.vocab_size:  # it is whole
+            return torch.mm(x, self.head.t(), out=out)
         if out is None:
             out = torch.empty(len(x), self.vocab_size, dtype=x.dtype, device=x.device)
         launch(self.ranks.join, torch.mm(x, self.head.t()), out)
         return out
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        return embedding(tokens, self.embedding)
-
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return linear(x, weight, bias)
-
-    def logits(self, x: Tensor, out: Tensor | None) -> Tensor:
-        return torch.mm(x, self.head.t(), out=out)
-
-    def attention(
-        self, x: Tensor, layer, positions: Tensor, slots: Tensor, attend: Attend, cache: Tensor
-    ) -> Tensor:
-        """Returns (num_tokens, num_q_heads * head_size), before the product with w_out."""
-        return attend(self.project(x, layer, positions, slots, *cache), *cache).flatten(1)
 
     def sum_over_ranks(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Completes a product whose weight is cut by columns."""
@@ -163,7 +148,7 @@ class FusedModel:
 
         Returns the queries, (num_tokens, num_q_heads, head_size), a part of a larger tensor.
         """
-        qkv = self.product(x, layer.w_qkv, layer.b_qkv)
+        qkv = linear(x, layer.w_qkv, layer.b_qkv)
         self.launch(
             self.rotate,
             qkv=qkv,
