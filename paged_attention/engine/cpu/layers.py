@@ -77,7 +77,7 @@ class CpuModel(FusedModel):
         last: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Runs the model, as FusedModel does. Returns float32 logits, in a tensor of their own."""
+        """Runs the model, as FusedModel does. Returns float32 logits, and never `out`."""
         residual, x = embedding(tokens, self.embedding).float(), None
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
