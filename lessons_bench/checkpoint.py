@@ -113,7 +113,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.at is None:
         command.parser.error("--at names the folder, with room for 16 GB")
     try:
-        run = measure(arguments.at, arguments.tiny, command.line(arguments, "at", "tiny"))
+        line = f"{command.line(arguments, 'tiny')} --at FOLDER"
+        run = measure(arguments.at, arguments.tiny, line)
     except (OSError, ValueError) as error:
         print(f"Nothing is measured: {error}", file=sys.stderr)
         return 1

@@ -15,11 +15,11 @@ import torch
 from lessons_bench.command import Command
 from lessons_bench.conversation_runs import Answer, ConversationRun, table
 from lessons_bench.serving import processor
+from lessons_bench.speaker import add_model, model_folder, model_name
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.conversation import Conversation
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.serve.words import TokenizerWords
-from paged_attention.engine.speaking import SMOLLM2, ModelNotHereError, speaking_model
 
 SYSTEM = (
     "You are the assistant of a course on computers. You are friendly and patient. The people "
@@ -80,16 +80,11 @@ def main(words: Sequence[str] | None = None) -> int:
         ConversationRun,
         table,
     )
-    add = command.parser.add_argument
-    add("--model", default=SMOLLM2, help="a folder, smollm2, or a name on the hub")
-    add("--download", action="store_true", help="fetch it if it is not on this machine")
+    add_model(command)
     arguments = command.parse(words)
     if arguments.recorded:
         return command.show(arguments)
-    try:
-        folder = speaking_model(arguments.model, arguments.download)
-    except ModelNotHereError as error:
-        print(error, file=sys.stderr)
+    if (folder := model_folder(arguments)) is None:
         return 1
     said = talk(folder)
     run = ConversationRun(
@@ -100,7 +95,7 @@ def main(words: Sequence[str] | None = None) -> int:
         threads=torch.get_num_threads(),
         date=datetime.date.today().isoformat(),
         command=command.line(arguments, "model"),
-        model="SmolLM2-135M-Instruct" if arguments.model == SMOLLM2 else str(arguments.model),
+        model=model_name(arguments),
         system=SYSTEM,
         **said,
     )

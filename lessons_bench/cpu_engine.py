@@ -18,13 +18,13 @@ from lessons_bench.command import Command, say
 from lessons_bench.conversation import QUESTIONS, SYSTEM
 from lessons_bench.cpu_engine_runs import Row, Run, table
 from lessons_bench.serving import processor
+from lessons_bench.speaker import add_model, model_folder, model_name
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.cpu.engine import cpu_engine
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.serve.words import TokenizerWords
-from paged_attention.engine.speaking import SMOLLM2, ModelNotHereError, speaking_model
 
 LAYERS = CpuParts(attention=False, few_rows=False)
 ENGINES = {
@@ -133,17 +133,15 @@ def main(words: Sequence[str] | None = None) -> int:
         table,
     )
     add = command.parser.add_argument
-    add("--model", default=SMOLLM2, help="a folder, smollm2, or a name on the hub")
-    add("--download", action="store_true", help="fetch it if it is not on this machine")
+    add_model(command)
     add("--new", type=int, default=64, help="new tokens of each answer (%(default)s)")
     add("--rounds", type=int, default=5, help="of all ways in turns (%(default)s)")
     arguments = command.parse(words)
     if arguments.recorded:
         return command.show(arguments)
-    try:
-        folder = speaking_model(arguments.model, arguments.download)
-    except ModelNotHereError as error:
-        print(error, file=sys.stderr)
+    if min(arguments.new, arguments.rounds) < 1:
+        command.parser.error("--new and --rounds must be 1 or more")
+    if (folder := model_folder(arguments)) is None:
         return 1
     words_of = TokenizerWords(folder)
     prompts = [
@@ -161,7 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
         threads=torch.get_num_threads(),
         date=datetime.date.today().isoformat(),
         command=command.line(arguments, "model", "new", "rounds"),
-        model="SmolLM2-135M-Instruct" if arguments.model == SMOLLM2 else str(arguments.model),
+        model=model_name(arguments),
         new=arguments.new,
         rounds=arguments.rounds,
         rows=measure(models, prompts, arguments.new, arguments.rounds),

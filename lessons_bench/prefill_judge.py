@@ -57,7 +57,7 @@ def error_of(out: Tensor, batch: Batch) -> float:
 class Ladder:
     """The rungs of the prefill ladder, in checked mode on small batches.
 
-    `texts`: names and texts of files that are used in place of those in kernels/.
+    `texts`: texts by file name. Each replaces the file of that name in kernels/.
     """
 
     def __init__(self):

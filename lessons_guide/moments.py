@@ -23,8 +23,8 @@ def is_new(exercise_id: str) -> bool:
 
 def show_passed(exercise: checks.Exercise, is_new: bool) -> None:
     """Shows that an answer has passed and, the first time, what that means."""
-    lines = [after_exercise(exercise.id)] if is_new else []
-    body = "\n".join(filter(None, [*lines, advice.after_passing()]))
+    said = [after_exercise(exercise.id) if is_new else "", advice.after_passing()]
+    body = "\n".join(filter(None, said))
     show(Card(f"Exercise {exercise.id}, {exercise.title}: passed", body, tone="passed"))
     if is_new and (card := after_lesson(exercise.id)):
         show(card)

@@ -1,6 +1,7 @@
 """The compilers of this machine, and how they are called: from any folder, in any locale."""
 
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 # With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
 # take. The calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
+# for the processor that is here
+NATIVE = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
 _FOR_GPUS = ("-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
@@ -29,6 +32,18 @@ class Recipe:
     include: tuple[Path, ...] = ()
     link: tuple[str, ...] = ()
     also: str = ""
+
+
+def processor_features() -> str:
+    """The features of this processor. Code that was compiled with NATIVE depends on them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line for line in lines if line.startswith(("flags", "Features"))),
+        platform.processor(),
+    )
 
 
 def compiler() -> list[str]:

@@ -1,13 +1,12 @@
 """How CUDA texts are compiled: with nvcc for a GPU, or with the C++ compiler for the CPU."""
 
 import ctypes
-import platform
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-from lessons_lib.compiler import Recipe, compiler, given
+from lessons_lib.compiler import NATIVE, Recipe, compiler, given
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_here import no_gpu
 from lessons_lib.cuda_on_cpu import left_out, unwatched
@@ -95,7 +94,7 @@ def build_for_cpu(
         include=(CUDA_ON_CPU / "include",),
         link=(*_link_to(runtime), *_watched_copies(target)),
         # reports name the sources
-        also=_own_text() + _rules() + _processor() + repr([*sources]),
+        also=_own_text() + _rules() + repr([*sources]),
     )
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
 
@@ -147,13 +146,12 @@ def runtime_library(checked: bool) -> Path:
 
 
 def _flags(target: str) -> tuple[str, ...]:
-    native = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
     # Ubuntu's GCC turns memcpy and memset into functions of the C library that check for
     # overflows (FORTIFY); our watch does not see those. With DWARF 5, addr2line of binutils
     # 2.40 gives our file another name. A thread's stack has 64 KiB (fiber.h).
     common = (
         "-std=c++17",
-        native,
+        NATIVE,
         "-gdwarf-4",
         "-fno-strict-aliasing",
         "-fno-exceptions",
@@ -239,19 +237,6 @@ def _own_text() -> str:
 def _rules() -> str:
     """The text of the rules in unwatched.py. When the rules change, a build is done again."""
     return Path(unwatched.__file__).read_text(encoding="utf-8")
-
-
-@cache
-def _processor() -> str:
-    """The features of this processor. Code compiled for this processor depends on them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line for line in lines if line.startswith(("flags", "Features"))),
-        platform.processor(),
-    )
 
 
 def _gpus() -> str:

@@ -23,7 +23,14 @@ from pathlib import Path
 from types import ModuleType
 
 from lessons_lib import machine
-from lessons_lib.compiler import QUICK, Recipe, compile_file, compiler
+from lessons_lib.compiler import (
+    NATIVE,
+    QUICK,
+    Recipe,
+    compile_file,
+    compiler,
+    processor_features,
+)
 from lessons_lib.compiler_errors import CompileError, explain
 from lessons_lib.paths import KERNELS, build_folder
 from lessons_processes.locks import one_at_a_time
@@ -250,6 +257,7 @@ def _fingerprint(texts: list[str], recipe: Recipe) -> str:
         sys.implementation.cache_tag,
         platform.machine(),
         compiler(),
+        processor_features() if NATIVE in recipe.flags else "",
     )
     return hashlib.sha256(repr((texts, recipe, machine)).encode()).hexdigest()[:16]
 

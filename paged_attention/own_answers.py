@@ -93,7 +93,7 @@ class Answers:
                     self.yours[exercise] = answer
 
     def stand_in(self, exercise: str, missing: str) -> None:
-        """Uses the answer to `exercise` in place of the missing one, if it passes."""
+        """If the answer to `exercise` passes, uses it where that to `missing` is missing."""
         answer, reason = _find(exercise)
         if not reason:
             self.yours[exercise] = answer

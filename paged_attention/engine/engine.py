@@ -188,9 +188,8 @@ class Engine:
             if finite[index]:  # then the keys and values that it has seen are sound too
                 self.prefix_cache.insert(request, request.num_computed + num_tokens)
             elif num_tokens == request.num_uncomputed:  # its next token would come from here
-                self.prefix_cache.forget(
-                    request
-                )  # the fault may lie in what it has found there
+                # the fault may lie in what it has found there
+                self.prefix_cache.forget(request)
                 self._end(request, "not finite")
                 continue
             left.append(index)

@@ -2,12 +2,12 @@
 
 import ctypes
 import functools
-import platform
-import sys
 
 import torch
 from torch import Tensor
 
+from lessons_lib.compiler import NATIVE
+from lessons_lib.compiler_errors import CompileError
 from lessons_lib.inline import build_library, read_kernel
 
 FILES = ("numbers.h", "few_rows.h", "between.h", "attend.h", "step.cpp")
@@ -16,18 +16,25 @@ NUMBERS = (torch.float32, torch.bfloat16)  # of weights and pools
 
 @functools.cache
 def cpu_library() -> "CpuLibrary":
-    """Builds the functions, once."""
-    native = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
-    # PyTorch's own threads, where the compiler has OpenMP as GCC has it; else one thread.
-    threads = () if sys.platform == "darwin" else ("-fopenmp",)
-    return CpuLibrary(
-        build_library(
-            *(read_kernel(f"cpu/{file}") for file in FILES),
-            names=tuple(f"cpu/{file}" for file in FILES),
-            name="cpu_step",
-            flags=("-std=c++17", "-O3", native, *threads),
-            link=threads,
-        )
+    """Builds the functions, once: with PyTorch's threads, or for one if OpenMP is not here.
+
+    Clang often comes without it.
+    Raises CompileError or CannotBuild if this machine cannot build them.
+    """
+    try:
+        return CpuLibrary(_build("-fopenmp"))
+    except CompileError:
+        return CpuLibrary(_build())
+
+
+def _build(*threads: str) -> ctypes.CDLL:
+    return build_library(
+        *(read_kernel(f"cpu/{file}") for file in FILES),
+        names=tuple(f"cpu/{file}" for file in FILES),
+        name="cpu_step",
+        # GCC warns that vectors are passed in another way where AVX-512 is not there
+        flags=("-std=c++17", "-O3", NATIVE, "-Wno-psabi", *threads),
+        link=threads,
     )
 
 

@@ -97,8 +97,9 @@ def make_engine(arguments: argparse.Namespace, folder: Path) -> Engine:
     """Raises ValueError if the pool does not fit into the memory."""
     sizes = {"num_blocks": arguments.num_blocks, "max_num_seqs": arguments.max_num_seqs}
     has_card = torch.cuda.is_available()
-    is_narrow = has_card or read_config(folder).dtype == torch.bfloat16
-    dtype = torch.bfloat16 if is_narrow else torch.float32
+    dtype = torch.bfloat16
+    if not has_card and (arguments.mine or read_config(folder).dtype != dtype):
+        dtype = torch.float32  # answers were checked with it, and need not take another
     model = load_model(folder, dtype, "cuda" if has_card else "cpu")
     check_room(model, arguments.num_blocks)
     if has_card and not arguments.mine:

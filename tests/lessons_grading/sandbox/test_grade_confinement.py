@@ -1,8 +1,11 @@
 """The numbers of system calls, and what is told where there is no sandbox."""
 
+import os
 import shutil
+import site
 import subprocess
 import sys
+import venv
 
 import pytest
 
@@ -50,3 +53,30 @@ def test_root_without_other_users_is_refused():
         [*alone, sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert "Grade as an ordinary user." in ran.stdout
+
+
+@needs_sandbox
+def test_an_environment_in_tmp_is_seen_in_the_sandbox(tmp_path):
+    """The sandbox has its own folder /tmp. What is around the environment is open there."""
+    venv.create(tmp_path / "env")
+    look = """if True:
+        import os, sys
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        print(open(sys.prefix + "/pyvenv.cfg").read())"""
+    code = f"""if True:
+        import subprocess, sys
+        from lessons_grading import confinement
+        with confinement.command_line(1 << 20) as (words, descriptors):
+            command = [*words, sys.executable, "-c", {look!r}]
+            subprocess.run(command, pass_fds=descriptors, check=True)"""
+    path = os.pathsep.join([str(ROOT), *site.getsitepackages()])
+    ran = subprocess.run(
+        [tmp_path / "env/bin/python", "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert tmp_path.is_relative_to("/tmp") and ran.stderr == ""
+    assert "version = " in ran.stdout

@@ -269,3 +269,19 @@ def test_cpp_may_print_numbers():
     )
     outcome = run_isolated(lambda: build_library(source).say(), time_limit=60)
     assert (outcome.ending, outcome.value) == ("returned", 7) and "5\n" in outcome.printed
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+def test_what_was_built_for_another_processor_is_not_taken(tmp_path):
+    """As where several machines share a folder. The other one's features are a file here."""
+    code = """if True:
+        from lessons_lib.compiler import NATIVE
+        from lessons_lib.inline import build_library
+        build_library('extern "C" int one() { return 1; }', name="one", flags=(NATIVE,))"""
+    features = tmp_path / "cpuinfo"
+    features.write_text("flags : those of another\n")
+    elsewhere = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(features), "/proc/cpuinfo"]
+    own = os.environ | {"LESSONS_BUILD_DIR": str(tmp_path / "build")}
+    for words, num_builds in ([], 1), ([], 1), (elsewhere, 2):
+        subprocess.run([*words, sys.executable, "-c", code], env=own, check=True)
+        assert len([*(tmp_path / "build").glob("one_*/finished")]) == num_builds

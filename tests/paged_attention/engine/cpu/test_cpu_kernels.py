@@ -1,5 +1,10 @@
 """What step.cpp computes, beside PyTorch in float64, on sizes that fill no register."""
 
+import os
+import shutil
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -60,3 +65,17 @@ def test_a_value_is_rounded_into_the_pool_as_pytorch_rounds(poison):
     expected = torch.zeros(3, head, dtype=torch.bfloat16)
     expected[[2, 0]] = value.bfloat16()
     torch.testing.assert_close(pool[1], expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("clang++"), reason="clang++ is not installed")
+def test_clang_builds_them_too_with_openmp_or_without(tmp_path):
+    code = """if True:
+        import torch
+        from paged_attention.engine.cpu.library import cpu_library
+        y, x, weight = torch.zeros(1, 3), torch.ones(1, 20), torch.full((3, 20), 2.0)
+        cpu_library()("product", y, x, weight, None, 1, 3, 20, 32)
+        print(y.tolist())"""
+    own = os.environ | {"CXX": "clang++", "LESSONS_BUILD_DIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True)
+    assert ran.stdout == "[[40.0, 40.0, 40.0]]\n", ran.stderr
