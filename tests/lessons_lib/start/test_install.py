@@ -16,8 +16,12 @@ import pytest
 from lessons_lib.paths import ROOT
 
 # It replaces the environment's Python, and uv: it notes how it was called. It asks each
-# index that it is given, as pip does.
-STAND_IN = f"""#!{sys.executable} -IS
+# index that it is given, as pip does. A shell starts it, because a first line cannot name a
+# program in a folder that has a space in its name.
+STAND_IN = f"""#!/bin/sh
+''':'
+exec "{sys.executable}" -IS "$0" "$@"
+'''
 import json, os, sys, time, urllib.request
 words = sys.argv[1:]
 here = os.environ["STAND_IN"]
