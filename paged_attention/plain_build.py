@@ -6,13 +6,16 @@ takes, and an error of one sentence where PyTorch's has pages.
 
 import hashlib
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
+from torch.utils import cpp_extension
 
 from lessons_lib import machine
 from lessons_lib.compiler_errors import explain
@@ -38,11 +41,17 @@ def kept_build(texts: Sequence[str]) -> Iterator[str]:
     about = [*texts], torch.__version__, sys.implementation.cache_tag
     key = hashlib.sha256(repr(about).encode()).hexdigest()[:16]
     folder = build_folder() / f"load_inline_{key}_{_failures[key]}"
+    # PyTorch writes this folder into a shell's line as it is, with a space or without.
+    libraries = shlex.quote(cpp_extension.TORCH_LIB_PATH)
     path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"  # has ninja
     try:
         folder.mkdir(exist_ok=True)
-        with one_at_a_time(folder.with_suffix(".lock")), waiting("Compiling"):
+        with (
+            one_at_a_time(folder.with_suffix(".lock")),
+            waiting("Compiling"),
+            patch.object(cpp_extension, "TORCH_LIB_PATH", libraries),
+        ):
             # PyTorch waits for ever for the lock of a build that was killed.
             (folder / "lock").unlink(missing_ok=True)
             yield str(folder)

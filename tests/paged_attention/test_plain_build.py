@@ -4,8 +4,10 @@ errors in a sentence, and nothing that a failed or killed build can spoil.
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 from torch.utils.cpp_extension import load_inline
 
 from compiler_script import CompilerScript
@@ -44,7 +46,12 @@ def compiler(tmp_path, monkeypatch):
     return CompilerScript(monkeypatch, tmp_path)
 
 
-def test_a_text_is_compiled_once_for_all_processes(compiler):
+def test_a_text_is_compiled_once_for_all_processes(compiler, tmp_path, monkeypatch):
+    """In an environment with a space in its folder's name."""
+    packages = tmp_path / "a folder"
+    packages.mkdir()
+    (packages / "torch").symlink_to(Path(torch.__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", str(packages))
     for _ in range(2):
         subprocess.run([sys.executable, "-c", PROGRAM, ANSWER], cwd=ROOT, check=True)
     assert len(compiler.compiled()) == 1
