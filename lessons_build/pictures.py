@@ -24,18 +24,24 @@ def put_into(text: str, lesson: str) -> tuple[str, dict[str, dict[str, str]]]:
     attachments = {}
 
     def shown(match: re.Match) -> str:
-        png, alt = _draw(lesson.split("_")[0], match["name"])
-        attachments[f"{match['name']}.png"] = {"image/png": base64.b64encode(png).decode()}
-        return f"![{alt}](attachment:{match['name']}.png)"
+        picture = draw(lesson, match["name"])
+        data = base64.b64encode(picture.jpeg).decode()
+        attachments[f"{match['name']}.jpg"] = {"image/jpeg": data}
+        return f"![{picture.alt}](attachment:{match['name']}.jpg)"
 
     return _PICTURE.sub(shown, text), attachments
 
 
 @functools.cache
-def _draw(number: str, name: str) -> tuple[bytes, str]:
-    """A picture as PNG, and its text."""
+def draw(lesson: str, name: str):
+    """A picture that is drawn without arguments, with its `png`, `jpeg` and `alt`.
+
+    lesson: its name, such as "01_block_manager"; or its number.
+    name: of the function, such as "opening".
+    Raises SourceError if there is no such function.
+    """
+    number = lesson.partition("_")[0]
     try:
-        picture = getattr(importlib.import_module(f"lessons_draw.lesson_{number}"), name)()
+        return getattr(importlib.import_module(f"lessons_draw.lesson_{number}"), name)()
     except (ModuleNotFoundError, AttributeError) as error:
         raise SourceError(f"PICTURE {name}: {error}") from None
-    return picture.png, picture.alt

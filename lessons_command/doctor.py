@@ -96,14 +96,16 @@ def doctor() -> Report:
                 _first_line(*compiler(), "--version"),
                 True,
                 "lessons 01, 02, 06, 07 and 08 cannot compile their C++ and CUDA",
-                "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)",
+                "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++;"
+                " macOS: xcode-select --install)",
             ),
             Finding(
                 "Python headers",
                 _headers(),
                 True,
                 "C++ cannot be made into a Python module",
-                "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)",
+                "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel;"
+                " macOS: brew install python)",
             ),
             Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", whole.INSTALL),
             Finding(
@@ -115,10 +117,11 @@ def doctor() -> Report:
             ),
             Finding(
                 "addr2line",
-                _first_line("addr2line", "--version"),
+                _line_finder(),
                 False,
                 "reports about kernels name no line of your code",
-                "sudo apt-get install binutils (Fedora: sudo dnf install binutils)",
+                "sudo apt-get install binutils (Fedora: sudo dnf install binutils;"
+                " macOS: xcode-select --install)",
             ),
             Finding(
                 "nvcc",
@@ -173,6 +176,12 @@ _PLATFORMS = {
 
 def _cuda_on_cpu() -> str:
     return _PLATFORMS.get((platform.system(), platform.machine()), "")
+
+
+def _line_finder() -> str:
+    """What cuda_on_cpu/source_lines.py asks: addr2line, LLVM's program or macOS's."""
+    versions = (_first_line(name, "--version") for name in ("addr2line", "llvm-symbolizer"))
+    return next(filter(None, versions), shutil.which("atos") or "")
 
 
 def _ninja() -> str:

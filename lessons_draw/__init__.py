@@ -8,26 +8,32 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
+from PIL import ExifTags, Image
 
-# The colours of Okabe and Ito. People with any common form of colour blindness can tell them
-# apart.
+# The colours of Okabe and Ito, with a lighter green. People with any common form of colour
+# blindness can tell them apart. Black text on each is easy to read, and so is white text on
+# what a dark theme makes of it (`lessons_colour/src/style.css`).
 FREE = "#ffffff"
 USED = "#56b4e9"
 SHARED = "#e69f00"
 WASTED = "#bbbbbb"
 EDGE = "#333333"
-GREEN, PINK, YELLOW = "#009e73", "#cc79a7", "#f0e442"
+GREEN, PINK, YELLOW = "#33bd93", "#cc79a7", "#f0e442"
 # For several things of one kind: sequences, requests, rows. Each also has a name or a number.
 SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
 # For lines, dots and words on white, which have no dark edge. Contrast 4.5:1 or more.
 LINES = ("#000000", "#c05000", "#0072b2", "#a0527a", "#006b4f")
 QUIET = "#666666"  # less important text on white; contrast 5.7:1
 EMPTY = "///"  # over WASTED, the hatch of an empty place
+DPI = 100  # a figure's inch on the page, in pixels
+SHARPNESS = 2  # pixels of a picture for each of the page, so that it is sharp on any screen
+# JupyterLab's dark theme and the site's turn these pictures dark; each colour keeps its hue.
+STILL = 'class="still"'
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with its text.
+    """A PNG with its text. It is shown at half its size, and so is sharp on any screen.
 
     JupyterLab drops the text of a plain image output, so this is HTML.
     """
@@ -35,11 +41,16 @@ class Picture:
     png: bytes
     alt: str
 
+    @property
+    def jpeg(self) -> bytes:
+        return as_jpeg(self.png)
+
     def _repr_html_(self):
         data = base64.b64encode(self.png).decode()
+        width = Image.open(io.BytesIO(self.png)).width // SHARPNESS
         return (
             f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}"'
-            ' style="max-width:100%">'
+            f' width="{width}" {STILL} style="max-width:100%">'
         )
 
     def __repr__(self):
@@ -54,14 +65,43 @@ def show(figure, alt: str) -> Picture:
     """
     if not alt.strip():
         raise ValueError("alt is empty; say in a sentence what the picture shows.")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100, bbox_inches="tight", facecolor="white")
+    return Picture(as_png(figure, bbox_inches="tight"), alt)
+
+
+def as_png(figure, **options) -> bytes:
+    """The figure as a PNG, on white. It is closed.
+
+    options: further ones for matplotlib's `savefig`.
+    """
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI * SHARPNESS, facecolor="white", **options)
     plt.close(figure)
-    return Picture(buffer.getvalue(), alt)
+    image = Image.open(drawn).convert("RGB")
+    whole = [length - length % SHARPNESS for length in image.size]  # pixels of the page
+    # a drawing has few colours: with a palette it is a third as large
+    image.crop((0, 0, *whole)).quantize(64).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def as_jpeg(png: bytes) -> bytes:
+    """A picture that says at which size it is shown, for Markdown, which cannot say it.
+
+    Browsers heed the resolution of a JPEG, and not that of a PNG.
+    """
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    about = Image.Exif()
+    about[ExifTags.Base.XResolution] = about[ExifTags.Base.YResolution] = 72.0 * SHARPNESS
+    about[ExifTags.Base.ResolutionUnit] = 2  # inches, of 72 pixels each
+    size = about.get_ifd(ExifTags.IFD.Exif)
+    size[ExifTags.Base.ExifImageWidth] = image.width // SHARPNESS
+    size[ExifTags.Base.ExifImageHeight] = image.height // SHARPNESS
+    buffer = io.BytesIO()
+    image.save(buffer, format="jpeg", quality=70, progressive=True, exif=about)
+    return buffer.getvalue()
 
 
 def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None = None) -> None:
-    """One row of squares, one for each block; free blocks are white.
+    """One row of squares, one for each block; free blocks have no colour.
 
     The id is inside a square, and the number of sequences that use it is below.
     texts: if given, these are inside, and the ids are below.

@@ -67,7 +67,7 @@ def into_the_pool(block_ids: list[list[int]], num_blocks: int):
     axes.set_aspect("equal", anchor="W")
     axes.axis("off")
     axes.set_title(
-        "Side by side in x, anywhere in the pool (white: free)", loc="left", fontsize=10
+        "Side by side in x, anywhere in the pool (empty: free)", loc="left", fontsize=10
     )
     return figure
 

@@ -23,7 +23,7 @@ def visible_keys(length: int, block_size: int) -> Picture:
         attention.visible_keys(length, block_size),
         alt=(
             "A square of eight by eight slots, queries down, keys across. Each of six"
-            " queries sees the keys up to itself. The future is white, the slots past the end"
+            " queries sees the keys up to itself. The future is empty, the slots past the end"
             " are hatched."
         ),
     )

@@ -67,7 +67,7 @@ def readers(
         alt=(
             "The pool's blocks as tables of four slots and four elements. Of k_cache, threads"
             " 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads"
-            " 0 to 3 each read one column of all ten rows. The other blocks are white: nothing"
-            " reads them."
+            " 0 to 3 each read one column of all ten rows. The other blocks have no colour:"
+            " nothing reads them."
         ),
     )

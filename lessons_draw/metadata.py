@@ -269,7 +269,7 @@ def divergence(traces: list[tuple], expected: list[Tensor]):
                 text,
                 ha="center",
                 va="center",
-                fontsize=7,
+                fontsize=8,
                 color=ink(image.cmap(image.norm(max(difference, 1e-7)))),
             )
     panels[0, 0].set_ylabel("layer")

@@ -195,7 +195,7 @@ def tiles_met(met: np.ndarray, needed: np.ndarray, blocks: list[int], titles: li
         axes.set_xlim(-0.1, len(blocks) + 0.1)
         axes.set_ylim(met.shape[1] + 0.1, -0.1)
         places = [i + 0.5 for i in range(len(blocks))]
-        axes.set_xticks(places, blocks, fontsize=7 if len(blocks) > 24 else 8, rotation=90)
+        axes.set_xticks(places, blocks, fontsize=8, rotation=90)
         axes.set_yticks(
             [i + 0.5 for i in range(met.shape[1])], range(met.shape[1]), fontsize=8
         )

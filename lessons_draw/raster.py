@@ -1,6 +1,5 @@
 """Draws the SVG of block tables as a PNG, because a notebook's attachment has to be one."""
 
-import io
 import re
 from xml.etree import ElementTree
 
@@ -8,8 +7,9 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
+from lessons_draw import DPI, as_png
+
 _SVG = "{http://www.w3.org/2000/svg}"
-_DPI = 100
 _ANCHORS = {"start": "left", "middle": "center"}
 # A command of a path: its code for each point, and whether the points are relative.
 _COMMANDS = {
@@ -20,23 +20,20 @@ _COMMANDS = {
 }
 
 
-def as_png(svg: str) -> bytes:
-    """An SVG of rectangles, paths and texts as a PNG of the same size.
+def as_raster(svg: str) -> bytes:
+    """An SVG of rectangles, paths and texts as a PNG like those of figures.
 
     Of paths it knows the commands M, C, l, h and z.
     Raises ValueError for anything else.
     """
     root = ElementTree.fromstring(svg)
     width, height = int(root.get("width", 0)), int(root.get("height", 0))
-    figure = plt.figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
+    figure = plt.figure(figsize=(width / DPI, height / DPI), dpi=DPI)
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
     for order, element in enumerate(root):
         _draw(axes, element, order)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI)
-    plt.close(figure)
-    return buffer.getvalue()
+    return as_png(figure)
 
 
 def _draw(axes, element, order: int) -> None:
@@ -47,7 +44,7 @@ def _draw(axes, element, order: int) -> None:
             float(about["x"]),
             float(about["y"]),
             element.text,
-            fontsize=float(about["font-size"]) * 72 / _DPI * 0.93,  # this font is wider
+            fontsize=float(about["font-size"]) * 72 / DPI * 0.93,  # this font is wider
             ha=_ANCHORS[about["text-anchor"]],
             weight=about["font-weight"],
             color=about["fill"],
@@ -57,7 +54,7 @@ def _draw(axes, element, order: int) -> None:
     colours = {
         "facecolor": about.get("fill", "none"),
         "edgecolor": about.get("stroke", "none"),
-        "linewidth": float(about.get("stroke-width", 1)) * 72 / _DPI,
+        "linewidth": float(about.get("stroke-width", 1)) * 72 / DPI,
         "zorder": order,
     }
     if element.tag == f"{_SVG}rect":

@@ -141,7 +141,7 @@ def row(sequences: list[tuple[str, str, int, int]]):
     axes.text(
         0,
         -0.25,
-        "In their sequences; white is in the cache already",
+        "In their sequences; what has no colour is in the cache already",
         fontsize=9.5,
         va="bottom",
         weight="bold",

@@ -4,8 +4,8 @@ import base64
 import html
 from dataclasses import dataclass, field
 
-from lessons_draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
-from lessons_draw.raster import as_png
+from lessons_draw import EDGE, FREE, LINES, QUIET, STILL, WASTED, as_jpeg, pool_colour
+from lessons_draw.raster import as_raster
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.block_table import BlockTable
 
@@ -27,12 +27,16 @@ class Frame:
         data = base64.b64encode(self.svg.encode()).decode()
         return (
             f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"'
-            f' style="{style}">'
+            f' {STILL} style="{style}">'
         )
 
     @property
     def png(self) -> bytes:
-        return as_png(self.svg)
+        return as_raster(self.svg)
+
+    @property
+    def jpeg(self) -> bytes:
+        return as_jpeg(self.png)
 
     def _repr_html_(self):
         return self.image()

@@ -47,7 +47,7 @@ def lanes():
                 text,
                 ha="center",
                 va="center",
-                fontsize=7.5,
+                fontsize=8,
                 color="black" if mine else "#555555",
                 weight="bold" if mine else "normal",
             )

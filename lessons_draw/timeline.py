@@ -16,7 +16,7 @@ STATES = {
     "decodes": (USED, ""),
     "preempted, waits again": (PINK, "xx"),
 }
-MOST_COLUMNS_WITH_NUMBERS = 60
+MOST_COLUMNS_WITH_NUMBERS = 50
 
 
 def timeline(history: list, title: str):
@@ -48,7 +48,7 @@ def timeline(history: list, title: str):
                     numbers[id, step],
                     ha="center",
                     va="center",
-                    fontsize=6 if len(history) > 30 else 8,
+                    fontsize=8,
                 )
     axes.set(
         xlim=(0, len(history)),
@@ -136,7 +136,7 @@ def pool(histories: dict[str, list], num_blocks: int):
         ncols=3,
         fontsize=9,
         frameon=False,
-        title="blocks used by (white: free; dashed: the pool's size)",
+        title="blocks used by (no colour: free; dashed: the pool's size)",
         title_fontsize=9,
     )
     return figure

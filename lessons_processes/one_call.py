@@ -93,6 +93,7 @@ def _limit_memory():
     """Limits the process's data, so that an endlessly growing list ends in a MemoryError.
 
     Its address space has no limit, because CUDA reserves a lot of it without using it.
+    On Linux only. Elsewhere such a list grows until the run's time is over.
     """
     with suppress(OSError, ValueError):
         data_pages = int(open("/proc/self/statm").read().split()[5])

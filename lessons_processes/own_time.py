@@ -2,7 +2,7 @@
 
 So a limit means the same on a busy machine and on a quiet one. On a quiet machine this is the
 time of the clock. Only waiting that the system shows is left out: work of processes that have
-ended unseen counts as well.
+ended unseen counts as well. macOS shows none of it: there a limit is one of the clock.
 """
 
 import os

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 
-import lessons_draw.lesson_00
+from lessons_build.pictures import draw
 from lessons_lib.paths import ROOT, SOLUTIONS
 from lessons_site.addresses import on_the_site
 from lessons_site.pictures import Pictures
@@ -27,7 +27,7 @@ def first_page(readme: str, pictures: Pictures, repository: str) -> str:
 
 {on_the_site(introduction, "", repository)}
 
-{pictures.drawn(lessons_draw.lesson_00.opening())}
+{pictures.drawn(draw("00", "opening"))}
 
 *Two requests share one memory, which is cut into blocks. Each has a table, which says where
 its blocks are. That is the idea of the whole course.*
@@ -38,7 +38,7 @@ checked, on your own machine.
 
 ## The lessons
 
-{_cards(lesson_rows(readme))}
+{_cards(lesson_rows(readme), pictures)}
 
 The [glossary](glossary.ipynb) has every word, and [](results.md) has what was measured, on
 which machine, and beside what.
@@ -118,16 +118,22 @@ def lesson_rows(readme: str) -> list[dict[str, str]]:
     return rows
 
 
-def _cards(rows: list[dict[str, str]]) -> str:
-    """A card for each lesson, which leads to it."""
+def _cards(rows: list[dict[str, str]], pictures: Pictures) -> str:
+    """A card for each lesson, which leads to it, with the lesson's first picture."""
     cards = []
     for row in rows:
+        shown = ""
+        if row["file"] != "glossary":
+            picture = draw(row["file"], "opening")
+            address = pictures.write(picture.png, "png")
+            shown = f":img-top: {address}\n:img-alt: {picture.alt}\n"
         count = row["exercises"]
         exercises = "" if count == "none" else f"{count} exercise{'s' * (count != '1')}"
         below = ", ".join(filter(None, (row["time"], exercises)))
         footer = f":::{{card-footer}}\n{below}\n:::\n" if below else ""
         cards.append(
             f"::::{{grid-item-card}} {row['lesson']}\n"
-            f":link: {row['file']}\n:link-type: doc\n\n{row['you build']}\n\n{footer}::::"
+            f":link: {row['file']}\n:link-type: doc\n{shown}"
+            f"\n{row['you build']}\n\n{footer}::::"
         )
     return ":::::{grid} 1 1 2 2\n:gutter: 3\n\n" + "\n".join(cards) + "\n:::::"

@@ -2,12 +2,18 @@
 
 import base64
 import html
+import io
 import re
-import struct
+from contextlib import suppress
 from pathlib import Path
 
+from PIL import Image, UnidentifiedImageError
+
+from lessons_draw import SHARPNESS
+
 FOLDER = "_static/pictures"  # on the site, as pages name it
-ENDS = {"png": ".png", "svg+xml": ".svg"}
+PHONE = 360  # pixels: a page's width on a phone
+ENDS = {"png": ".png", "jpeg": ".jpg", "svg+xml": ".svg"}
 _INSIDE = re.compile(
     r'<img alt="(?P<alt>[^"]*)" src="data:image/(?P<kind>[a-z+]+);base64,(?P<data>[^"]+)"'
     r"(?P<rest>[^>]*)>"
@@ -31,10 +37,12 @@ class Pictures:
     def write(self, data: bytes, kind: str) -> str:
         """Keeps a picture. Returns its address for a page.
 
-        kind: "png" or "svg+xml". Raises ValueError for any other.
+        kind: "png", "jpeg" or "svg+xml". Raises ValueError for any other.
         """
         if kind not in ENDS:
-            raise ValueError(f"{self.page} has a picture of the kind {kind}, not PNG or SVG.")
+            raise ValueError(
+                f"{self.page} has a picture of the kind {kind}, not one of {', '.join(ENDS)}."
+            )
         self.count += 1
         name = f"{self.page}-{self.count:02}{ENDS[kind]}"
         (self.folder / name).write_bytes(data)
@@ -43,8 +51,9 @@ class Pictures:
     def tag(self, data: bytes, kind: str, alt: str) -> str:
         """A picture as HTML. It leads to its file, which a phone can enlarge."""
         address, (width, height) = self.write(data, kind), size(data, kind)
+        wide = " wide" if width > PHONE else ""
         return (
-            f'<div class="lesson-picture"><a href="{address}"><img loading="lazy"'
+            f'<div class="lesson-picture{wide}"><a href="{address}"><img loading="lazy"'
             f' alt="{html.escape(alt)}" src="{address}" width="{width}" height="{height}">'
             "</a></div>"
         )
@@ -81,10 +90,15 @@ class Pictures:
 
 
 def size(data: bytes, kind: str) -> tuple[int, int]:
-    """Width and height in pixels. Raises ValueError if it is not a picture of that kind."""
-    if kind == "png" and data[:8] == b"\x89PNG\r\n\x1a\n":
-        return struct.unpack(">II", data[16:24])
-    head = re.match(rb'<svg [^>]*?width="(\d+)" height="(\d+)"', data)
-    if kind == "svg+xml" and head:
-        return int(head[1]), int(head[2])
+    """Width and height on the page, in pixels.
+
+    Raises ValueError if it is not a picture of that kind.
+    """
+    if kind == "svg+xml":
+        if head := re.match(rb'<svg [^>]*?width="(\d+)" height="(\d+)"', data):
+            return int(head[1]), int(head[2])
+    else:
+        with suppress(UnidentifiedImageError):
+            width, height = Image.open(io.BytesIO(data), formats=[kind]).size
+            return width // SHARPNESS, height // SHARPNESS
     raise ValueError(f"This is not {kind}; it begins with {data[:12]!r}.")

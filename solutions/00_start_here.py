@@ -34,6 +34,7 @@
 # 06, two to three hours for each of 07 to 10, and up to an hour for 11: 15 to 22 hours in all.
 # These are estimates, from the length of the texts and the number of exercises: we have not
 # timed anybody who was new to the course.
+# If you have one evening, take [the short way](#The-short-way:-an-evening).
 #
 # **Here** you see what your machine can do, how an exercise works, and how much memory blocks
 # save. Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
@@ -257,6 +258,22 @@ draw.blocks_of_16(lengths, paged, limit)
 # Lesson 08 puts them under a real model, lesson 09 makes its prompts fast, and lesson 10 keeps
 # the GPU busy. Lesson 11 goes on to several GPUs, and to programs that ask from outside. The
 # [glossary](glossary.ipynb) explains the words that you meet again.
+#
+# ## The short way: an evening
+#
+# In about three hours (this too is an estimate) you can get from here to a CUDA kernel that you
+# wrote, that reads keys and values through a block table, and that has run. Read a lesson's
+# text down to the exercise that is named here, and leave out the others.
+#
+# | lesson | you do | about |
+# |---|---|---|
+# | [01](01_block_manager.ipynb) | 1.1, the free list | 25 min |
+# | [02](02_block_tables.ipynb) | 2.2, where a token is in the pool | 25 min |
+# | [04](04_decode.ipynb) | nothing: look at the pictures, and at what 4.2 and 4.3 ask for | 15 min |
+# | [06](06_cuda_kernel.ipynb) | 6.1, 6.2, 6.4 and 6.5. For 6.3 and 6.6 copy what `solution("6.3")` and `solution("6.6")` show | 110 min |
+#
+# You are there at the picture below 6.6, *Which thread reads what*: it was written down while
+# your kernel ran. All that you left out is still there another day.
 #
 # ## Ask yourself
 #

@@ -28,7 +28,7 @@ draw = open_lesson("01")
 # %% [markdown]
 # The picture above shows where you will get to: a pool of eight blocks, drawn after three
 # events. The number in a block is its id. The one below it says how many sequences use the
-# block. White blocks are free, and orange ones are shared.
+# block. Blocks without a colour are free, and orange ones are shared.
 #
 # ## The pool
 #

@@ -617,8 +617,8 @@ def reads_of(name):
 draw.readers(reads_of("k_cache"), reads_of("v_cache"), small.kv_cache[0, 0].shape, kv_head=1)
 
 # %% [markdown]
-# The white slots are not read, though they hold numbers too. No mask keeps the kernel away
-# from them: it simply has no way to get there.
+# The slots without a colour are not read, though they hold numbers too. No mask keeps the
+# kernel away from them: it simply has no way to get there.
 #
 # The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring
 # threads read neighbouring addresses at the same moment. In pass 2 they do. In pass 1 each

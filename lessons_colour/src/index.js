@@ -1,15 +1,16 @@
-/* Gives JupyterLab's Python the C++ in its strings. */
+/* Gives JupyterLab's Python the C++ in its strings, and the lessons' pictures its theme. */
 
 import { IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 
 import { withCpp } from './language.js';
+import './style.css';
 
 const IN_NOTEBOOK = 'text/x-ipython';
 const IN_FILE = 'text/x-python';
 
 export default {
   id: 'paged-attention-course-colour:plugin',
-  description: 'Shows C++ and CUDA in the strings of Python cells in colour.',
+  description: 'Shows C++ in the strings of Python cells in colour, and pictures in a dark theme.',
   autoStart: true,
   requires: [IEditorLanguageRegistry],
   activate(app, languages) {

@@ -20,20 +20,6 @@ pytestmark = [
 ]
 
 
-# For the README: the picture whose text has these words.
-KEY_PICTURES = {
-    "02_block_tables": "Four sequences in a pool of ten blocks",
-    "03_prefill": "Three plots of m, l and o",
-    "04_decode": "Left, three bars",
-    "05_batched_metadata": "Three sequences in one batch",
-    "06_cuda_kernel": "The pool's blocks as tables",
-    "07_fast_kernel": "Bars for all rungs and for the other libraries",
-    "08_serve_a_model": "A timeline with twelve rows",
-    "09_prompt_kernel": "In rung 4 it reads those below",
-    "10_keep_the_gpu_busy": "Pairs of lanes over time",
-}
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with jupyterlab(tmp_path_factory.mktemp("lab")) as address:
@@ -129,12 +115,6 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(opened, less
     assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
         assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
-        pictures = {"": "the words of two requests", "_at_the_end": "Three columns. Ada asks"}
-        for name, words in pictures.items():
-            picture = page.locator(f".jp-Notebook img[alt*='{words}']").first
-            picture.scroll_into_view_if_needed()
-            page.wait_for_timeout(500)
-            picture.screenshot(path=picture_folder() / f"{lesson.name}{name}.png")
     assert page.console_errors == []
 
 
@@ -205,9 +185,7 @@ def test_lesson_06_names_a_race_with_its_line(opened):
     ids=lambda lesson: lesson.name,
 )
 def test_a_lesson_from_the_first_cell_to_the_last(opened, lesson):
-    """Every exercise is typed in; then the whole notebook runs. The README's picture of it is
-    the lesson's key picture.
-    """
+    """Every exercise is typed in; then the whole notebook runs."""
     page, notebook = opened(lesson.name)
     answers = answers_to(lesson)
     for cell_id, answer in answers.items():
@@ -228,12 +206,3 @@ def test_a_lesson_from_the_first_cell_to_the_last(opened, lesson):
     assert len(passed) == len(answers)
     assert page.locator(".jp-Notebook img").count() >= (2 if answers else 1)
     assert page.console_errors == []
-    if words := KEY_PICTURES.get(lesson.name):
-        picture = page.locator(f'.jp-Notebook img[alt*="{words}"]').first
-        laptop = page.viewport_size
-        # so that the tallest one is seen whole
-        page.set_viewport_size(laptop | {"height": 1200})
-        picture.scroll_into_view_if_needed()
-        page.wait_for_timeout(500)
-        picture.screenshot(path=picture_folder() / f"{lesson.name}.png")
-        page.set_viewport_size(laptop)

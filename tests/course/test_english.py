@@ -21,6 +21,7 @@ PAGES = [
     *sorted(SOLUTIONS.glob("*.py")),
     ROOT / "README.md",
     ROOT / "TEACHING.md",
+    ROOT / "lessons_command/README.md",
     *sorted(ROOT.glob("*/*/README.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
 ]

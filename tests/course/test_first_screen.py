@@ -12,13 +12,15 @@ from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_build import build, pictures
 from lessons_build.source import SourceError
 from lessons_draw import USED
-from lessons_draw.raster import as_png
-from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from lessons_draw.raster import as_raster
+from lessons_lib.paths import NOTEBOOKS, SOLUTIONS, build_folder
+from lessons_site.pictures import size
 
 LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
 TALLEST = ("05_batched_metadata",)  # its picture
 SLOW = pytest.mark.slow, pytest.mark.sampled
-SCREEN = {"width": 1366, "height": 768}
+SCREENS = {"width": 1366, "height": 768}, {"width": 1100, "height": 768}
+PAPER = {"JupyterLab Light": 255, "JupyterLab Dark": 17}  # of pictures, from 0 to 255
 # Of the first picture: where it is on the screen, and whether it has loaded.
 FIRST_PICTURE = """() => {
     const image = document.querySelector('.jp-Notebook img');
@@ -26,6 +28,10 @@ FIRST_PICTURE = """() => {
     const place = image.getBoundingClientRect();
     return {top: place.top, bottom: place.bottom, alt: image.alt};
 }"""
+CODE_THAT_GOES_ON_TO_THE_SIDE = """() =>
+    [...document.querySelectorAll('.jp-Notebook .jp-InputArea .cm-scroller')]
+    .filter(code => code.scrollWidth > code.clientWidth + 1)
+    .map(code => code.textContent.slice(0, 60))"""
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -33,9 +39,9 @@ FIRST_PICTURE = """() => {
 def test_a_lesson_begins_with_a_picture_that_goes_with_the_notebook(folder, lesson):
     first = nbformat.read(folder / f"{lesson}.ipynb", as_version=4).cells[0]
     assert first.cell_type == "markdown"
-    assert "](attachment:opening.png)" in first.source and "![]" not in first.source
-    png = base64.b64decode(first.attachments["opening.png"]["image/png"])
-    width, height = Image.open(io.BytesIO(png)).size
+    assert "](attachment:opening.jpg)" in first.source and "![]" not in first.source
+    jpeg = base64.b64decode(first.attachments["opening.jpg"]["image/jpeg"])
+    width, height = size(jpeg, "jpeg")
     assert 400 < width < 950 and height < 480  # the rest of the screen is for words
 
 
@@ -53,21 +59,34 @@ def server(tmp_path_factory):
         for name in LESSONS
     ],
 )
-def test_the_picture_is_whole_on_the_first_screen_of_a_laptop(server, lesson):
-    with browser_page(SCREEN) as page:
-        Notebook(page, *server, f"{lesson}.ipynb")
-        picture = page.wait_for_function(FIRST_PICTURE).json_value()
+def test_the_first_screen_of_a_laptop_in_both_themes(server, lesson):
+    """The picture is whole, its paper has the theme's colour, and all code is seen to its
+    right end.
+    """
+    with browser_page() as page:
+        notebook = Notebook(page, *server, f"{lesson}.ipynb")
+        for theme, paper in PAPER.items():
+            notebook.change_theme(theme)
+            for screen in SCREENS:
+                page.set_viewport_size(screen)
+                picture = page.wait_for_function(FIRST_PICTURE).json_value()
+                assert 0 < picture["top"] < picture["bottom"] < screen["height"]
+                assert len(picture["alt"]) > 40
+                drawn = page.locator(".jp-Notebook img").first.screenshot()
+                corner = Image.open(io.BytesIO(drawn)).convert("L").getpixel((2, 2))
+                assert abs(corner - paper) < 4
+                name = f"first_{lesson}_{theme.split()[1]}_{screen['width']}.png"
+                page.screenshot(path=build_folder() / name)
+        assert page.evaluate(CODE_THAT_GOES_ON_TO_THE_SIDE) == []
         page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
-    assert 0 < picture["top"] < picture["bottom"] < SCREEN["height"]
-    assert len(picture["alt"]) > 40
 
 
 def test_a_line_in_the_text_becomes_the_picture():
     text, attachments = pictures.put_into("Before.\n\nPICTURE opening\n\nAfter.", "00_start")
     assert text.startswith("Before.\n\n![Above, the words of two requests")
-    assert text.endswith("(attachment:opening.png)\n\nAfter.")
-    assert [*attachments] == ["opening.png"]
-    assert base64.b64decode(attachments["opening.png"]["image/png"]).startswith(b"\x89PNG")
+    assert text.endswith("(attachment:opening.jpg)\n\nAfter.")
+    assert [*attachments] == ["opening.jpg"]
+    assert base64.b64decode(attachments["opening.jpg"]["image/jpeg"]).startswith(b"\xff\xd8")
     assert pictures.put_into("A PICTURE opening", "00_start") == ("A PICTURE opening", {})
 
 
@@ -77,7 +96,7 @@ def test_a_picture_that_is_not_drawn_is_named(lesson, name):
         pictures.put_into(f"PICTURE {name}", lesson)
 
 
-def test_block_tables_are_drawn_as_a_png_of_the_same_size():
+def test_block_tables_are_drawn_as_a_sharp_png_of_the_same_size():
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40">'
         '<rect width="60" height="40" fill="white"/>'
@@ -87,18 +106,20 @@ def test_block_tables_are_drawn_as_a_png_of_the_same_size():
         '<text x="20" y="20" font-size="12" text-anchor="middle" font-weight="bold"'
         ' fill="black">x</text></svg>'
     )
-    image = Image.open(io.BytesIO(as_png(svg))).convert("RGB")
+    image = Image.open(io.BytesIO(as_raster(svg))).convert("RGB")
     blue = tuple(bytes.fromhex(USED[1:]))
-    assert image.size == (60, 40)
-    colours = [image.getpixel(place) for place in ((5, 20), (12, 8), (12, 33), (48, 15))]
+    assert image.size == (120, 80)
+    colours = [image.getpixel(place) for place in ((10, 40), (24, 16), (24, 66), (96, 30))]
     assert colours == [(255, 255, 255), blue, blue, (255, 0, 0)]
-    assert min(image.crop((15, 8, 25, 22)).convert("L").tobytes()) < 60  # the text
+    assert min(image.crop((30, 16, 50, 44)).convert("L").tobytes()) < 60  # the text
 
 
 @pytest.mark.parametrize("element", ["<circle/>", '<path d="M0,0 Q1,1 2,2"/>'])
 def test_what_the_png_cannot_show_is_refused(element):
     with pytest.raises(ValueError, match="is not drawn here"):
-        as_png(f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{element}</svg>')
+        as_raster(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{element}</svg>'
+        )
 
 
 def test_lesson_00_adds_up_what_the_lessons_take():

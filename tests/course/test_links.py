@@ -14,6 +14,7 @@ PAGES = [
     GLOSSARY,
     ROOT / "README.md",
     ROOT / "TEACHING.md",
+    ROOT / "lessons_command/README.md",
     *ROOT.glob("*/*/README.md"),
 ]
 

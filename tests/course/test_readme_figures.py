@@ -1,4 +1,8 @@
-"""The README's figures are those of the records."""
+"""The README is short, has a line for each platform, and its figures are the records' own."""
+
+import re
+
+import pytest
 
 from lessons_bench import engine_peers_runs, ladder_runs, prefill_runs, two_gpus_runs
 from lessons_lib.paths import ROOT
@@ -63,10 +67,37 @@ def serving() -> list[str]:
     ]
 
 
-def test_the_table_of_figures_is_what_was_recorded():
-    rows = [*decodes(), *prompts(), *two_gpus(), *serving()]
-    assert "\n".join(rows) in README, "\n".join(rows)
+def tables(text: str) -> list[str]:
+    """The rows of a Markdown text's tables, without their heads."""
+    rows = re.findall(r"(?m)^\|.*$", text)
+    return [row for at, row in enumerate(rows) if "|---" not in "".join(rows[at : at + 2])]
+
+
+def section(title: str) -> str:
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_three_figures_are_what_was_recorded():
+    recorded = [*decodes(), *prompts(), *two_gpus(), *serving()]
+    shown = tables(section("How fast it is"))
+    assert len(shown) == 3 and {*shown} <= {*recorded}, "\n".join(recorded)
     gains = flashinfers_gains()
     assert len(gains) == 14 and 0.45 < min(gains) < 0.55
     words = f"at best {max(gains):.2f} times as fast as ours, and at worst half as fast"
     assert words in " ".join(README.split()), words
+
+
+def test_the_readme_has_at_most_1100_words_besides_tables_and_alt_texts():
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<!--.*?-->|^\|[^\n]*$", "", README, flags=re.S | re.M)
+    assert len(text.split()) <= 1100
+
+
+@pytest.mark.parametrize(
+    "platform",
+    ["Linux", "macOS", "Windows", "Colab", "Kaggle", "Codespaces", "Binder", "a hub"],
+)
+def test_each_platform_has_a_line_that_says_how_to_begin_and_whether_it_was_tried(platform):
+    (row,) = [row for row in tables(section("Start")) if row.startswith(f"| {platform}")]
+    _, how, works, tried = (cell.strip() for cell in row.strip("|").split(" | "))
+    assert "`" in how or "](" in how
+    assert works and re.search("run|compiled", tried)

@@ -2,13 +2,19 @@
 is seen.
 """
 
+import io
 import re
 from xml.etree import ElementTree
 
+import matplotlib.pyplot as plt
 import pytest
+from matplotlib.patches import Rectangle
+from PIL import Image
 
 from jupyterlab_driver import browser_page
+from lessons_draw import FREE, LINES, QUIET, SEVERAL, WASTED, show
 from lessons_draw.tables import Film, Stills, draw_tables
+from lessons_lib.paths import ROOT
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.block_table import BlockTable
 from paged_attention.kv_cache import PagedAttentionManager
@@ -90,3 +96,50 @@ def test_a_film_that_was_held_can_be_played_again(motion):
         assert at_first == again == [["none", "visible"], ["none", "hidden"]]
     else:
         assert [name for name, _ in at_first] == [name for name, _ in again] == ["film"] * 2
+
+
+def contrast(one, other) -> float:
+    """The contrast of two colours, from 1 to 21, as accessibility guidelines define it.
+
+    one, other: red, green and blue, from 0 to 255.
+    """
+    luminances = []
+    for colour in (one, other):
+        parts = [value / 255 for value in colour]
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+            for part in parts
+        )
+        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "sheet, place",
+    [
+        ("lessons_colour/src/style.css", '<div class="jp-OutputArea">{}</div>'),
+        ("lessons_site/static/site.css", '<div class="lesson-picture">{}</div>'),
+    ],
+)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read_in_both_themes(theme, sheet, place):
+    """Black words on blocks, and coloured words on paper."""
+    with browser_page() as page:
+
+        def seen(colour):
+            figure = plt.figure(figsize=(1, 1))
+            figure.add_artist(Rectangle((0, 0), 1, 1, color=colour))
+            image = show(figure, colour)._repr_html_()
+            page.set_content(
+                f'<html data-theme="{theme}"><style>{(ROOT / sheet).read_text()}</style>'
+                f'<body data-jp-theme-light="{str(theme == "light").lower()}">'
+                f'<div class="bd-content"><div>{place.format(image)}</div></div></body></html>'
+            )
+            drawn = Image.open(io.BytesIO(page.locator("img").screenshot())).convert("RGB")
+            return drawn.getpixel((40, 40))
+
+        black, paper = seen("#000000"), seen(FREE)
+        assert (sum(paper) < sum(black)) == (theme == "dark")
+        assert min(contrast(black, seen(block)) for block in (*SEVERAL, WASTED)) >= 4.5
+        assert min(contrast(paper, seen(words)) for words in (*LINES, QUIET)) >= 4.5

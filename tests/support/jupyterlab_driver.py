@@ -185,6 +185,17 @@ class Notebook:
             self.index(cell_id),
         )
 
+    def change_theme(self, theme: str):
+        """theme: "JupyterLab Light" or "JupyterLab Dark"."""
+        self.page.evaluate(
+            "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+        )
+        self.page.wait_for_function(
+            "theme => document.body.dataset.jpThemeName === theme", arg=theme
+        )
+        # JupyterLab covers the page meanwhile, and fails if that is asked for twice at once
+        self.page.wait_for_function("() => !document.getElementById('jupyterlab-splash')")
+
     def close_side_bar(self):
         """Hides the file browser, so that the notebook has the whole width."""
         self.page.evaluate(

@@ -18,6 +18,8 @@ import lessons_draw
 GAP_OF_LINES = 0.7
 GAP_OF_PARAGRAPHS = 3.0  # texts of several lines beside each other are read across sooner
 NARROWEST = 4  # pixels of a coloured part that has to be seen
+SMALLEST = 8.5  # pixels: the size of a font, where a small laptop shows the picture
+NOTEBOOK = 711  # pixels: a notebook beside the file browser, in a window of 1,100
 
 
 def faults(figure: Figure) -> list[str]:
@@ -29,6 +31,7 @@ def faults(figure: Figure) -> list[str]:
         *_hidden_by_legends(figure),
         *_wider_than_their_places(figure),
         *_slivers(figure),
+        *_small_words(figure),
     ]
 
 
@@ -167,3 +170,12 @@ def _slivers(figure: Figure):
         for colour, width in widest.items():
             if width < NARROWEST and colour not in thin:
                 yield f"all parts of the colour {colour} are less than {width:.1f} pixels wide"
+
+
+def _small_words(figure: Figure):
+    """Texts that are too small where the picture is beside JupyterLab's file browser."""
+    shrunk = min(1, NOTEBOOK / figure.bbox.width)
+    for text, *_ in _texts(figure):
+        size = shrunk * text.get_fontsize() * figure.dpi / 72
+        if size < SMALLEST:
+            yield f"{text.get_text()!r} is only {size:.1f} pixels high"

@@ -196,14 +196,7 @@ def test_a_rule_says_which_strings_are_cpp(cells):
 @pytest.mark.slow
 def test_words_have_the_theme_s_colours(page, typed):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
-        page.evaluate(
-            "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
-        )
-        page.wait_for_function(
-            "theme => document.body.dataset.jpThemeName === theme", arg=theme
-        )
-        # JupyterLab covers the page meanwhile, and fails if that is asked for twice at once
-        page.wait_for_function("() => !document.getElementById('jupyterlab-splash')")
+        typed.change_theme(theme)
         python = typed.spans(1, 1) | typed.spans(1, 2)
         assert typed.spans(0, 5)["class"] == typed.spans(0, 8)["return"] == python["def"]
         assert typed.spans(0, 12)["int"] == python["int"]

@@ -164,6 +164,16 @@ def test_preflight_says_when_there_is_no_python_or_no_compiler(tmp_path):
     assert run.returncode == 1 and "apt-get install g++" in run.stdout
 
 
+@pytest.mark.parametrize("status", [0, 2])
+def test_on_macos_preflight_asks_whether_the_compiler_is_there(tmp_path, status):
+    """There, c++ is a program that offers to install it."""
+    for name, ends in {"c++": 1, "xcode-select": status}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {ends}\n")
+        (tmp_path / name).chmod(0o755)
+    run = preflight(PATH=f"{tmp_path}:{os.environ['PATH']}", CXX="")
+    assert ("macOS:           xcode-select --install" in run.stdout) == (status != 0)
+
+
 def test_make_help_lists_every_command():
     listed = subprocess.run(
         ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
