@@ -108,11 +108,8 @@ class Lanes:
         return {f"{self.id}/now": now}
 
     def as_json(self) -> dict:
-        return {
-            "kind": self.kind,
-            **vars(self),
-            "bars": [[*vars(bar).values()] for bar in self.bars],
-        }
+        bars = [[*vars(bar).values()] for bar in self.bars]
+        return {"kind": self.kind, **vars(self), "lanes": [*self.lanes], "bars": bars}
 
 
 @dataclass(frozen=True)

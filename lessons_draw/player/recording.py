@@ -114,7 +114,7 @@ class Player:
 
     def _data(self) -> str:
         """The recording without its sentences, which the list of steps has."""
-        about = self.recording.as_json()
+        about = self.recording.as_json() | {"still": self.still}
         about["steps"] = [step["set"] for step in self.recording.steps]
         text = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
         return text.replace("<", "\\u003c")
