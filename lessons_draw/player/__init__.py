@@ -24,8 +24,8 @@ What a browser gets
      "steps": [{"say": "Request A takes block 3.", "set": {"pool/3": […], …}}, …]}
 
     {"kind": "cells", "id": "pool", "title": "…", "noun": "block", "size": 16, "columns": 8,
-     "points": "", "missing": "free", "ids": true, "rows": [{"id": "0", "cells": ["0", …],
-     "head": true}, …]}
+     "points": "", "missing": "free", "blank": "", "ids": true,
+     "rows": [{"id": "0", "cells": ["0", …], "head": true}, …]}
     {"kind": "lanes", "id": "time", "title": "…", "lanes": ["A", …], "end": 12, "unit": "step",
      "kinds": [["decodes", "look-0"], …], "bars": [[lane, start, end, kind, shows, tells], …]}
     {"kind": "numbers", "id": "waste", "items": [["empty", "of the reserved memory …"], …]}
@@ -42,8 +42,8 @@ step sets all of them. The values are
 - of a number: [text, share], where share is from 0 to 1, or null.
 
 `points` names the panel to whose places a cell's `shows` leads: one that is under the mouse or
-has the focus is lit there, too. `missing` says how a null is drawn: as a "free" place, or not
-at all ("gone").
+has the focus is lit there, too. `missing` says how a null is drawn: as a "free" place with the
+text `blank`, or not at all ("gone").
 """
 
 from lessons_draw.player.panels import Bar, Cell, Cells, Lanes, Numbers, Row, View

@@ -29,11 +29,11 @@ function makeCell(panel, name, context) {
       ? panel.missing
       : users.length > 1 ? "used shared" : users.length ? `used look-${users[0] % LOOKS}` : "kept";
     node.className = `cell ${look}`;
-    text.textContent = shows || (names.length > 1 ? `×${names.length}` : names.join(""));
+    text.textContent = !value ? panel.blank : shows || (names.length > 1 ? `×${names.length}` : names.join(""));
     if (panel.size) node.style.setProperty("--filled", filled / panel.size);
     const words = [panel.ids || !shows ? about : `${panel.noun} ${shows}`];
     if (value) words.push(names.join(" and ") || "kept for later");
-    else words.push("free");
+    else words.push(panel.blank || "free");
     if (value && panel.size) words.push(`${filled} of ${panel.size} tokens`);
     if (tells) words.push(tells);
     node.setAttribute("aria-label", words.join(", "));

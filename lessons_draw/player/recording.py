@@ -130,7 +130,7 @@ def script() -> str:
 
 
 def style(num_names: int) -> str:
-    """player.css, and the looks of so many requests."""
+    """player.css, and the looks of that many requests."""
     looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return (HERE / "player.css").read_text(encoding="utf-8") + "".join(
         f".pool-player {look.css}" for look in looks
