@@ -109,7 +109,8 @@ class Player:
             ' style="max-width:100%">'
             f"<details><summary>The steps in words</summary><ol>{words}</ol></details>"
             f'<script type="application/json">{self._data()}</script></div>'
-            f"<script>(()=>{{{script(*self._more_files)}\nstartPlayers(document.currentScript)}})()</script>"
+            f"<script>(()=>{{{script(*self._more_files)}\n"
+            "startPlayers(document.currentScript)})()</script>"
         )
 
     @property
@@ -120,7 +121,7 @@ class Player:
 
     def _data(self) -> str:
         """The recording without its sentences, which the list of steps has."""
-        about = self.recording.as_json()
+        about = self.recording.as_json() | {"still": self.still}
         about["steps"] = [step["set"] for step in self.recording.steps]
         text = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
         return text.replace("<", "\\u003c")
@@ -144,6 +145,8 @@ def _texts(suffix: str, more: Iterable[str]) -> str:
 
 
 def style(num_names: int, *more: str) -> str:
-    """player.css, the styles of further kinds of panels, and the looks of some requests."""
+    """player.css, the styles of further kinds of panels, and the looks of that many
+    requests.
+    """
     looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return _texts("css", more) + "".join(f".pool-player {look.css}" for look in looks)

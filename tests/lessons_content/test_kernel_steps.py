@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from axe_playwright_python.sync_playwright import Axe
 
 from jupyterlab_driver import browser_page
 from lessons_draw import lesson_06
@@ -157,4 +158,8 @@ def test_the_players_work_in_a_browser(tmp_path):
         )
         marked = second.locator(".source.now b").all_text_contents()
         assert marked == ["thread 0", "thread 32"]
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
         assert page.console_errors == []
