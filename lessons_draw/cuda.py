@@ -3,9 +3,7 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
-from lessons_draw import EDGE, FREE, LINES, SHARED, USED, draw_block, ink
-
-READERS = plt.get_cmap("cividis")  # from dark to light, for a thread's number
+from lessons_draw import EDGE, FREE, LINES, SHARED, USED, draw_block
 
 
 def opening():
@@ -167,56 +165,3 @@ def _row_of_lanes(axes, y: float, values: list[float]) -> None:
             Rectangle((lane - 0.32, y - 0.27), 0.64, 0.54, facecolor=colour, edgecolor=EDGE)
         )
         axes.text(lane, y, f"{value:g}", ha="center", va="center", fontsize=9)
-
-
-def readers(panels: list[tuple], cache_shape: tuple[int, ...], kv_head: int):
-    """Which thread of one block of threads reads which number of a cache.
-
-    If several threads read a number, it shows the last of them.
-
-    panels: (title, accesses) each.
-    cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
-    kv_head: the only head that is drawn.
-    """
-    num_blocks, block_size, _, head_size = cache_shape
-    figure, rows = plt.subplots(
-        len(panels), 1, figsize=(9, 2.05 * len(panels)), squeeze=False, layout="constrained"
-    )
-    for axes, (title, accesses) in zip(rows[:, 0], panels, strict=True):
-        thread_of = {access.index: access.thread[0] for access in accesses}
-        last = max(thread_of.values())
-        for block_id in range(num_blocks):
-            left = block_id * (head_size + 0.7)
-            axes.text(
-                left + head_size / 2,
-                -0.15,
-                f"block {block_id}",
-                ha="center",
-                va="bottom",
-                fontsize=9,
-            )
-            for offset in range(block_size):
-                for element in range(head_size):
-                    thread = thread_of.get((block_id, offset, kv_head, element))
-                    _number(axes, left + element, offset, thread, last)
-        for offset in range(block_size):
-            axes.text(-0.2, offset + 0.5, offset, ha="right", va="center", fontsize=8)
-        axes.set_title(title, loc="left", fontsize=10)
-        axes.set(
-            xlim=(-0.9, num_blocks * (head_size + 0.7)),
-            ylim=(block_size + 0.1, -0.9),
-            aspect="equal",
-            anchor="W",
-        )
-        axes.axis("off")
-    return figure
-
-
-def _number(axes, x: float, y: float, thread: int | None, last: int) -> None:
-    """A square for a number of the cache: white, or a thread's colour and number."""
-    shade = FREE if thread is None else READERS(0.15 + 0.85 * thread / max(last, 1))
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=shade, edgecolor=EDGE, linewidth=0.6))
-    if thread is not None:
-        axes.text(
-            x + 0.5, y + 0.5, thread, ha="center", va="center", fontsize=8, color=ink(shade)
-        )

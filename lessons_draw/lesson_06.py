@@ -1,6 +1,10 @@
 """The pictures of lesson 06: a launch's grid, writes and reads of threads, shuffles."""
 
-from lessons_draw import Picture, cuda, show
+from torch import Tensor
+
+from lessons_draw import Picture, cuda, kernel_steps, race_steps, show
+from lessons_draw.player import Player
+from lessons_lib.cuda import KernelError
 
 
 def opening() -> Picture:
@@ -48,26 +52,38 @@ def shuffles(values: list[float]) -> Picture:
     )
 
 
-def readers(
-    of_keys: list, of_values: list, cache_shape: tuple[int, ...], kv_head: int
-) -> Picture:
-    """Which thread of one thread block reads which number of the two caches.
+def race(accesses: list, error: KernelError, texts: dict) -> Player:
+    """A run up to its race, step by step.
 
-    of_keys, of_values: the thread block's accesses to k_cache and to v_cache.
-    cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
-    kv_head: the only head that is drawn.
+    accesses: of the thread block, to the shared array and others.
+    texts: of the kernel, by name.
     """
-    head = f"KV head {kv_head}"
-    panels = [
-        (f"Pass 1, k_cache, {head}: a thread reads a whole key", of_keys),
-        (f"Pass 2, v_cache, {head}: a thread reads one element of every value", of_values),
-    ]
-    return show(
-        cuda.readers(panels, cache_shape, kv_head),
+    recording = race_steps.record(accesses, error, texts)
+    last = len(recording.steps) - 1
+    return recording.player(
+        still=last,
+        alt=(
+            "The lines of the kernel. The one that puts a number into row is lit and marked"
+            " with thread 0; the next one, which takes one from there, with thread 32. Below"
+            " are the threads, of which 0 and 32 are lit, and row, of which element 0 is lit:"
+            " thread 0 wrote it."
+        ),
+    )
+
+
+def readers(accesses: list, block_table: Tensor, cache_shape: tuple, texts: dict) -> Player:
+    """Which thread of one thread block reads which number of the two caches, step by step.
+
+    accesses: the thread block's accesses to k_cache, v_cache and block_table.
+    cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
+    texts: of the kernel, by name.
+    """
+    return kernel_steps.record(accesses, block_table.tolist(), cache_shape, texts).player(
         alt=(
             "The pool's blocks as tables of four slots and four elements. Of k_cache, threads"
             " 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads"
             " 0 to 3 each read one column of all ten rows. The other blocks have no colour:"
-            " nothing reads them."
-        ),
+            " nothing reads them. Above are the lines where they read, and the block table's"
+            " row."
+        )
     )

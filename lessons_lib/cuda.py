@@ -130,7 +130,8 @@ class CudaLibrary:
     def trace(self, *names: str) -> Iterator[list[Access]]:
         """`with library.trace("k_cache") as accesses:` lists each Access to these tensors.
 
-        It lists the accesses of the calls inside, in order. Only for target "checked".
+        It lists the accesses of the calls inside, in order. `"__shared__ row"` is the name of
+        a shared array; its elements are counted in one row. Only for target "checked".
         """
         run = self._watched("trace", names)
         before = run.traced, run.accesses
@@ -184,6 +185,8 @@ class CudaLibrary:
             for argument in call.function.arguments
         ]
         known = {argument.name for argument in arguments if argument.pointer}
+        if what == "trace":
+            known |= {name for name in names if name.startswith("__shared__ ")}
         unknown = ", ".join(name for name in names if name not in known)
         if unknown or not names:
             raise ValueError(

@@ -15,7 +15,7 @@ from lessons_lib.cuda_launches import Launches, RecordedLaunch
 from lessons_lib.cuda_on_cpu import report_messages, reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
-from lessons_lib.cuda_on_cpu.source_lines import look_up, offset_in_library
+from lessons_lib.cuda_on_cpu.source_lines import lines_at
 from lessons_lib.cuda_signatures import Function, Parameter
 from lessons_lib.inline import _load
 
@@ -25,14 +25,15 @@ _one_at_a_time = threading.Lock()  # the runtime has only one report and one set
 
 @dataclass(frozen=True)
 class Access:
-    """What a thread did to an element of a traced tensor: "read", "write" or "atomic"."""
+    """What a thread did to an element that is traced: "read", "write" or "atomic"."""
 
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
     name: str
     index: tuple[int, ...]
     kind: str
-    line: int | None  # the learner's, or None in other code
+    line: int | None  # the learner's, and its text's name; None in other code
+    source: str | None
 
 
 class CallOnGpu:
@@ -177,24 +178,25 @@ class CallOnCpu:
         count = self.runtime.cuda_on_cpu_traced(None, 0) if self.traced else 0
         traced = (_Traced * count)()
         self.runtime.cuda_on_cpu_traced(traced, count)
-        lines = self._lines({access.pc for access in traced})
-        names = list(tensors)
+        lines = lines_at({access.pc for access in traced}, self.texts)
         for access in traced:
-            tensor = tensors[names[access.tensor]]
-            first, last = (
-                byte // tensor.element_size()
-                for byte in (access.byte, access.byte + access.size - 1)
-            )
-            for element in range(first, last + 1):  # a wide access is one for each element
-                index = tensor_index(tensor.shape, tensor.stride(), element)
+            name, line = self.traced[access.name], lines[access.pc]
+            tensor = tensors.get(name)
+            last = access.byte + access.size - 1
+            # a wide access is one for each element
+            for element in range(access.byte // access.element, last // access.element + 1):
+                index = None
+                if tensor is not None:
+                    index = tensor_index(tensor.shape, tensor.stride(), element)
                 self.accesses.append(
                     Access(
                         tuple(access.block),
                         tuple(access.thread),
-                        names[access.tensor],
+                        name,
                         (element,) if index is None else index,
                         ("read", "write", "atomic")[access.kind],
-                        lines[access.pc],
+                        line and line.number,
+                        line and line.source,
                     )
                 )
 
@@ -205,33 +207,16 @@ class CallOnCpu:
         self.runtime.cuda_on_cpu_counted(ctypes.byref(counts))
         self.counts.add(counts)
 
-    def _lines(self, addresses: set[int]) -> dict[int, int | None]:
-        by_library: dict[str | None, list[tuple[int, int]]] = {}
-        lines: dict[int, int | None] = {}
-        for address in addresses:
-            library, offset = offset_in_library(address) or (None, 0)
-            by_library.setdefault(library, []).append((address, offset))
-        for library, places in by_library.items():
-            found = (
-                look_up(library, [offset for _, offset in places], self.texts)
-                if library
-                else [None] * len(places)
-            )
-            lines.update(
-                (address, line.number if line else None)
-                for (address, _), line in zip(places, found, strict=True)
-            )
-        return lines
-
 
 class _Traced(ctypes.Structure):
     _fields_ = [
         ("block", ctypes.c_uint * 3),
         ("thread", ctypes.c_uint * 3),
-        ("tensor", ctypes.c_int),
+        ("name", ctypes.c_int),
         ("kind", ctypes.c_int),
         ("byte", ctypes.c_size_t),
         ("size", ctypes.c_size_t),
+        ("element", ctypes.c_size_t),
         ("pc", ctypes.c_size_t),
     ]
 

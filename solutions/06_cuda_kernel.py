@@ -218,6 +218,19 @@ try_echo(echo)
 # call. Two threads that write to the same place are a race too, even if both write the same
 # value.
 #
+# Here is the same run, step by step. It takes the threads in their order, so thread 0 had put
+# its number there long before. But no line makes thread 32 wait until that is done.
+
+# %%
+echoing = build_cuda(echo, target="checked")
+with echoing.trace("a", "__shared__ row", "out") as accesses:
+    try:
+        echoing.echo(torch.arange(128.0), torch.zeros(128))
+    except KernelError as error:
+        race = error
+draw.race(accesses, race, echoing.texts)
+
+# %% [markdown]
 # `__syncthreads()` is a **barrier**: no thread goes on until all threads of the block have
 # reached it.
 
@@ -596,31 +609,27 @@ print("kernel and reference differ by less than 0.00001")
 # %% [markdown]
 # ## Which thread reads what
 #
-# Here is your kernel at work on sequence 1 and head 4. Every number in the picture is a thread
-# that has read that number of the cache. A smaller head, of four elements, keeps the picture
-# readable.
+# Here is your kernel at work on sequence 1 and head 4 of the first picture, as checked mode
+# saw it. Each step is a read by one thread, with the lines where it is and the entry of the
+# block table that it followed. Every number in a cache is the thread that has read it. A
+# smaller head, of four elements, keeps this readable.
 
 # %%
 watched = build_cuda(*kernel.values(), names=tuple(kernel), target="checked")
-small = pool_with([6, 10, 3], head_size=4, on="cpu")
-table = torch.stack([small.get_block_table_for_seq(seq_id) for seq_id in range(3)])
-small_batch = (torch.ones(3, 6, 4), *small.kv_cache[0], table, context_lens.cpu())
-with watched.trace("k_cache", "v_cache") as accesses:
+table = torch.tensor([[0, 3, -1, -1], [5, 2, 6, -1], [1, -1, -1, -1]], dtype=torch.int32)
+caches = torch.ones(2, 7, 4, 2, 4)  # keys and values: 7 blocks of 4 slots, 2 heads of 4 numbers
+small_batch = (torch.ones(3, 6, 4), *caches, table, context_lens.cpu())
+with watched.trace("k_cache", "v_cache", "block_table") as accesses:
     watched.paged_attention(**fields(*small_batch, out=torch.empty(3, 6, 4)))
-
-
-def reads_of(name):
-    """Finds what the thread block for sequence 1 and head 4 reads from a cache."""
-    return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
-
-
-draw.readers(reads_of("k_cache"), reads_of("v_cache"), small.kv_cache[0, 0].shape, kv_head=1)
+of_one_block = [access for access in accesses if access.block == (1, 4, 0)]
+draw.readers(of_one_block, table, caches[0].shape, watched.texts)
 
 # %% [markdown]
-# The slots without a colour are not read, though they hold numbers too. No mask keeps the
-# kernel away from them: it simply has no way to get there.
+# The empty slots are not read, though they hold numbers too. No mask keeps the kernel away
+# from them: it simply has no way to get there.
 #
-# The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring
+# Here one thread comes after the other, because a CPU runs them. On a GPU the threads of a
+# warp read at the same time, and that also shows why this kernel is not a fast one. Memory is fastest when neighbouring
 # threads read neighbouring addresses at the same moment. In pass 2 they do. In pass 1 each
 # thread walks along its own row, and the 32 threads of a warp read at 32 distant places at
 # once. Lesson 07 fixes that.

@@ -15,6 +15,8 @@ There are three kinds of panels.
 - `Lanes`: bars over time. A line is at the present moment, and what comes later is pale.
 - `Numbers`: figures in words, each with a share that is drawn as a bar if it has one.
 
+`lessons_draw.player.kernel` has two more, for a kernel's run: `Boxes`, and lines of `Code`.
+
 What a browser gets
 -------------------
 `Recording.as_json()` gives this, and `createPlayer(root, recording)` in player.js shows it:

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lessons_draw.player.kernel import Boxes, Code
+
 
 def called(name) -> str:
     """A place's name as text: 3, or 1.3 for a pair."""
@@ -152,7 +154,7 @@ class View:
     """Panels below one another. `wide`: it has no other view beside it."""
 
     title: str
-    panels: Sequence[Cells | Lanes | Numbers]
+    panels: Sequence[Cells | Lanes | Numbers | Boxes | Code]
     wide: bool = False
 
     def as_json(self) -> dict:

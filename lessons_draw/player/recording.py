@@ -3,7 +3,7 @@
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -104,13 +104,20 @@ class Player:
         )
         return (
             '<div class="pool-player" data-lm-suppress-shortcuts="true">'
-            f"<style>{style(len(self.recording.names))}</style>"
+            f"<style>{style(len(self.recording.names), *self._more_files)}</style>"
             f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"'
             ' style="max-width:100%">'
             f"<details><summary>The steps in words</summary><ol>{words}</ol></details>"
             f'<script type="application/json">{self._data()}</script></div>'
-            f"<script>(()=>{{{script()}\nstartPlayers(document.currentScript)}})()</script>"
+            f"<script>(()=>{{{script(*self._more_files)}\n"
+            "startPlayers(document.currentScript)})()</script>"
         )
+
+    @property
+    def _more_files(self) -> list[str]:
+        """The names of scripts and styles that only some panels need."""
+        panels = [panel for view in self.recording.views for panel in view.panels]
+        return sorted({panel.files for panel in panels if hasattr(panel, "files")})
 
     def _data(self) -> str:
         """The recording without its sentences, which the list of steps has."""
@@ -124,14 +131,22 @@ class Player:
 
 
 @cache
-def script() -> str:
-    """player.js, which defines `createPlayer(root, recording)` and `startPlayers(script)`."""
-    return (HERE / "player.js").read_text(encoding="utf-8")
+def script(*more: str) -> str:
+    """player.js, which defines `createPlayer(root, recording)` and `startPlayers(script)`.
+
+    more: the names of scripts with further kinds of panels.
+    """
+    return _texts("js", more)
 
 
-def style(num_names: int) -> str:
-    """player.css, and the looks of that many requests."""
+def _texts(suffix: str, more: Iterable[str]) -> str:
+    files = [HERE / f"{name}.{suffix}" for name in ("player", *more)]
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def style(num_names: int, *more: str) -> str:
+    """player.css, the styles of further kinds of panels, and the looks of that many
+    requests.
+    """
     looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
-    return (HERE / "player.css").read_text(encoding="utf-8") + "".join(
-        f".pool-player {look.css}" for look in looks
-    )
+    return _texts("css", more) + "".join(f".pool-player {look.css}" for look in looks)

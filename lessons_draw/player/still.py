@@ -60,17 +60,20 @@ class _View:
 
     def draw(self, view) -> None:
         if view.title:
-            self._line(view.title, weight="bold")
+            self.line(view.title, weight="bold")
         for panel in view.panels:
-            getattr(self, f"_{panel.kind}")(panel)
+            if hasattr(panel, "draw_on"):
+                panel.draw_on(self)
+            else:
+                getattr(self, f"_{panel.kind}")(panel)
             self.top += 8
 
-    def _line(self, words: str, size: int = 14, weight: str = "normal") -> None:
+    def line(self, words: str, size: int = 14, weight: str = "normal") -> None:
         self.top += LINE
         self.parts.append(text(self.left, self.top - 5, words, size, "start", weight))
 
     def _cells(self, panel) -> None:
-        self._line(panel.title, 13)
+        self.line(panel.title, 13)
         longest = max(len(row.cells) for row in panel.rows)
         columns = panel.columns or longest
         heads = [self.state.get(f"{panel.id}/head {row.id}", "") for row in panel.rows]
@@ -126,7 +129,7 @@ class _View:
             yield text(middle, top + 19, words, 12, weight="bold")
 
     def _lanes(self, panel) -> None:
-        self._line(panel.title, 13)
+        self.line(panel.title, 13)
         indent = 8 + 7.2 * max(map(len, panel.lanes))
         scale = (self.width - indent) / panel.end
         for lane, name in enumerate(panel.lanes):

@@ -155,12 +155,21 @@ int shared_allowed(const void* kernel, int most_here) {
   return kernel ? launches.allowed(kernel) : most_here;
 }
 
+// A shared array is traced by the name that Python gave, such as `__shared__ row`.
+static void* traced(void* memory, const char* name) {
+#if CHECKED
+  region_at(static_cast<char*>(memory))->traced =
+      tensors.traced(std::string("__shared__ ") + name);
+#endif
+  return memory;
+}
+
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment,
                       size_t element, const unsigned char* padding) {
   const char* why = nullptr;
   void* memory =
       block->shared.variable(identity, name, bytes, alignment, element, padding, why);
-  if (memory) return memory;
+  if (memory) return traced(memory, name);
   Report report("bad-launch");
   block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
 }
@@ -169,7 +178,7 @@ void* dynamic_shared(const char* name, size_t alignment, size_t element,
                      const unsigned char* padding) {
   const char* why = nullptr;
   void* memory = block->shared.dynamic(name, alignment, element, padding, why);
-  if (!why) return memory;
+  if (!why) return traced(memory, name);
   Report report("bad-launch");
   block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
 }

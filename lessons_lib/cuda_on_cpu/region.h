@@ -108,7 +108,8 @@ class Region {
   size_t bytes;
   Kind kind;
   bool integers = false;  // an int32 input, which may be a block table
-  bool traced = false, counted = false;
+  bool counted = false;
+  int traced = -1;         // its place among the traced names; -1: not traced
   bool typed = true;       // whether `element` is known
   uint32_t since = 0;      // a value that was written in an earlier epoch does not count
   int number = 0;          // in the order of registration

@@ -25,7 +25,7 @@ def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError
     tensors: the tensors of the call, by the name of the parameter.
     """
     report = refine(_with_lines(report, texts), tensors)
-    here = report.here
+    here, there = report.here, report.there
     return KernelError(
         _message(report, texts, tensors),
         report.kind,
@@ -35,6 +35,9 @@ def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError
         report.block,
         report.thread,
         report.name,
+        there and there.source,
+        there and there.number,
+        report.other_thread,
     )
 
 

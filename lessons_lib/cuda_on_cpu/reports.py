@@ -40,6 +40,7 @@ class KernelError(Exception):
     source, line: the learner's text, and its line from 1.
     block, thread: three numbers each.
     name: the variable or tensor.
+    other_source, other_line, other_thread: of the other thread in a race.
     Everything that is not known is None.
     """
 
@@ -53,10 +54,15 @@ class KernelError(Exception):
         block=None,
         thread=None,
         name=None,
+        other_source=None,
+        other_line=None,
+        other_thread=None,
     ):
         super().__init__(message)
         self.kind, self.kernel, self.source, self.line = kind, kernel, source, line
         self.block, self.thread, self.name = block, thread, name
+        self.other_source, self.other_line = other_source, other_line
+        self.other_thread = other_thread
 
     def __reduce__(self):
         return type(self), (
@@ -68,6 +74,9 @@ class KernelError(Exception):
             self.block,
             self.thread,
             self.name,
+            self.other_source,
+            self.other_line,
+            self.other_thread,
         )
 
     def _render_traceback_(self):

@@ -45,6 +45,19 @@ def look_up(
     return found
 
 
+def lines_at(addresses: set[int], texts: dict[str, str]) -> dict[int, SourceLine | None]:
+    """The line in `texts` for each address of this process's machine code, or None."""
+    by_library: dict[str, list[tuple[int, int]]] = {}
+    lines: dict[int, SourceLine | None] = dict.fromkeys(addresses)
+    for address in addresses:
+        if place := offset_in_library(address):
+            by_library.setdefault(place[0], []).append((address, place[1]))
+    for library, places in by_library.items():
+        found = look_up(library, [offset for _, offset in places], texts)
+        lines |= zip([address for address, _ in places], found, strict=True)
+    return lines
+
+
 def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
     """The (file, line) pairs of each address, the innermost first."""
     hexadecimal = [f"{address:#x}" for address in addresses]

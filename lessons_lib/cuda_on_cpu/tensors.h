@@ -10,12 +10,12 @@
 #include "clock.h"
 #include "region.h"
 
-// One access to a traced tensor, in Python's layout. Visible, because a function with hidden
-// types is hidden too.
+// One access to a traced tensor or shared array, in Python's layout. Visible, because a
+// function with hidden types is hidden too.
 struct __attribute__((visibility("default"))) TracedAccess {
   unsigned block[3], thread[3];
-  int tensor, kind;  // kind: 0 read, 1 write, 2 atomic
-  size_t byte, size, pc;
+  int name, kind;  // its place among the traced names; 0 read, 1 write, 2 atomic
+  size_t byte, size, element, pc;
 };
 
 #if CHECKED
@@ -36,8 +36,8 @@ class Tensors {
     auto region = std::make_unique<Region>(name, base, bytes, element, kind);
     region->integers = integers, region->source = data, region->number = regions_.size();
     region->since = epoch_of_call;
-    region->traced = is_among(traced_, region->name),
-    region->counted = is_among(counted_, region->name);
+    region->traced = traced(region->name);
+    region->counted = place_of(region->name, counted_) >= 0;
     at_[regions_.size()] = region.get();
     regions_.push_back(std::move(region));
     return base;
@@ -84,15 +84,18 @@ class Tensors {
   }
 
   void trace(const char* names) { traced_ = names, accesses.clear(); }
+  // The place of a name among those that are traced, or -1.
+  int traced(const std::string& name) const { return place_of(name, traced_); }
   void count(const char* names) { counted_ = names; }
   void record(const Region& region, size_t offset, size_t size, Access access,
               const void* code) {
     accesses.push_back({{blockIdx.x, blockIdx.y, blockIdx.z},
                         {threadIdx.x, threadIdx.y, threadIdx.z},
-                        region.number,
+                        region.traced,
                         int(access),
                         offset,
                         size,
+                        region.element,
                         reinterpret_cast<size_t>(code)});
   }
 
@@ -101,13 +104,16 @@ class Tensors {
   int launches = 0;
 
  private:
-  static bool is_among(const std::string& names, const std::string& name) {
-    return !names.empty() && ("," + names + ",").find("," + name + ",") != std::string::npos;
+  // `names`: separated by commas. Returns -1 if `name` is not among them.
+  static int place_of(const std::string& name, const std::string& names) {
+    if (names.empty()) return -1;
+    size_t at = ("," + names + ",").find("," + name + ",");
+    return at == std::string::npos ? -1 : std::count(names.begin(), names.begin() + at, ',');
   }
 
   AddressSpace space_{slots};
   Region* at_[slots] = {};
-  std::string traced_, counted_;  // names, separated by commas
+  std::string traced_, counted_;  // names
   std::vector<std::unique_ptr<Region>> regions_;
 };
 inline Tensors tensors;

@@ -267,7 +267,7 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
   size_t offset = address - region->base;
   if (offset >= region->bytes || size > region->bytes - offset)
     report_outside(*region, address, size, access, code);
-  if (region->traced) tensors.record(*region, offset, size, access, code);
+  if (region->traced >= 0) tensors.record(*region, offset, size, access, code);
   if (region->counted && access == Access::read)
     loads.add(self->number, reinterpret_cast<uintptr_t>(address), size, code);
   if (region->kind == Kind::input) {
