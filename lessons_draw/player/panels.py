@@ -1,0 +1,152 @@
+"""The panels of a recording, and their values. `lessons_draw.player` has the whole format."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a place holds.
+
+    users: the names of its requests; several share it. None: only a cache keeps it.
+    filled: how many of its slots hold a token.
+    shows: instead of its users' names. tells: more, for those who point at it.
+    """
+
+    users: Sequence[str]
+    filled: int = 0
+    shows: str = ""
+    tells: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of places with these names. `head`: its text can be set, by its id."""
+
+    id: Hashable
+    cells: Iterable
+    head: bool = False
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Places in rows.
+
+    size: tokens in a place; 0 where it makes no sense, as in a queue.
+    columns: at which a row is broken; 0 for never.
+    """
+
+    id: str
+    title: str
+    rows: Sequence[Row]
+    size: int = 0
+    columns: int = 0
+    noun: str = "block"
+    points: str = ""
+    missing: str = "free"
+    ids: bool = True
+    kind: ClassVar[str] = "cells"
+
+    def at(self, cells: Mapping, heads: Mapping | None = None) -> dict:
+        """The panel's whole state.
+
+        cells: by name, a Cell for each place that is in use.
+        heads: by a row's id, its text.
+        Raises KeyError for a place or a row that the panel does not have.
+        """
+        return self._known(
+            {f"{self.id}/{name}": None for row in self.rows for name in row.cells},
+            {f"{self.id}/{name}": cell for name, cell in cells.items()},
+        ) | self._known(
+            {f"{self.id}/head {row.id}": "" for row in self.rows if row.head},
+            {f"{self.id}/head {name}": text for name, text in (heads or {}).items()},
+        )
+
+    def _known(self, places: dict, given: dict) -> dict:
+        if unknown := given.keys() - places.keys():
+            raise KeyError(f"{sorted(unknown)} is not in the panel {self.id!r}")
+        return places | given
+
+    def as_json(self) -> dict:
+        rows = [
+            {"id": str(row.id), "cells": [*map(str, row.cells)], "head": row.head}
+            for row in self.rows
+        ]
+        return {"kind": self.kind, **vars(self), "rows": rows}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """From `start` to `end` in a lane. `kind`: its place among the panel's kinds."""
+
+    lane: int
+    start: float
+    end: float
+    kind: int
+    shows: str = ""
+    tells: str = ""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Bars over time.
+
+    kinds: what a bar can mean, each with the name of its look.
+    """
+
+    id: str
+    title: str
+    lanes: Sequence[str]
+    end: float
+    kinds: Sequence[tuple[str, str]]
+    bars: Sequence[Bar]
+    unit: str = "step"
+    kind: ClassVar[str] = "lanes"
+
+    def at(self, now: float) -> dict:
+        return {f"{self.id}/now": now}
+
+    def as_json(self) -> dict:
+        return {
+            "kind": self.kind,
+            **vars(self),
+            "bars": [[*vars(bar).values()] for bar in self.bars],
+        }
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Figures. items: by its id, what each says after its number."""
+
+    id: str
+    items: Mapping[str, str]
+    title: str = "In numbers"
+    kind: ClassVar[str] = "numbers"
+
+    def at(self, **values) -> dict:
+        """values: by id, a text, or a pair of a text and a share from 0 to 1."""
+        return {
+            f"{self.id}/{name}": [value, None] if isinstance(value, str) else [*value]
+            for name, value in values.items()
+        }
+
+    def as_json(self) -> dict:
+        return {
+            "kind": self.kind,
+            **vars(self),
+            "items": [[*item] for item in self.items.items()],
+        }
+
+
+@dataclass(frozen=True)
+class View:
+    """Panels below one another. `wide`: it has no other view beside it."""
+
+    title: str
+    panels: Sequence[Cells | Lanes | Numbers]
+    wide: bool = False
+
+    def as_json(self) -> dict:
+        panels = [panel.as_json() for panel in self.panels]
+        return {"title": self.title, "wide": self.wide, "panels": panels}
