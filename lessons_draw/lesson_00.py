@@ -11,8 +11,10 @@ from lessons_draw import (
     Picture,
     conversation,
     draw_block,
+    reserving,
     show,
 )
+from lessons_draw.player import Player
 
 
 def opening() -> Picture:
@@ -35,6 +37,11 @@ def opening() -> Picture:
 def at_the_end() -> Picture:
     """Three people who ask the engine of lesson 08 at once."""
     return conversation.recorded()
+
+
+def contiguous_and_paged() -> Player:
+    """The same requests in pieces of the longest length and in blocks, step by step."""
+    return reserving.recorded()
 
 
 def one_piece_each(lengths: dict[str, int], limit: int) -> Picture:

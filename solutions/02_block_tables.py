@@ -75,21 +75,21 @@ show_parts(parts)
 # %%
 block_manager = BlockManager(8)
 table = BlockTable(max_num_seqs=3, max_blocks_per_seq=4)
-stills = draw.Stills(table, block_manager)
+film = draw.Film()
 
 table.write(0, 0, [block_manager.allocate(), block_manager.allocate()])
-stills.add("A sequence comes with 6 tokens: two blocks", {0: 6})
+film.add_table(table, "A sequence comes with 6 tokens: two blocks", {0: 6})
 table.write(1, 0, [block_manager.allocate()])
-stills.add("A second one comes with 4 tokens: one block, which is full", {0: 6, 1: 4})
+film.add_table(table, "A second one comes with 4 tokens: one block, which is full", {0: 6, 1: 4})
 table.write(0, 2, [block_manager.allocate()])
-stills.add("The first one grows to 9 tokens, and needs a third block", {0: 9, 1: 4})
+film.add_table(table, "The first one grows to 9 tokens, and needs a third block", {0: 9, 1: 4})
 block_manager.free(2)
 table.clear(1)
-stills.add("The second one ends: its row and its block are free", {0: 9})
+film.add_table(table, "The second one ends: its row and its block are free", {0: 9})
 table.write(1, 0, [block_manager.allocate(), block_manager.allocate()])
-stills.add("A third one comes with 7 tokens, and gets what is free", {0: 9, 1: 7})
+film.add_table(table, "A third one comes with 7 tokens, and gets what is free", {0: 9, 1: 7})
 assert torch.equal(table.cpu, table.on_device)
-stills
+film
 
 # %% [markdown]
 # The third sequence has the row of the second, and blocks from here and there. They do not have
@@ -355,11 +355,11 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# Here is a film of your manager. It plays by itself. Choose a number below it to hold a step,
-# and *play* to go on.
+# Here is a film of your manager. It opens where a shared block has just been copied. Press
+# *Play* to see how it came to that, and point at an entry of the table to see its block.
 
 # %%
-manager, film = small_manager(), draw.Film()
+manager, film = small_manager(), draw.Film(still=5)
 film.add(manager, "The pool is empty")
 manager.add_sequence(0, 6)
 film.add(manager, "Sequence 0 comes with 6 tokens")

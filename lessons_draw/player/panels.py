@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
+def called(name) -> str:
+    """A place's name as text: 3, or 1.3 for a pair."""
+    return ".".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
 @dataclass(frozen=True)
 class Cell:
     """What a place holds.
@@ -35,6 +40,8 @@ class Cells:
 
     size: tokens in a place; 0 where it makes no sense, as in a queue.
     columns: at which a row is broken; 0 for never.
+    points: the panel to whose places `shows` leads.
+    missing: whether a place without a Cell is "free", with the text `blank`, or "gone".
     """
 
     id: str
@@ -45,6 +52,7 @@ class Cells:
     noun: str = "block"
     points: str = ""
     missing: str = "free"
+    blank: str = ""
     ids: bool = True
     kind: ClassVar[str] = "cells"
 
@@ -56,12 +64,15 @@ class Cells:
         Raises KeyError for a place or a row that the panel does not have.
         """
         return self._known(
-            {f"{self.id}/{name}": None for row in self.rows for name in row.cells},
-            {f"{self.id}/{name}": cell for name, cell in cells.items()},
+            {self._key(name): None for row in self.rows for name in row.cells},
+            {self._key(name): cell for name, cell in cells.items()},
         ) | self._known(
             {f"{self.id}/head {row.id}": "" for row in self.rows if row.head},
             {f"{self.id}/head {name}": text for name, text in (heads or {}).items()},
         )
+
+    def _key(self, name) -> str:
+        return f"{self.id}/{called(name)}"
 
     def _known(self, places: dict, given: dict) -> dict:
         if unknown := given.keys() - places.keys():
@@ -70,7 +81,7 @@ class Cells:
 
     def as_json(self) -> dict:
         rows = [
-            {"id": str(row.id), "cells": [*map(str, row.cells)], "head": row.head}
+            {"id": str(row.id), "cells": [*map(called, row.cells)], "head": row.head}
             for row in self.rows
         ]
         return {"kind": self.kind, **vars(self), "rows": rows}
@@ -108,11 +119,8 @@ class Lanes:
         return {f"{self.id}/now": now}
 
     def as_json(self) -> dict:
-        return {
-            "kind": self.kind,
-            **vars(self),
-            "bars": [[*vars(bar).values()] for bar in self.bars],
-        }
+        bars = [[*vars(bar).values()] for bar in self.bars]
+        return {"kind": self.kind, **vars(self), "lanes": [*self.lanes], "bars": bars}
 
 
 @dataclass(frozen=True)

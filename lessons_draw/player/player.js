@@ -29,11 +29,11 @@ function makeCell(panel, name, context) {
       ? panel.missing
       : users.length > 1 ? "used shared" : users.length ? `used look-${users[0] % LOOKS}` : "kept";
     node.className = `cell ${look}`;
-    text.textContent = shows || (names.length > 1 ? `×${names.length}` : names.join(""));
+    text.textContent = !value ? panel.blank : shows || (names.length > 1 ? `×${names.length}` : names.join(""));
     if (panel.size) node.style.setProperty("--filled", filled / panel.size);
     const words = [panel.ids || !shows ? about : `${panel.noun} ${shows}`];
     if (value) words.push(names.join(" and ") || "kept for later");
-    else words.push("free");
+    else words.push(panel.blank || "free");
     if (value && panel.size) words.push(`${filled} of ${panel.size} tokens`);
     if (tells) words.push(tells);
     node.setAttribute("aria-label", words.join(", "));
@@ -41,6 +41,8 @@ function makeCell(panel, name, context) {
   };
   return cell;
 }
+
+const unseenHead = (words) => make("span", "unseen", { role: "rowheader" }, [words]);
 
 function cellsPanel(panel, context) {
   const longest = Math.max(...panel.rows.map((row) => row.cells.length));
@@ -52,7 +54,8 @@ function cellsPanel(panel, context) {
   grid.style.setProperty("--columns", columns);
   if (panel.size) grid.style.setProperty("--size", panel.size);
   if (heads) grid.classList.add("headed");
-  if (panel.missing === "gone") grid.classList.add("queue");
+  const queue = panel.missing === "gone";
+  if (queue) grid.classList.add("queue");
   if (panel.size > 1 && panel.size <= 8) grid.classList.add("slots");
   for (const row of panel.rows) {
     for (let first = 0; first < row.cells.length; first += columns) {
@@ -60,6 +63,7 @@ function cellsPanel(panel, context) {
         const cell = makeCell(panel, name, context);
         parts.set(`${panel.id}/${name}`, cell.draw);
         context.cells.push(cell);
+        if (queue) cell.node.tabIndex = 0;
         return cell;
       });
       const line = make("div", "line", { role: "row" }, cells.map((cell) => cell.node));
@@ -69,6 +73,8 @@ function cellsPanel(panel, context) {
           parts.set(`${panel.id}/head ${row.id}`, (words) => { head.textContent = words; });
         }
         line.prepend(head);
+      } else if (queue) {
+        line.prepend(unseenHead(panel.title)); // a row without cells is none
       }
       grid.append(line);
       lines.push(cells.map((cell) => cell.node));
@@ -80,7 +86,7 @@ function cellsPanel(panel, context) {
 
 function lanesPanel(panel, context) {
   const share = (time) => `${(100 * time) / panel.end}%`;
-  const tracks = panel.lanes.map((name) => make("div", "track", { role: "row", "aria-label": name }));
+  const tracks = panel.lanes.map((name) => make("div", "track", { role: "row" }, [unseenHead(name)]));
   const lines = panel.lanes.map(() => []);
   for (const [lane, start, end, kind, shows, tells] of panel.bars) {
     const [meaning, look] = panel.kinds[kind];
@@ -128,10 +134,12 @@ const PANELS = { cells: cellsPanel, lanes: lanesPanel, numbers: numbersPanel };
 // The arrow keys move the focus among a grid's places; Tab enters it once.
 function moveInside(grid, lines) {
   let current = lines.flat()[0];
-  if (current) current.tabIndex = 0;
+  if (!current) return;
+  const rest = lines.flat().at(-1).tabIndex;
+  current.tabIndex = 0;
   const go = (node) => {
     if (!node) return;
-    current.tabIndex = -1;
+    current.tabIndex = rest;
     current = node;
     current.tabIndex = 0;
     current.focus();
@@ -141,17 +149,18 @@ function moveInside(grid, lines) {
     go(event.target);
   });
   grid.addEventListener("keydown", (event) => {
-    const row = lines.findIndex((line) => line.includes(event.target));
+    const seen = lines.map((line) => line.filter((node) => node.offsetParent)).filter((line) => line.length);
+    const row = seen.findIndex((line) => line.includes(event.target));
     if (row < 0) return;
-    const column = lines[row].indexOf(event.target);
+    const column = seen[row].indexOf(event.target);
     const near = (line) => line?.[Math.min(column, line.length - 1)];
     const moves = {
-      ArrowLeft: () => lines[row][column - 1],
-      ArrowRight: () => lines[row][column + 1],
-      ArrowUp: () => near(lines.slice(0, row).findLast((line) => line.length)),
-      ArrowDown: () => near(lines.slice(row + 1).find((line) => line.length)),
-      Home: () => lines[row][0],
-      End: () => lines[row].at(-1),
+      ArrowLeft: () => seen[row][column - 1],
+      ArrowRight: () => seen[row][column + 1],
+      ArrowUp: () => near(seen[row - 1]),
+      ArrowDown: () => near(seen[row + 1]),
+      Home: () => seen[row][0],
+      End: () => seen[row].at(-1),
     };
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in moves)) return;
     event.preventDefault();
@@ -195,7 +204,7 @@ function createPlayer(root, recording) {
       const made = PANELS[panel.kind](panel, context);
       made.parts.forEach((draw, key) => parts.set(key, draw));
       const caption = panel.kind === "numbers" ? [] : [make("div", "caption", { "aria-hidden": "true" }, [panel.title])];
-      return make("div", `panel ${panel.kind} ${panel.id}`, {}, [...caption, made.node]);
+      return make("div", "panel", {}, [...caption, made.node]);
     });
     const title = view.title ? [make("div", "view-title", {}, [view.title])] : [];
     return make("div", view.wide ? "view wide" : "view", {}, [...title, ...panels]);
@@ -222,6 +231,7 @@ function createPlayer(root, recording) {
   let valueAt = valuesOf(steps);
   let timer = 0;
   let pointed = null;
+  let fresh = true; // nobody has moved it: it shows its still, and begins at the beginning
 
   const player = {
     step: -1,
@@ -229,6 +239,7 @@ function createPlayer(root, recording) {
 
     // Shows a step, and changes only what differs from the one that is shown.
     show(step) {
+      fresh = false;
       const next = Math.max(0, Math.min(steps.length - 1, step));
       const before = player.step;
       if (next === before) return;
@@ -273,7 +284,7 @@ function createPlayer(root, recording) {
   };
   const toggle = () => {
     if (timer) return pause();
-    if (player.step === steps.length - 1) player.show(0);
+    if (fresh || player.step === steps.length - 1) player.show(0);
     playing.textContent = "Pause";
     say.setAttribute("aria-live", "off"); // no sentence would be read to its end
     timer = setTimeout(goOn, recording.pace / 3);
@@ -325,7 +336,8 @@ function createPlayer(root, recording) {
     say,
     controls,
   );
-  player.show(0);
+  player.show(recording.still ?? 0);
+  fresh = true;
   root.player = player;
   return player;
 }

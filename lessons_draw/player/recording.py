@@ -114,7 +114,7 @@ class Player:
 
     def _data(self) -> str:
         """The recording without its sentences, which the list of steps has."""
-        about = self.recording.as_json()
+        about = self.recording.as_json() | {"still": self.still}
         about["steps"] = [step["set"] for step in self.recording.steps]
         text = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
         return text.replace("<", "\\u003c")
@@ -130,7 +130,7 @@ def script() -> str:
 
 
 def style(num_names: int) -> str:
-    """player.css, and the looks of so many requests."""
+    """player.css, and the looks of that many requests."""
     looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return (HERE / "player.css").read_text(encoding="utf-8") + "".join(
         f".pool-player {look.css}" for look in looks

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lessons_draw import EDGE, FREE, QUIET, WASTED
 from lessons_draw.looks import SHARED_LOOK, Look, Pattern, request_look
+from lessons_draw.player.panels import called
 from lessons_draw.svg import rectangle, text
 
 WIDTH, GAP = 860, 28  # pixels; between views
@@ -79,7 +80,9 @@ class _View:
         for row, head in zip(panel.rows, heads, strict=True):
             if head:
                 self.parts.append(text(self.left, self.top + 19, head, 13, "start"))
-            values = [(name, self.state.get(f"{panel.id}/{name}")) for name in row.cells]
+            values = [
+                (name, self.state.get(f"{panel.id}/{called(name)}")) for name in row.cells
+            ]
             if panel.missing == "gone":
                 values = [(name, value) for name, value in values if value]
             for place, (name, value) in enumerate(values):
@@ -96,6 +99,8 @@ class _View:
     def _cell(self, panel, value, left: float, top: float, width: float) -> Iterator[str]:
         if value is None:
             yield rectangle(left, top, width, BOX, FREE, "#888888")
+            if panel.blank:
+                yield text(left + width / 2, top + 19, panel.blank, 12, colour=QUIET)
             return
         users, filled, shows, _ = value
         share = filled / panel.size if panel.size else 1

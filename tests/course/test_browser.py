@@ -129,6 +129,7 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(opened, less
     assert page.locator(".jp-Notebook img").count() >= has_code
     if lesson.name == "00_start_here":
         assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
+        assert page.locator(".jp-OutputArea .pool-player[data-started]").count() == 1
         pictures = {"": "the words of two requests", "_at_the_end": "Three columns. Ada asks"}
         for name, words in pictures.items():
             picture = page.locator(f".jp-Notebook img[alt*='{words}']").first

@@ -2,13 +2,10 @@
 is seen.
 """
 
-import re
 from xml.etree import ElementTree
 
-import pytest
-
-from jupyterlab_driver import browser_page
-from lessons_draw.tables import Film, Stills, draw_tables
+from lessons_draw.films import Film
+from lessons_draw.tables import draw_tables
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.block_table import BlockTable
 from paged_attention.kv_cache import PagedAttentionManager
@@ -41,52 +38,31 @@ def test_a_table_is_drawn_as_valid_svg_with_an_arrow_for_each_entry():
     )
 
 
-def test_a_table_that_is_filled_by_hand_is_drawn_step_by_step():
+def test_a_table_that_is_filled_by_hand_is_shown_step_by_step():
     table, block_manager = BlockTable(2, 3), PythonBlockManager(8)
-    stills = Stills(table, block_manager)
+    film = Film()
     for length in (3, 5):
         table.write(0, length // 4, [block_manager.allocate()])
-        stills.add(f"It has {length} tokens", {0: length})
-    assert repr(stills) == (
-        "1. It has 3 tokens. Row 0 has 3 tokens in blocks [0]. 7 of 8 blocks are free.\n"
-        "2. It has 5 tokens. Row 0 has 5 tokens in blocks [0, 1]. 6 of 8 blocks are free."
+        film.add_table(table, f"It has {length} tokens", {0: length})
+    assert repr(film) == (
+        "Player of 2 steps: It has 5 tokens. row 0: 5 tokens in blocks [0, 1]."
+        " 6 of 8 blocks are free."
     )
-    assert stills._repr_html_().count("<img ") == 2
+    assert film.player().recording.steps[1]["set"] == {
+        "table/0.1": [[0], 0, "1", ""],
+        "table/head 0": "row 0: 5 tokens",
+        "pool/0": [[0], 4, "", ""],
+        "pool/1": [[0], 1, "", ""],
+        "numbers/free": ["6", None],
+    }
 
 
-def film():
-    manager, film = forked_manager(), Film()
+def test_a_film_of_a_manager_shows_which_sequences_share_a_block():
+    manager, film = forked_manager(), Film(still=0)
     film.add(manager, "forked")
     manager.free_sequence(0)
     film.add(manager, "the parent has ended")
-    return film
-
-
-def test_a_film_is_static_html_and_the_same_each_time():
-    page = film()._repr_html_()
-    assert page == film()._repr_html_()
-    assert (
-        "<script" not in page and page.count("<img ") == 2 and page.count('type="radio"') == 3
-    )
-    assert re.findall('alt="([^.]*)', page) == ["forked", "the parent has ended"]
-    assert repr(film()).startswith("1. forked. Sequence 0 has 6 tokens")
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_a_film_that_was_held_can_be_played_again(motion):
-    """Who has asked for less motion sees the first frame until another is chosen."""
-    look = """() => [...document.querySelectorAll('.film img')].map(getComputedStyle)
-        .map(style => [style.animationName, style.visibility])"""
-    with browser_page() as page:
-        page.emulate_media(reduced_motion=motion)
-        page.set_content(film()._repr_html_())
-        at_first = page.evaluate(look)
-        page.get_by_label("2").check()
-        assert page.evaluate(look) == [["none", "hidden"], ["none", "visible"]]
-        page.get_by_label("play").check()
-        again = page.evaluate(look)
-    if motion == "reduce":
-        assert at_first == again == [["none", "visible"], ["none", "hidden"]]
-    else:
-        assert [name for name, _ in at_first] == [name for name, _ in again] == ["film"] * 2
+    shared, alone = ([0, 1], 4, "", ""), ([1], 4, "", "")
+    blocks = [film.player().recording.state(step)["pool/0"] for step in (0, 1)]
+    assert blocks == [[*shared], [*alone]]
+    assert repr(film).startswith("Player of 2 steps: forked. seq 0: 6 tokens in blocks")

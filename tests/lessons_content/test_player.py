@@ -1,0 +1,214 @@
+"""The player of recorded steps: what it records, and how it behaves in a real browser."""
+
+import contextlib
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from jupyterlab_driver import browser_page
+from lessons_draw import reserving
+from lessons_draw.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
+from lessons_draw.player.recording import script, style
+
+# How many places a step has changed, whatever it did to them.
+CHANGED = """() => {
+    const observer = new MutationObserver(() => {});
+    const about = {subtree: true, attributes: true, childList: true, characterData: true};
+    observer.observe(document.querySelector('.views'), about);
+    window.changed = step => {
+        document.querySelector('.pool-player').player.show(step);
+        const nodes = observer.takeRecords().map(record => record.target);
+        const element = node => node.nodeType === 3 ? node.parentNode : node;
+        return new Set(nodes.map(node => element(node).closest('.cell, .panel'))).size;
+    };
+}"""
+
+
+def small(num_blocks=4) -> Recording:
+    """A pool, a block table that leads to it, lanes and a number, over four steps."""
+    pool = Cells("pool", "The pool", [Row("", range(num_blocks))], size=4, columns=4)
+    table = Cells(
+        "table",
+        "Block table",
+        [Row("A", range(2), True)],
+        noun="entry",
+        points="pool",
+        ids=False,
+    )
+    lanes = Lanes("time", "Time", "AB", 3, [("runs", "look-0")], [Bar(0, 0, 2, 0, "4")])
+    numbers = Numbers("numbers", {"free": "blocks are free"})
+    views = [View("Blocks", [pool, table]), View("Time", [lanes, numbers])]
+    recording = Recording("Two requests", views, "AB", pace=100)
+    steps = [
+        ("The pool is empty.", {}, {}, ""),
+        (
+            "A takes block 3.",
+            {3: Cell("A", 4, tells="Once upon")},
+            {0: Cell("A", 1, "3")},
+            "A",
+        ),
+        ("B shares it.", {3: Cell("AB", 4), 1: Cell("B", 1)}, {0: Cell("A", 1, "3")}, "A"),
+        ("All is free again.", {}, {}, ""),
+    ]
+    for now, (say, blocks, entries, head) in enumerate(steps):
+        free = (f"{num_blocks - len(blocks)}", 1 - len(blocks) / num_blocks)
+        states = pool.at(blocks), table.at(entries, {"A": head}), lanes.at(now)
+        recording.step(say, *states, numbers.at(free=free))
+    return recording
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Opens outputs as one page, with these settings of the browser."""
+    with contextlib.ExitStack() as pages:
+
+        def open_page(*outputs, size=(1000, 800), **media):
+            path = tmp_path / "page.html"
+            head = (
+                '<!doctype html><html lang="en"><meta charset="utf-8"><title>Outputs</title>'
+            )
+            path.write_text(f"{head}<main><h1>Outputs</h1>{''.join(outputs)}</main>", "utf-8")
+            page = pages.enter_context(browser_page(dict(zip(("width", "height"), size))))
+            page.emulate_media(**media)
+            page.goto(path.as_uri())
+            assert page.console_errors == []
+            return page
+
+        yield open_page
+
+
+def output(recording, **options) -> str:
+    return recording.player("Two requests share a block.", **options)._repr_html_()
+
+
+def test_a_step_keeps_what_differs_from_the_one_before():
+    recording = small()
+    assert [*recording.steps[1]["set"]] == [
+        *("pool/3", "table/0", "table/head A", "time/now", "numbers/free")
+    ]
+    assert recording.steps[1]["set"]["pool/3"] == [[0], 4, "", "Once upon"]
+    assert recording.state(1) | recording.steps[2]["set"] == recording.state(2)
+    with pytest.raises(KeyError, match="pool/9.* is not in the panel 'pool'"):
+        recording.views[0].panels[0].at({9: Cell("A")})
+    with pytest.raises(ValueError, match="alt is empty"):
+        recording.player(" ")
+
+
+def test_an_output_is_small_the_same_each_time_and_loads_nothing():
+    player = reserving.recorded()
+    assert player._repr_html_() == reserving.recorded()._repr_html_()
+    assert len(player._repr_html_()) < 100_000
+    both = script() + style(20)
+    assert len(both.encode()) < 25_000 and not re.search(r"https?:|@import|url\(", both)
+    # nothing of a recording can end its element
+    recording = small()
+    recording.step("</script> & <b>")
+    assert "</script> &" not in output(recording)
+
+
+def test_without_scripts_and_styles_it_is_a_picture_with_a_text_and_a_list_of_sentences():
+    """As in an untrusted notebook."""
+    html = re.sub(r"<(script|style).*?</\1>", "", output(small()), flags=re.S)
+    assert re.findall(r"<(\w+)", html) == [
+        "div",
+        "img",
+        "details",
+        "summary",
+        "ol",
+        *4 * ["li"],
+    ]
+    assert 'alt="Two requests share a block."' in html and "<li>B shares it.</li>" in html
+    assert repr(small().player("Words.")) == "Player of 4 steps: Words."
+
+
+@pytest.mark.browser
+def test_keys_buttons_and_the_slider_move_it_and_words_say_what_happened(shown):
+    page = shown(output(small(), still=2))
+    say, slider = page.get_by_role("status"), page.get_by_role("slider", name="Step")
+    assert say.inner_text() == "B shares it." and say.get_attribute("aria-live") == "polite"
+    assert not page.get_by_alt_text("Two requests share a block.").is_visible()
+    slider.focus()
+    seen = []
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "End", "ArrowRight", "Home", "ArrowUp"):
+        page.keyboard.press(key)
+        seen.append(slider.get_attribute("aria-valuetext"))
+    assert seen == [f"{step} of 3" for step in (1, 0, 0, 3, 3, 0, 1)]
+    assert say.inner_text() == "A takes block 3."
+    page.get_by_role("button", name="One step on").click()
+    slider.fill("3")
+    assert say.inner_text() == "All is free again."
+    page.keyboard.press(" ")  # plays from the beginning, to the end
+    page.get_by_role("button", name="Pause").wait_for()
+    page.get_by_role("button", name="Play").wait_for()
+    assert slider.input_value() == "3"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_nothing_moves_before_it_is_asked_to(shown, motion):
+    page = shown(output(small()), reduced_motion=motion)
+    page.wait_for_timeout(500)
+    assert page.get_by_role("slider").input_value() == "3"
+    still = "getComputedStyle(document.querySelector('.later')).transitionDuration === '0s'"
+    assert page.evaluate(still) == (motion == "reduce")
+
+
+@pytest.mark.browser
+def test_a_block_is_told_and_lit_with_the_entry_that_leads_to_it(shown):
+    page = shown(output(small(), still=1))
+    entry = page.get_by_role("gridcell", name="entry 3, A")
+    block = page.get_by_role("gridcell", name="block 3, A, 4 of 4 tokens, Once upon")
+    entry.hover()
+    assert "lit" in block.get_attribute("class")
+    page.get_by_role("gridcell", name="block 0, free").focus()
+    page.keyboard.press("End")
+    assert page.locator(".told").inner_text() == "Block 3, A, 4 of 4 tokens, Once upon"
+    assert "lit" in entry.get_attribute("class")
+    assert page.evaluate("document.activeElement.tabIndex") == 0
+    assert page.get_by_role("slider").input_value() == "1"
+
+
+@pytest.mark.browser
+def test_several_players_are_apart_and_each_brings_its_script(shown):
+    page = shown(output(small()), output(small()), output(small(num_blocks=8)))
+    assert page.locator(".pool-player[data-started]").count() == 3
+    page.get_by_role("slider").nth(1).fill("2")
+    steps = page.evaluate(
+        "[...document.querySelectorAll('.pool-player')].map(root => root.player.step)"
+    )
+    assert steps == [3, 2, 3]
+    assert page.evaluate("[typeof make, typeof createPlayer]") == ["undefined", "undefined"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 390])
+def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, width):
+    dark = (
+        "<style>@media(prefers-color-scheme:dark){body{background:#181818;color:#eee}}</style>"
+    )
+    outputs = output(small(), still=2), reserving.recorded()._repr_html_()
+    page = shown(dark, *outputs, size=(width, 800), color_scheme=theme)
+    faults = Axe().run(page)
+    assert faults.violations_count == 0, faults.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+def test_a_step_changes_only_the_places_that_differ(shown):
+    """Counted over 2,000 steps of 256 blocks, to and fro."""
+    pool = Cells("pool", "The pool", [Row("", range(256))], size=16, columns=32)
+    recording = Recording("Many steps", [View("", [pool])], "AB")
+    blocks = {}
+    for step in range(2000):
+        for place in (step * 7 % 256, step * 11 % 256):
+            blocks[place] = Cell("AB"[step % 2], 1 + step % 16)
+        recording.step(f"Step {step}.", pool.at(blocks))
+    differ = [len(step["set"]) for step in recording.steps]
+    page = shown(output(recording, still=0))
+    page.evaluate(CHANGED)
+    assert page.evaluate("[...Array(2000).keys()].map(changed)") == [0, *differ[1:]]
+    assert page.evaluate("changed(1998)") == differ[1999]
+    first, last = recording.state(0), recording.state(1998)
+    assert page.evaluate("changed(0)") == sum(first[key] != last[key] for key in first)
