@@ -4,14 +4,14 @@
   `LiveEngine`: lesson 08's engine.
 - view.py has what these share, widget.py and live.js what a browser gets of it.
 
-Each object is made of the learner's class, watched: a call that changes something becomes a
-step, whether a cell or a button makes it. A call that raises becomes no step, so the view stays
-as it was.
+Each object is made of the learner's class, and watched: a call that changes something is a
+step, whether a cell or a button makes it. A call that raises is none, so the view stays.
 
 In a notebook there are two outputs: the steps so far as a player, and the widget, which hides
 the player as soon as it runs. So the player's still is there wherever no widget can be.
 """
 
 from lessons_draw.live.pool import LivePool
+from lessons_draw.live.tables import LiveTables
 
-__all__ = ["LivePool"]
+__all__ = ["LivePool", "LiveTables"]

@@ -49,7 +49,7 @@ function createLive(root, { recording, controls, send }) {
   // A click on a block chooses it, where a block can be chosen.
   place.addEventListener("click", (event) => {
     const chosen = inputs.get("block");
-    const name = event.target.closest(".pool [role=gridcell]")?.querySelector("small");
+    const name = event.target.closest("[aria-label=pool] [role=gridcell]")?.querySelector("small");
     if (chosen && name) chosen.input.value = name.textContent;
   });
 

@@ -14,7 +14,7 @@ class LivePool(LiveView):
     """A pool whose blocks are taken, shared and given back by calls of a BlockManager.
 
     manager_class: the learner's.
-    `manager`: what it shows, an object of that class. It is another one after a change of size.
+    `manager`: what it shows, of that class. It is another one after a change of size.
     """
 
     lesson = "01"
@@ -34,7 +34,7 @@ class LivePool(LiveView):
     def begin(self, num_blocks: int, **values: Any) -> None:
         manager = self.manager_class(num_blocks)
         manager.tell = self._tell
-        self.pool = Cells("pool", "The pool", [Row("", range(num_blocks))], columns=8)
+        self.pool = Cells("pool", "pool", [Row("", range(num_blocks))], columns=8)
         panels = [self.pool, NUMBERS]
         recording = Recording("Your block manager", [View("", panels)], USERS)
         states = self._states(manager)

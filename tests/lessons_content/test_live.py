@@ -59,7 +59,7 @@ def opened(lab):
 
 def labels(page) -> list[str]:
     """What a screen reader says of the pool's blocks."""
-    return page.locator(".live .pool [role=gridcell]").evaluate_all(
+    return page.locator(".live [aria-label=pool] [role=gridcell]").evaluate_all(
         "cells => cells.map(cell => cell.getAttribute('aria-label'))"
     )
 
@@ -102,4 +102,37 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     page.keyboard.press("Tab")
     wait_for(page, "PoolSizeError")
     assert len(labels(page)) == 6
+    assert page.console_errors == []
+
+
+TABLES = [
+    """
+from lessons_draw.live import LiveTables
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.kv_cache import PagedAttentionManager
+
+live = LiveTables(PagedAttentionManager, PythonBlockManager, num_blocks=8, block_size=4)
+live.manager.add_sequence(0, 6)
+live""",
+    "live.manager.fork_sequence(0, 3); live.manager.append_token(3)",
+]
+
+
+def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
+    page, notebook = opened(*TABLES)
+    page.get_by_role("button", name="fork_sequence").click()
+    wait_for(page, "fork_sequence(0, 1): sequence 1 shares blocks [0, 1].")
+    page.get_by_role("button", name="append_token").click()  # of the new one
+    wait_for(page, "append_token(1): block 1 is shared, so it is copied to 2.")
+    assert "block 2, seq 1, 3 of 4 tokens" in labels(page)
+    before = labels(page)
+    page.get_by_role("spinbutton", name="Tokens").fill("99")
+    page.get_by_role("button", name="add_sequence").click()
+    wait_for(page, "DuplicateSequenceError")
+    assert labels(page) == before
+    notebook.run_cell("c1")
+    wait_for(page, "append_token(3): block 1 is shared, so it is copied to 3.")
+    page.get_by_role("spinbutton", name="Block size").fill("8")
+    page.keyboard.press("Tab")
+    wait_for(page, "the pool is empty")
     assert page.console_errors == []
