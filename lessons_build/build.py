@@ -28,6 +28,7 @@ from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, even on a busy machine
 # Shorter lines, such as `return block_id;`, are no secret.
 SHORTEST_SECRET = 20
+WIDGET = "application/vnd.jupyter.widget-view+json"
 KERNEL = {
     "kernelspec": {
         "name": "python3",
@@ -251,7 +252,12 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(SOLUTIONS)}},
     )
     executed = client.execute()
-    executed.metadata = dict(KERNEL)  # nbclient notes the Python version
+    executed.metadata = dict(KERNEL)  # nbclient notes the Python version, and widgets
+    for cell in executed.cells:  # no widget is there any more
+        if cell.cell_type == "code":
+            cell.outputs = [
+                each for each in cell.outputs if WIDGET not in each.get("data", {})
+            ]
     return executed
 
 

@@ -1,6 +1,6 @@
 """Block tables and their pool, step by step, for the player."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lessons_draw.player import Cell, Cells, Numbers, Player, Recording, Row, View
@@ -28,10 +28,7 @@ class Film:
 
     def add(self, manager, title: str) -> None:
         """Takes a picture of a PagedAttentionManager as it is now."""
-        rows = {
-            sequence.row: Filled(f"seq {seq_id}", sequence.length, manager.blocks_of(seq_id))
-            for seq_id, sequence in manager.sequences.items()
-        }
+        rows = rows_of(manager)
         self._add(title, manager.table, rows, manager.kv_cache.shape[2], manager.block_size)
 
     def add_table(
@@ -57,44 +54,78 @@ class Film:
         self.moments.append((title, rows))
 
     def player(self) -> Player:
-        num_blocks, block_size, num_rows, row_length = self.shape
-        table = Cells(
-            "table",
-            "block table",
-            [Row(row, [(row, n) for n in range(row_length)], True) for row in range(num_rows)],
-            noun="entry",
-            points="pool",
-            blank="−1",
-            ids=False,
-        )
-        pool = Cells("pool", "pool", [Row("", range(num_blocks))], block_size, columns=4)
-        numbers = Numbers("numbers", {"free": f"of {num_blocks} blocks are free"})
+        tables = Tables(*self.shape)
         names = dict.fromkeys(row.name for _, rows in self.moments for row in rows.values())
-        recording = Recording(
-            "A block table and its pool",
-            [View("", [table]), View("", [pool, numbers])],
-            [*names],
-            pace=2200,
-        )
+        recording = tables.recording("A block table and its pool", [*names])
         for title, rows in self.moments:
-            blocks = in_blocks(rows.values(), block_size)
-            entries = {
-                (row, place): Cell([filled.name], shows=str(block_id))
-                for row, filled in rows.items()
-                for place, block_id in enumerate(filled.blocks)
-            }
-            heads = {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
-            free = str(num_blocks - len(blocks))
-            states = table.at(entries, heads), pool.at(blocks), numbers.at(free=free)
-            recording.step(title, *states)
+            recording.step(title, *tables.states(rows))
         title, rows = self.moments[self.still]
-        return recording.player(f"{title}. {in_words(rows.values(), num_blocks)}", self.still)
+        return recording.player(f"{title}. {in_words(rows, tables.num_blocks)}", self.still)
 
     def _repr_html_(self) -> str:
         return self.player()._repr_html_()
 
     def __repr__(self):
         return repr(self.player())
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The panels of a block table with this many rows, and of its pool."""
+
+    num_blocks: int
+    block_size: int
+    num_rows: int
+    row_length: int
+
+    def recording(self, title: str, names: Sequence[str]) -> Recording:
+        views = [View("", [self.table]), View("", [self.pool, self.numbers])]
+        return Recording(title, views, names, pace=2200)
+
+    @property
+    def table(self) -> Cells:
+        places = range(self.row_length)
+        return Cells(
+            "table",
+            "block table",
+            [Row(row, [(row, n) for n in places], True) for row in range(self.num_rows)],
+            noun="entry",
+            points="pool",
+            blank="−1",
+            ids=False,
+        )
+
+    @property
+    def pool(self) -> Cells:
+        rows = [Row("", range(self.num_blocks))]
+        return Cells("pool", "pool", rows, self.block_size, columns=4)
+
+    @property
+    def numbers(self) -> Numbers:
+        return Numbers("numbers", {"free": f"of {self.num_blocks} blocks are free"})
+
+    def states(self, rows: Mapping[int, Filled]) -> list[dict]:
+        blocks = in_blocks(rows.values(), self.block_size)
+        entries = {
+            (row, place): Cell([filled.name], shows=str(block_id))
+            for row, filled in rows.items()
+            for place, block_id in enumerate(filled.blocks)
+        }
+        heads = {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
+        free = str(self.num_blocks - len(blocks))
+        return [
+            self.table.at(entries, heads),
+            self.pool.at(blocks),
+            self.numbers.at(free=free),
+        ]
+
+
+def rows_of(manager) -> dict[int, Filled]:
+    """The rows that a PagedAttentionManager has in use."""
+    return {
+        sequence.row: Filled(f"seq {seq_id}", sequence.length, manager.blocks_of(seq_id))
+        for seq_id, sequence in manager.sequences.items()
+    }
 
 
 def in_blocks(rows, block_size: int) -> dict[int, Cell]:
@@ -109,8 +140,9 @@ def in_blocks(rows, block_size: int) -> dict[int, Cell]:
     return {block_id: Cell(users[block_id], tokens[block_id]) for block_id in users}
 
 
-def in_words(rows, num_blocks: int) -> str:
+def in_words(rows: Mapping[int, Filled], num_blocks: int) -> str:
     """The rows, and how many blocks are free."""
-    sentences = [f"{row.name}: {row.length} tokens in blocks {row.blocks}." for row in rows]
-    num_used = len({block_id for row in rows for block_id in row.blocks})
+    each = rows.values()
+    sentences = [f"{row.name}: {row.length} tokens in blocks {row.blocks}." for row in each]
+    num_used = len({block_id for row in each for block_id in row.blocks})
     return " ".join([*sentences, f"{num_blocks - num_used} of {num_blocks} blocks are free."])

@@ -5,6 +5,9 @@ steps: for each row what was done, the reference count of each block and, if the
 """
 
 from lessons_draw import Picture, pool_steps, show
+from lessons_draw.live import LivePool
+
+__all__ = ["LivePool", "copy_on_write", "opening"]
 
 
 def opening() -> Picture:
@@ -29,18 +32,6 @@ def opening() -> Picture:
         alt=(
             "A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then"
             " blocks 0 to 2 are used twice. Then blocks 3 and 4 are free again."
-        ),
-    )
-
-
-def pool_at_work(steps: list[tuple]) -> Picture:
-    """Sequences come, fork and go."""
-    return show(
-        pool_steps(steps),
-        alt=(
-            "A pool of eight blocks in five rows, one after each step: five blocks in use,"
-            " three of them shared, two freed, four taken by a third sequence, and at the end"
-            " all free."
         ),
     )
 

@@ -4,11 +4,12 @@ from torch import Tensor
 
 from lessons_draw import Picture, show
 from lessons_draw.films import Film
+from lessons_draw.live import LiveTables
 from lessons_draw.memory import draw_history, draw_layouts, draw_use
 from lessons_draw.tables import Frame, draw_tables
 from paged_attention.kv_cache import PagedAttentionManager
 
-__all__ = ["Film", "layouts", "memory_over_time", "memory_use", "opening"]
+__all__ = ["Film", "LiveTables", "layouts", "memory_over_time", "memory_use", "opening"]
 
 
 def opening() -> Frame:

@@ -338,34 +338,26 @@ for call, make in wrong_calls.items():
 # ## Watch it work
 #
 # Here is a pool of eight blocks as sequences come, fork and go. This is your code at work:
+# `live.manager` is an object of your class, and each call of it is a step.
 
 # %%
-manager = module.BlockManager(num_blocks=8)
-steps = []
-
-
-def note(what):
-    steps.append((what, [manager.get_ref_count(block_id) for block_id in range(8)]))
-
-
+live = draw.LivePool(module.BlockManager, num_blocks=8)
+manager = live.manager
 first = [manager.allocate() for _ in range(3)]
 second = [manager.allocate() for _ in range(2)]
-note(f"Two sequences: {first} and {second}")
-for block in first:
+for block in first:  # the first sequence is forked
     manager.increase_ref_count(block)
-note("The first is forked: each of its blocks has two users")
-for block in second:
+for block in second:  # the second one leaves
     manager.free(block)
-note("The second leaves: its blocks are free")
 third = [manager.allocate() for _ in range(4)]
-note(f"A third one comes and gets {third}: the last block freed is the first one used")
-for block in [*first, *first, *third]:
-    manager.free(block)
-note("All have left: the pool is as it was")
-assert manager.get_num_free_blocks() == 8
-draw.pool_at_work(steps)
+assert third[:2] == second[::-1] and manager.get_num_free_blocks() == 1
+live
 
 # %% [markdown]
+# The third sequence gets the blocks of the second first: the last block freed is the first one
+# used. Now go on with the buttons, which call your methods. The pool also follows what you do
+# with `live.manager` in a cell of your own. What happens when you free a block that is free?
+#
 # ## What a call costs
 #
 # Was C++ worth it? Let us measure. Here is the same manager in Python, as short as it can be.

@@ -357,33 +357,32 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# Here is a film of your manager. It opens where a shared block has just been copied. Press
-# *Play* to see how it came to that, and point at an entry of the table to see its block.
+# Here is your manager at work. `live.manager` is an object of your class, and each call of it
+# is a step. Point at an entry of the table to see its block.
 
 # %%
-manager, film = small_manager(), draw.Film(still=5)
-film.add(manager, "The pool is empty")
+live = draw.LiveTables(PagedAttentionManager, BlockManager, num_blocks=8, block_size=4)
+manager = live.manager
 manager.add_sequence(0, 6)
-film.add(manager, "Sequence 0 comes with 6 tokens")
-manager.add_sequence(1, 4)
-film.add(manager, "Sequence 1 comes with 4 tokens: its block is full")
+manager.add_sequence(1, 4)  # its block is full
 manager.append_token(1)
-film.add(manager, "It grows by a token, which begins a block")
-manager.fork_sequence(0, 2)
-film.add(manager, "Sequence 0 is forked: nothing is copied")
-manager.append_token(2)
-film.add(manager, "The child grows: the shared last block is copied first")
+manager.fork_sequence(0, 2)  # nothing is copied
+manager.append_token(2)  # now it is
 manager.free_sequence(1)
-film.add(manager, "Sequence 1 ends: its blocks and its row are free")
-manager.add_sequence(5, 12)
-film.add(manager, "Sequence 5 comes with 12 tokens, and gets what is free")
-film
+manager.add_sequence(5, 12)  # it gets what is free
+live
 
 # %% [markdown]
-# The pool is nearly full now. A call for something that does not fit, or does not exist, must
-# change nothing:
+# Go on with the buttons, which call your methods. Another block size begins anew. With which
+# one are the fewest slots empty?
+#
+# A call for something that does not fit, or does not exist, must change nothing. Here is a
+# pool that is nearly full:
 
 # %%
+manager = small_manager()
+for seq_id, num_tokens in ((0, 6), (2, 7), (5, 12)):
+    manager.add_sequence(seq_id, num_tokens)
 table_before = manager.table.cpu.clone()
 free_before = manager.block_manager.get_num_free_blocks()
 wrong_calls = {

@@ -23,7 +23,8 @@ ARROWS = {
     },
     "lessons_build": {"lessons_guide", "lessons_lib"},
     "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
-    "lessons_draw": {"paged_attention", "lessons_bench"},  # what was measured is drawn
+    # what was measured is drawn, and a message is as in a check
+    "lessons_draw": {"paged_attention", "lessons_bench", "lessons_lib"},
     # what a sandbox gets of an exercise is cut out of its text
     "lessons_grading": {
         "lessons_lib",

@@ -1,0 +1,138 @@
+"""Views that follow a learner's own objects, in a real JupyterLab."""
+
+import re
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from jupyterlab_driver import Notebook, browser_page, jupyterlab
+from lessons_build.build import KERNEL
+
+pytestmark = [pytest.mark.browser]
+
+POOL = [
+    """
+from lessons_draw.live import LivePool
+from paged_attention.block_manager import PythonBlockManager
+
+class BlockManager(PythonBlockManager):
+    def free(self, block_id):
+        self.free_blocs.append(block_id)
+
+    def increase_ref_count(self, block_id):
+        raise NotImplementedError("Exercise 1.2")
+
+live = LivePool(BlockManager, num_blocks=4)
+live.manager.allocate()
+live""",
+    "live.manager.allocate(); live.manager.allocate()",
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lab")
+    with jupyterlab(folder) as address:
+        yield folder / "notebooks", address
+
+
+@pytest.fixture
+def opened(lab):
+    """Opens a notebook with these cells, and runs the first. Gives the page and notebook."""
+    folder, address = lab
+    with browser_page() as page:
+
+        def open_notebook(*sources):
+            cells = [new_code_cell(text, id=f"c{place}") for place, text in enumerate(sources)]
+            nbformat.write(new_notebook(cells=cells, metadata=KERNEL), folder / "live.ipynb")
+            notebook = Notebook(page, *address, "live.ipynb")
+            notebook.close_side_bar()
+            outputs = notebook.run_cell("c0")["outputs"]
+            assert [each["output_type"] for each in outputs] == ["display_data"] * 2, outputs
+            page.wait_for_selector(".live .cell")
+            return page, notebook
+
+        yield open_notebook
+        page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+
+
+def labels(page) -> list[str]:
+    """What a screen reader says of the pool's blocks."""
+    return page.locator(".live [aria-label=pool] [role=gridcell]").evaluate_all(
+        "cells => cells.map(cell => cell.getAttribute('aria-label'))"
+    )
+
+
+def wait_for(page, words: str) -> None:
+    """Until the view, or its alert, says this."""
+    page.locator(".live [role=status], .live [role=alert]", has_text=words).wait_for()
+
+
+def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened):
+    page, notebook = opened(*POOL)
+    assert page.locator("[data-live]").is_hidden()  # the still
+    assert [label for label in labels(page) if "free" not in label] == ["block 0, one user"]
+    page.get_by_role("button", name="allocate()").focus()
+    page.keyboard.press("Enter")
+    wait_for(page, "allocate() gives block 1.")
+    assert labels(page)[1] == "block 1, one user"
+    assert page.get_by_role("spinbutton", name="Block", exact=True).input_value() == "1"
+
+    before = labels(page)
+    page.get_by_role("button", name="free(block)").click()
+    wait_for(page, "AttributeError")
+    (alert,) = page.get_by_role("alert").all_inner_texts()
+    assert re.search(r"raised in line \d+: `self.free_blocs.append\(block_id\)`", alert), alert
+    page.get_by_role("button", name="increase_ref_count").click()
+    wait_for(page, "exercise 1.2, which is not written yet")
+    assert labels(page) == before
+
+    notebook.run_cell("c1")
+    wait_for(page, "allocate() gives block 3.")
+    assert "0 blocks are free" in page.inner_text(".live .numbers")
+    page.get_by_role("button", name="allocate()").click()
+    wait_for(page, "OutOfBlocksError")
+
+    page.get_by_role("spinbutton", name="Number of blocks").fill("6")
+    page.keyboard.press("Tab")
+    wait_for(page, "all 6 blocks are free")
+    assert len(labels(page)) == 6 and all("free" in label for label in labels(page))
+    page.get_by_role("spinbutton", name="Number of blocks").fill("0")
+    page.keyboard.press("Tab")
+    wait_for(page, "PoolSizeError")
+    assert len(labels(page)) == 6
+    assert page.console_errors == []
+
+
+TABLES = [
+    """
+from lessons_draw.live import LiveTables
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.kv_cache import PagedAttentionManager
+
+live = LiveTables(PagedAttentionManager, PythonBlockManager, num_blocks=8, block_size=4)
+live.manager.add_sequence(0, 6)
+live""",
+    "live.manager.fork_sequence(0, 3); live.manager.append_token(3)",
+]
+
+
+def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
+    page, notebook = opened(*TABLES)
+    page.get_by_role("button", name="fork_sequence").click()
+    wait_for(page, "fork_sequence(0, 1): sequence 1 shares blocks [0, 1].")
+    page.get_by_role("button", name="append_token").click()  # of the new one
+    wait_for(page, "append_token(1): block 1 is shared, so it is copied to 2.")
+    assert "block 2, seq 1, 3 of 4 tokens" in labels(page)
+    before = labels(page)
+    page.get_by_role("spinbutton", name="Tokens").fill("99")
+    page.get_by_role("button", name="add_sequence").click()
+    wait_for(page, "DuplicateSequenceError")
+    assert labels(page) == before
+    notebook.run_cell("c1")
+    wait_for(page, "append_token(3): block 1 is shared, so it is copied to 3.")
+    page.get_by_role("spinbutton", name="Block size").fill("8")
+    page.keyboard.press("Tab")
+    wait_for(page, "the pool is empty")
+    assert page.console_errors == []
