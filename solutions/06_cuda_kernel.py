@@ -629,10 +629,10 @@ draw.readers(of_one_block, table, caches[0].shape, watched.texts)
 # from them: it simply has no way to get there.
 #
 # Here one thread comes after the other, because a CPU runs them. On a GPU the threads of a
-# warp read at the same time, and that also shows why this kernel is not a fast one. Memory is fastest when neighbouring
-# threads read neighbouring addresses at the same moment. In pass 2 they do. In pass 1 each
-# thread walks along its own row, and the 32 threads of a warp read at 32 distant places at
-# once. Lesson 07 fixes that.
+# warp read at the same time, and that also shows why this kernel is not a fast one. Memory is
+# fastest when neighbouring threads read neighbouring addresses at the same moment. In pass 2
+# they do. In pass 1 each thread walks along its own row, and the 32 threads of a warp read at
+# 32 distant places at once. Lesson 07 fixes that.
 #
 # ## What a build costs
 #
