@@ -89,6 +89,7 @@ def main(words: Sequence[str] | None = None) -> int:
         num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
         browser=" ".join(version.split()[:2]),
         date=datetime.date.today().isoformat(),
+        command=command.line(arguments),
         num_steps=NUM_STEPS,
         num_blocks=NUM_BLOCKS,
         changes=sum(len(step["set"]) for step in made.steps[1:]) / (NUM_STEPS - 1),

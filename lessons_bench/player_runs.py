@@ -20,6 +20,7 @@ class PlayerRun(Record, kept_in="player"):
     num_cores: int
     browser: str
     date: str
+    command: str
     num_steps: int
     num_blocks: int
     changes: float

@@ -51,8 +51,10 @@ def played(run: Run, engines: Mapping[str, str]) -> Player:
         f" {100 * timeline.busy:.0f} % of it"
         for words, timeline in timelines.items()
     )
+    first_done = min(timeline.end for timeline in timelines.values()) / 1000
     return recording.player(
-        f"Pairs of lanes over time, the host above and the GPU below: {busy}."
+        f"Pairs of lanes over time, the host above and the GPU below: {busy}.",
+        still=[step["set"]["time/now"] >= first_done for step in recording.steps].index(True),
     )
 
 
