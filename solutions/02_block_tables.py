@@ -80,9 +80,7 @@ film = draw.Film()
 table.write(0, 0, [block_manager.allocate(), block_manager.allocate()])
 film.add_table(table, "A sequence comes with 6 tokens: two blocks", {0: 6})
 table.write(1, 0, [block_manager.allocate()])
-film.add_table(
-    table, "A second one comes with 4 tokens: one block, which is full", {0: 6, 1: 4}
-)
+film.add_table(table, "A second one comes with 4 tokens, which fill a block", {0: 6, 1: 4})
 table.write(0, 2, [block_manager.allocate()])
 film.add_table(table, "The first one grows to 9 tokens, and needs a third block", {0: 9, 1: 4})
 block_manager.free(2)
