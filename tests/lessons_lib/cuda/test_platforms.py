@@ -1,20 +1,23 @@
 """The CPU stand-in on processors and systems that are not this one: what is built for them,
 and what runs.
 
-Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and
-qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing links
+Linux on arm64: Debian's cross compiler and Clang build the course's paged kernel in both modes, and
+Clang each kernel of lessons 06 to 10; qemu runs them. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing links
 or runs it. Clang on this system judges kernels and answers as GCC does. Each test needs its
 tools: `make test-all TOOL=platforms`.
 """
 
 import importlib.util
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
 
+import replayed_calls
 from lessons_lib.cuda_builds import CUDA_ON_CPU
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import read_kernel
@@ -78,11 +81,92 @@ def run(*command, **options) -> str:
     return result.stdout
 
 
+ARM64 = ["clang++", "--target=aarch64-linux-gnu"]
+has_arm64 = pytest.mark.skipif(
+    not all(map(shutil.which, ("aarch64-linux-gnu-g++", "qemu-aarch64", "clang++"))),
+    reason="needs Debian's g++-aarch64-linux-gnu, qemu-user and clang",
+)
+
+
+@pytest.fixture(scope="session")
+def calls(tmp_path_factory):
+    """A call of each kernel of lessons 06 to 10, as tests make them here."""
+    folder = tmp_path_factory.mktemp("calls")
+    environment = {"CALLS": str(folder), "PYTHONPATH": str(ROOT / "tests/support")}
+    options = ["-q", "-n", "0", "--every", "1", "-p", "recorded_calls", "-m", "not slow"]
+    run(
+        *(sys.executable, "-m", "pytest", *options, *CALLERS, "-k", CHOSEN),
+        env=os.environ | environment,
+        cwd=ROOT,
+    )
+    return [pickle.loads(path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+CALLERS = [
+    "tests/paged_attention/attention/test_paged_kernel.py",
+    "tests/paged_attention/ladder/test_ladder.py",
+    "tests/paged_attention/prefill/test_prefill_kernels.py",
+    "tests/paged_attention/engine/fast/test_step_kernels.py",
+]
+CHOSEN = (
+    "other_scales and 300 or add_norm or gate or rotate or test_any_batch_is_dense_attention"
+)
+
+
+@has_arm64
+def test_clangs_arm64_build_of_each_lessons_kernels_gives_the_same_numbers(calls, tmp_path):
+    """Each program is run by qemu, on the tensors that the kernel has had here."""
+    runtime = tmp_path / "runtime.o"
+    flags = [flag for flag in COMMON if flag != "-fno-exceptions"]
+    include = ["-include", "cuda_runtime.h", f"-I{CUDA_ON_CPU / 'include'}"]
+    source = CUDA_ON_CPU / "runtime.cpp"
+    run(*ARM64, *flags, "-O2", "-DCHECKED=0", "-fPIC", "-c", source, "-o", runtime)
+    files = {[*call.texts][-1] for call in calls}
+    assert {f"ladder/{n}" for n in range(10)} <= {name[:8] for name in files}
+    assert {f"prefill/{n}" for n in range(6)} <= {name[:9] for name in files}
+    for call in calls:
+        texts = {
+            "kernel": replayed_calls.kernel_of(call),
+            "main": replayed_calls.program_of(call),
+        }
+        for name, text in texts.items():
+            (tmp_path / f"{name}.cpp").write_text(text)
+            extra = include if name == "kernel" else []
+            words = [*COMMON, *KERNEL["fast"], *extra, "-c", tmp_path / f"{name}.cpp"]
+            run(*ARM64, *words, "-o", tmp_path / f"{name}.o")
+        program, given, result = (tmp_path / name for name in ("program", "given", "result"))
+        objects = [runtime, tmp_path / "kernel.o", tmp_path / "main.o"]
+        run(*ARM64, *objects, "-pthread", "-ldl", "-o", program)
+        given.write_bytes(replayed_calls.tensors_of(call))
+        run("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program, given, result)
+        for address, seen in replayed_calls.written(call, result.read_bytes()).items():
+            expected = call.after[address]
+            assert_alike(seen, expected, f"{call.function} in {[*call.texts][-1]}")
+
+
+def assert_alike(seen, expected, name: str):
+    """The same whole numbers, and numbers as near as another order of sums brings them."""
+    if not expected.content:
+        return
+    ours, theirs = (
+        torch.frombuffer(bytearray(memory.content), dtype=expected.dtype)
+        for memory in (seen, expected)
+    )
+    if expected.dtype.is_floating_point:
+        near = {4: 1e-4, 2: 2e-2, 1: 0.15}[expected.dtype.itemsize]
+        ours, theirs = ours.float(), theirs.float()
+        torch.testing.assert_close(
+            ours, theirs, rtol=near, atol=near, equal_nan=True, msg=name
+        )
+    else:
+        assert torch.equal(ours, theirs), name
+
+
 @pytest.mark.parametrize("mode", ["fast", "checked"])
-def test_linux_on_arm64_runs_the_paged_kernel_and_names_a_race(tmp_path, mode):
-    if not (shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64")):
-        pytest.skip("needs Debian's g++-aarch64-linux-gnu and qemu-user")
-    objects = compile_all(["aarch64-linux-gnu-g++"], tmp_path, mode)
+@pytest.mark.parametrize("compiler", [["aarch64-linux-gnu-g++"], ARM64], ids=["gcc", "clang"])
+@has_arm64
+def test_linux_on_arm64_runs_the_paged_kernel_and_names_a_race(tmp_path, mode, compiler):
+    objects = compile_all(compiler, tmp_path, mode)
     run("aarch64-linux-gnu-g++", *objects, "-pthread", "-ldl", "-o", tmp_path / "driver")
     printed = run("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", tmp_path / "driver")
     shift = "kind race" if mode == "checked" else "no report"
