@@ -35,6 +35,12 @@ NOT_JUDGED = "not-judged"  # this machine cannot try our own answer either
 # In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
+NOT_RIGHT = "The result is not right."
+# an error as a result: alone, or of one of several calls, and what it has left
+ERROR = re.compile(
+    r"(?:the call raised |(?:in|before) step \d+: )?"
+    r"((\w+(?:Error|Exception)): (?:(?!; |, and )[^\n])*)"
+)
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
@@ -478,10 +484,7 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
         )
 
     slip = remedies.slip(exercise.reference, subject, passes)
-    if slip is None:
-        return verdict
-    message = verdict.message.replace("The result is not right.", slip[1])
-    return replace(verdict, mistake=slip[0], message=message)
+    return _said(verdict, *slip) if slip else verdict
 
 
 def compare(
@@ -655,7 +658,22 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
         slug, _ = failure.suspects[0]
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
         return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{shown}")
-    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{shown}")
+    return CheckResult(exercise.id, False, "wrong", f"{_unnamed(failure)}\n{shown}")
+
+
+def _unnamed(failure: Failure) -> str:
+    """What has happened where no known mistake explains it."""
+    error = ERROR.match(failure.actual)
+    if error is None or error[2] in failure.expected:
+        return NOT_RIGHT
+    question = " Is it imported, or defined in a cell that ran?" * (error[2] == "NameError")
+    return f"Your code raised {error[1].rstrip('.')}.{question}"
+
+
+def _said(verdict: CheckResult, slug: str, words: str) -> CheckResult:
+    """An unnamed verdict with a name, and with other words about the same case."""
+    shown = verdict.message.partition("\n")[2]
+    return replace(verdict, mistake=slug, message=f"{words}\n{shown}")
 
 
 def _case(exercise: Exercise, number: int):
@@ -718,14 +736,7 @@ def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
 
 def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
     """The verdict, named after the way the process ended if no mistake explains it."""
-    if verdict.mistake != "wrong":
-        return verdict
-    general, words, _ = _ending(outcome)
-    return replace(
-        verdict,
-        mistake=general,
-        message=verdict.message.replace("The result is not right.", words),
-    )
+    return _said(verdict, *_ending(outcome)[:2]) if verdict.mistake == "wrong" else verdict
 
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:

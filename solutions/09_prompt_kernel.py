@@ -308,7 +308,8 @@ draw.lanes()
 # `rows` knows the rows of the block's tile. `rows.last_key(row)` takes a row that is counted from
 # the beginning of the block's tile, and returns a key that is counted from the beginning of the
 # sequence. That key is the last one that the row still sees. Mind that a block has several
-# warps, and that `first_row` already is the place of the warp's own rows.
+# warps, side by side in `threadIdx.x`, and that `first_row` already is the place of the warp's
+# own rows. `last_key` is 0 or more, and may be less than `first_key`.
 
 # %% exercise="9.2" language="cuda"
 mask = r"""
@@ -330,7 +331,8 @@ check("9.2", mask)
 #   up its own weights. They are put together once, at the very end.)
 # - m is the largest score *before* scaling. The scale comes in only once, together with the
 #   change from e to 2: the GPU has an instruction for 2 to the power of x, and none for e. So
-#   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`. (`power_of_2` is given.)
+#   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`. (`power_of_2` is given, and
+#   `power_of_2(-INFINITY)` is 0.)
 # - A row may see none of a tile's keys. Then all of its scores are `-INFINITY`, and if no key
 #   has come before, so is m. What is `-INFINITY` minus `-INFINITY`?
 

@@ -227,8 +227,9 @@ print(inspect.cleandoc(StepState.__doc__))
 # and `block_table`. The other tensors are for the next section and stay as they are.
 # (`last_tokens` has one place more, for padding.)
 #
-# All these tensors are on the device, and the arguments are lists on the host. `.item()` or
-# `.tolist()` on a tensor of the GPU makes the host wait for it, so do without. And mind the
+# All these tensors are on one device, `self.table.device`, and the arguments are lists on the
+# host. `.item()`, `.tolist()`, `int()` or an `if` on a tensor of the GPU makes the host wait for
+# it, so do without. The check finds them. Places from `size` on stay as they are. And mind the
 # types: block ids are int32 and slots are int64, because a large pool has more slots than an
 # int32 can count.
 #
@@ -619,7 +620,8 @@ for row in run.rows:
 # sort with the lowest of equal tokens first, keep the first `top_k`, take the softmax, and
 # keep the first that reach `top_p` together. Then a row's number, which is what `draw_number`
 # gave, times the sum of what has stayed: the token is the first at which the running sum
-# reaches that.
+# reaches that. As `sample` does, compute in float64: in float32 the tokens would not be the
+# same.
 #
 # Nothing may be read on the host here. That rules out a slice up to `top_k`, if `top_k` is a
 # tensor: Python would have to know its number. What can you do instead with the tokens that
@@ -707,7 +709,8 @@ check("10.6", expect_tokens)
 # had to give its blocks back.
 #
 # When no request of the step is left, the result is an empty list, and the host does not wait.
-# `_complete` takes the tokens as a tensor, which is what `tokens.wait()` returns.
+# `_complete` takes the tokens as a tensor, which is what `tokens.wait()` returns. The list
+# `scheduled` belongs to the caller and stays as it is.
 
 # %% exercise="10.7"
 # INCLUDE paged_attention/engine/fast/ahead.py AheadEngine.complete_late

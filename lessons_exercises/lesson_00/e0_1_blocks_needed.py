@@ -26,6 +26,8 @@ def observe(answer, case):
 
 CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16)]
 CASES += [(2, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
+# what is nearly enough with small blocks, or in 32 bits
+CASES += [(1, 4096), (2**24 + 1, 2**15)]
 
 
 def hidden(seed):

@@ -45,8 +45,19 @@ class RefusesRight(Alike, Raised):
     """The result of a test that raises for a right manager."""
 
 
+def silent(method):
+    def refuses(block_id):
+        try:
+            method(block_id)
+        except RuntimeError:
+            raise RuntimeError from None
+
+    return refuses
+
+
 class Manager(PythonBlockManager):
-    """Breaks a promise, or none. It hands out its blocks in one of three orders.
+    """Breaks a promise, or none. It hands out its blocks in one of three orders, or refuses
+    wrong calls without a word.
 
     `shown`: whether a call has come that shows what is wrong.
     """
@@ -74,13 +85,18 @@ class Manager(PythonBlockManager):
     def as_compiled(self):
         """The five methods and no more."""
         methods = {name: staticmethod(getattr(self, name)) for name in METHODS}
+        if self.order == SILENT:
+            for name in ("free", "increase_ref_count"):
+                methods[name] = staticmethod(silent(getattr(self, name)))
         return type("BlockManager", (), methods)()
 
 
 # (order, number of blocks, which promise is broken)
 ORDERS = "lowest first", "longest free first", "highest first"
+SILENT = "lowest first, and its errors have no words"
 CASES = [
     *zip((*ORDERS, ORDERS[0]), (2, 3, 4, 8), [None] * 4),
+    (SILENT, 5, None),
     *((order, size, broken) for broken in PROMISES for order, size in zip(ORDERS, (2, 3, 5))),
 ]
 

@@ -143,7 +143,7 @@ class Mutex {
   Mutex& operator=(const Mutex&) = delete;
   void lock() { taking(this, false, recursive); }
   void unlock() { given_back(this); }
-  bool try_lock() { return (recursive || !is_held(this)) && (lock(), true); }
+  bool try_lock() { return may_take() && (recursive || !is_held(this)) && (lock(), true); }
   template <class Time>
   bool try_lock_for(const Time&) {
     return try_lock();
@@ -154,10 +154,15 @@ class Mutex {
   }
   void lock_shared() { taking(this, true, false); }
   void unlock_shared() { given_back(this); }
-  bool try_lock_shared() { return !is_held(this) && (lock_shared(), true); }
+  bool try_lock_shared() { return may_take() && !is_held(this) && (lock_shared(), true); }
 
  private:
-  char unused_ = 0;
+  // Another thread may hold the lock when a call tries it. So a call's first try fails.
+  UNWATCHED bool may_take() {
+    Busy while_here;
+    return std::exchange(tried_in_, watch.call) == watch.call;
+  }
+  int tried_in_ = 0;
 };
 
 struct WatchedOnceFlag {

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
+from lessons_exercises.words import counted, listed, paragraphs
 from lessons_lib.checks import Exercise, Text
 from paged_attention.engine.prefix_cache import block_hashes
 
@@ -123,7 +123,8 @@ def observe(answer, case):
     if len(calls) == MANY:  # which ones are mixed up is left to chance
         hashes = [value for result in results for value in result]
         how_many = "all" if len(set(hashes)) == len(hashes) else "not all"
-        return Text(f"{len(hashes):,} hashes, {how_many} different")
+        kinds = listed(sorted({type(value).__name__ for value in hashes}))
+        return Text(f"{len(hashes):,} hashes, {how_many} different, of the type {kinds}")
     if len(calls[0].tokens) == LONG * WIDE:
         return Text(f"{len(results[0])} hashes, {_room(results[0])}")
     letters = {}

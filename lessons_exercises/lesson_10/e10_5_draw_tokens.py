@@ -65,6 +65,9 @@ CASES = [
     ),
     batch(row(*EVEN, top_k=500), row(*EVEN, temperature=5.0), times=3, dtype=torch.float16),
     batch(row(*MANY, temperature=2.0, top_k=4, top_p=0.7), row(*MANY), times=4),
+    # float32 has no place for the second probability, nor for the difference of the logits
+    batch(row(0.0, -20.0, number=1 - 2e-10)),
+    batch(row(1.0, 1.0 + 1e-12, number=0.0), dtype=torch.float64),
     batch(row(*SIX, top_k=3), row(*SIX, top_p=0.8), elsewhere=True),
 ]
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from lessons_exercises.lesson_10.watch import HostRead, Watch
 from lessons_exercises.second_device import SECOND, SecondDevice
 from lessons_exercises.words import Alike
 from lessons_lib.checks import Raised, raised
@@ -37,6 +38,10 @@ class OutOfBounds(Alike, Raised):
 
 class OfTwoSizes(Alike, Raised):
     """The result of an answer that writes a number of things into another number of places."""
+
+
+class ReadOnHost(Alike, HostRead):
+    """The result of an answer that reads on the host, whichever tensor it reads."""
 
 
 # The operations of PyTorch have different words for the same error.
@@ -117,13 +122,32 @@ class _Elsewhere(SecondDevice):
         return super().__torch_function__(function, types, args, kwargs)
 
 
-def on_a_second_device(answer, table: Tensor, block_size: int, *given) -> Raised | None:
-    """What an answer raises where the tensors of a state are not on the CPU."""
+def on_a_device(answer, table: Tensor, block_size: int, *given) -> Raised | None:
+    """What an answer raises where the tensors of a state are not on the CPU, or what it reads
+    on the host.
+    """
     state = BareState(table, block_size)
     with _Elsewhere():
         for name in (*READ, *OTHERS):
             setattr(state, name, getattr(state, name).to(SECOND))
-        return error_of(answer, state, *given)
+        error = error_of(answer, state, *given)
+    return error or _read_by(answer, BareState(table, block_size), *given)
+
+
+def _read_by(answer, state: StepState, *given) -> ReadOnHost | None:
+    watch = Watch(**{name: getattr(state, name) for name in (*READ, *OTHERS)})
+    try:
+        with watch:
+            answer(state, *given)
+    except Exception as error:
+        if watch.read is None:
+            raise
+        watch.read.where = raised(error).where
+    if watch.read is None:
+        return None
+    found = ReadOnHost(watch.read)
+    found.where = watch.read.where
+    return found
 
 
 def error_of(answer, *given) -> Raised | None:

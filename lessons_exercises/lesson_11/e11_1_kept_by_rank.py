@@ -10,7 +10,8 @@ from paged_attention.engine.parallel.cuts import kept_by_rank
 
 BY_ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")
 BY_COLUMNS = ("o_proj", "down_proj")
-WHOLE = ("embed_tokens", "router")
+NAMED_ALIKE = ("q_norm", "out_proj", "lm_head_norm", "proto_proj")
+WHOLE = ("embed_tokens", "router", *NAMED_ALIKE)
 
 
 @dataclass(frozen=True)

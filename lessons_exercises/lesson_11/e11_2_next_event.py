@@ -95,6 +95,15 @@ CASES = [
     Case(f"ab{BROKEN}", 2, reason="length"),
     Case(f"ab{BROKEN}{BROKEN}", 1, reason="stop"),
     Case(f"ab{BROKEN}", 2, ("END",), "length"),
+    Case(f"{BROKEN}ab", 0),  # bytes that never became a character
+    # White space is text like any other.
+    Case(" a"),
+    Case("ab ", 1),
+    Case("ab\n", 1, ("END",)),
+    Case("ab .", 1, (".",)),
+    Case(" .", 0, (".",)),
+    Case("ab ", 1, reason="length"),
+    Case(f"ab {BROKEN}", 1),
     # Both at once.
     Case(f"abE{BROKEN}", 1, ("END",)),
     Case(f"abE{BROKEN}", 2, ("END",)),
