@@ -35,7 +35,6 @@ NOT_JUDGED = "not-judged"  # this machine cannot try our own answer either
 # In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
-NOT_RIGHT = "The result is not right."
 # an error as a result: alone, or of one of several calls, and what it has left
 ERROR = re.compile(
     r"(?:the call raised |(?:in|before) step \d+: )?"
@@ -390,14 +389,15 @@ def refuse(exercise: Exercise, answer) -> CheckResult | None:
 
 def _not_an_answer(exercise: Exercise, answer) -> CheckResult:
     name, is_python = exercise.answer_name, exercise.language == "python"
-    kind = f"the {_kind(exercise)}" if is_python else "C++ source text, the string"
+    kind = "the class" if inspect.isclass(exercise.reference) else "the function"
     is_missing = answer is NO_ANSWER
     got = "nothing" if is_missing else f"{type(answer).__name__}: {_short(answer)}"
     return CheckResult(
         exercise.id,
         False,
         "not-an-answer",
-        f"check({exercise.id!r}, …) expects {kind} `{name}`, and got {got}\n"
+        f"check({exercise.id!r}, …) expects "
+        f"{kind if is_python else 'C++ source text, the string'} `{name}`, and got {got}\n"
         f'Write it like this: `check("{exercise.id}", {name})`, with nothing around the name.',
     )
 
@@ -422,10 +422,6 @@ def not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
         f"{error}\nYour answer uses an object of the notebook "
         "(a compiled manager, a lock, an open file) where it should use its arguments.",
     )
-
-
-def _kind(exercise: Exercise) -> str:
-    return "class" if inspect.isclass(exercise.reference) else "function"
 
 
 def _prepare(exercise_id: str, answer):
@@ -464,8 +460,7 @@ def _examine(
         report_printed,
         builds=True,
     )
-    is_unnamed = verdict.mistake == "wrong" and not ended
-    if not is_unnamed:
+    if verdict.mistake != "wrong" or ended:
         return verdict
     # It calls the answer again.
     return one_call.keeping_reserve(
@@ -665,15 +660,17 @@ def _unnamed(failure: Failure) -> str:
     """What has happened where no known mistake explains it."""
     error = ERROR.match(failure.actual)
     if error is None or error[2] in failure.expected:
-        return NOT_RIGHT
-    question = " Is it imported, or defined in a cell that ran?" * (error[2] == "NameError")
-    return f"Your code raised {error[1].rstrip('.')}.{question}"
+        return "The result is not right."
+    return f"Your code raised {error[1].rstrip('.')}." + (
+        " Is it imported, or defined in a cell that ran?" * (error[2] == "NameError")
+    )
 
 
 def _said(verdict: CheckResult, slug: str, words: str) -> CheckResult:
-    """An unnamed verdict with a name, and with other words about the same case."""
-    shown = verdict.message.partition("\n")[2]
-    return replace(verdict, mistake=slug, message=f"{words}\n{shown}")
+    # the same case, with other words about it
+    return replace(
+        verdict, mistake=slug, message="\n".join([words, *verdict.message.split("\n")[1:]])
+    )
 
 
 def _case(exercise: Exercise, number: int):
@@ -751,8 +748,8 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
     """Both results as text. The text is the same on every run."""
     try:
-        length = 800 if isinstance(actual, Raised) else 300  # an error needs more room
         ours, theirs = exercise.show(expected, actual)
+        length = 800 if isinstance(actual, Raised) else 300  # an error needs more room
         return _cut(ours, length), _cut(theirs, length)
     except BaseException:
         return _short(expected, 300), _short(actual, 300)

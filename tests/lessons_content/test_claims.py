@@ -12,7 +12,7 @@ SHOWN = re.compile(r"case that shows it: .*?\n  expected: (.*?)\n  got:      (.*
 
 
 def numbers(text: str) -> list[str]:
-    return re.findall(r"-?\d[\d,.e+-]*|nan|inf", text.partition("at [")[2] or text)
+    return re.findall(r"-?\d[\d.]*", text.partition("at [")[2] or text)
 
 
 def part(noun: str):
@@ -35,14 +35,16 @@ def in_another_order(ours: str, theirs: str) -> bool:
 
 # what the first sentence of a message says, and whether two results show it
 CLAIMS = [
-    (r"(Your operations|You count the operations|You count half of the operations)\b", part("operations")),
+    (
+        r"(Your operations|You count the operations|You count half of the operations)\b",
+        part("operations"),
+    ),
     (r"Your bytes\b", part("bytes")),
-    (r".*\bbegins at tile 0\b", has(r"begin 0\b")),
-    (r".*\bbegins at tile -1\b", has(r"begin -1\b")),
-    (r".*\b(raises an error|raises the error)\b", has("Error")),
-    (r".*\bin (the )?reverse order\b", in_another_order),
-    (r".*\b(is|are) NaN\b", has("nan")),
-    (r".*\breturns nothing\b", has("None")),
+    (r"[^.?]*\bbegins at tile 0\b", has(r"begin 0\b")),
+    (r"[^.?]*\bbegins at tile -1\b", has(r"begin -1\b")),
+    (r"[^.?]*\b(raises an error|raises the error)\b", has("Error")),
+    (r"The [^.?,]*\bare in reverse order\b", in_another_order),
+    (r"[^.?]*\breturns nothing\b", has("None")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What a learner reads of an exception: in each exercise it is told as one, with their line."""
+"""What a learner reads of an exception: in each exercise it is told as one, with the line."""
 
 import __future__
 
