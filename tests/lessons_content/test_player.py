@@ -9,9 +9,10 @@ from axe_playwright_python.sync_playwright import Axe
 
 from jupyterlab_driver import browser_page
 from lessons_bench import player
-from lessons_draw import batch, lesson_05, lesson_10, reserving
+from lessons_draw import batch, lesson_02, lesson_05, lesson_10, reserving
 from lessons_draw.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
 from lessons_draw.player.recording import script, style
+from paged_attention.block_table import BlockTable
 from paged_attention.engine.dry_run import dry_run
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request
@@ -223,10 +224,13 @@ def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, w
     dark = (
         "<style>@media(prefers-color-scheme:dark){body{background:#181818;color:#eee}}</style>"
     )
+    film = lesson_02.Film()
+    film.add_table(BlockTable(2, 3), "Both rows are free", {})
     players = (
         reserving.recorded(),
         lesson_05.from_the_queue(),
         lesson_10.in_turns_and_ahead(),
+        film.player(),
     )
     outputs = output(small(), still=2), *(player._repr_html_() for player in players)
     page = shown(dark, *outputs, size=(width, 800), color_scheme=theme)
