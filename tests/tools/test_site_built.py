@@ -92,6 +92,19 @@ def test_each_picture_of_the_lessons_is_on_its_page(site):
         assert text_of(site, name).count('src="_static/pictures/') == expected, name
 
 
+def test_cpp_in_the_string_of_a_cell_is_in_colour(site):
+    page = text_of(site, "01_block_manager")
+    assert (
+        '<span class="k">class</span><span class="w"> </span><span class="nc">FreeList' in page
+    )
+
+
+def test_each_lessons_card_has_its_picture(site):
+    cards = re.findall(r'<img[^>]*class="[^"]*sd-card-img-top[^>]*>', text_of(site, "index"))
+    assert len(cards) == len(NAMES) - 1  # the glossary has none
+    assert all(re.search('alt="[^"]{40}', card) for card in cards)
+
+
 def test_formulas_need_no_script(site):
     page = text_of(site, "03_prefill")
     assert page.count("<math ") > 10 and not re.search("<script[^>]*mathjax", page, re.I)
