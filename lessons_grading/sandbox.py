@@ -73,11 +73,7 @@ def limited_by(limits: Limits) -> str:
     if _are_kept_by_kernel(limits):
         return "the kernel, in a cgroup of its own for each notebook"
     watcher = f"a watcher that looks every {WATCH_EVERY:g} s"
-    return (
-        f"{watcher}, and a filter of system calls"
-        if limits.sandboxed and confinement.system_call_filter()
-        else watcher
-    )
+    return f"{watcher}, and a filter of system calls" if limits.sandboxed else watcher
 
 
 class Taken:
