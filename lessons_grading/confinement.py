@@ -48,7 +48,8 @@ WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (
     "Grading needs bubblewrap and libseccomp, which keep submissions away from your files: "
     "sudo apt-get install bubblewrap libseccomp2 (Fedora: dnf install bubblewrap libseccomp). "
-    "Without them, --no-sandbox runs them as plain processes, which can read and delete all that you can."
+    "Without them, --no-sandbox runs submissions as plain processes, which can read and "
+    "delete all that you can."
 )
 NOT_AS_ROOT = (
     "Grading as root needs thousands of user numbers, which some containers lack. "

@@ -133,9 +133,9 @@ def _place(orders: Connection):
 
 
 def _clear(*folders: str | Path):
-    """Deletes all that runs have left there, and nothing that the sandbox itself has put there.
+    """Deletes what runs have left there. The sandbox ends if something of it stays.
 
-    The sandbox ends if something stays.
+    What the sandbox itself has put there is not deleted.
     """
     words = ["sh", "-c", _CLEAR, "sh", *map(str, folders)]
     if folders and subprocess.run(words, stderr=subprocess.DEVNULL).returncode:
