@@ -13,25 +13,26 @@ import ctypes
 import gc
 import importlib
 import json
+import math
 import os
+import queue
 import resource
-import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 
-from lessons_grading.reports import ENDED, LARGEST_MESSAGE, LENGTH, REPORT, SECONDS
+from lessons_grading.reports import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.paths import ROOT
 from lessons_processes import process_family
+from lessons_processes.isolation import LOOK_EVERY, Printed, ending_of
 from lessons_processes.own_time import Observation, Stopwatch, observe_processes
 
-AT_ONCE = 1 << 16  # bytes that are read before the next look at the limits
-LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
-PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
 PRELOADED = (
     "torch",
     "cloudpickle",
@@ -73,7 +74,6 @@ def serve():
             _clear(*(_writable() if order["clean"] else ()))
             _place(orders)
             ended = _Run(order, orders, replies).follow()
-            _end_what_is_left()
             replies.send_bytes(ENDED + json.dumps(ended).encode())
 
 
@@ -181,22 +181,38 @@ class _Run:
 
     def __init__(self, order: dict, orders: Connection, replies: Connection):
         self.orders, self.replies = orders, replies
-        self.output_limit = order["output_limit"] or sys.maxsize
-        self.printed, self.num_printed, self.waiting = b"", 0, bytearray()
-        self.status: int | None = None
-        self.reports, theirs = os.pipe()
+        self.output_limit = order["output_limit"] or math.inf
+        self.reports, theirs = Pipe(duplex=False)
         answers, self.answers = os.pipe()
         self.output, written = os.pipe()
+        os.set_blocking(self.answers, False)
         self.pid = os.fork()
         if not self.pid:
-            _be_the_run(order["function"], orders, theirs, answers, written)
-        for end in (theirs, answers, written):
-            os.close(end)
-        for end in (self.reports, self.answers, self.output):
-            os.set_blocking(end, False)
-        self.sources = [self.reports, self.output]
+            _be_the_run(order["function"], orders, theirs.fileno(), answers, written)
+        theirs.close()
+        os.close(answers)
+        os.close(written)
+        self.status: int | None = None
+        self.printed = Printed()
+        self.arrived = queue.Queue[bytes | None](1)
+        # they end with all that a run has started: it has the other ends
+        self.readers = [Thread(target=self._read_reports), Thread(target=self._read_output)]
+        for reader in self.readers:
+            reader.start()
         self.watch = Stopwatch(_observe, LOOK_EVERY)
         self._limit(*order["limits"])
+
+    def _read_reports(self):
+        with suppress(EOFError, OSError):  # the second for one that is too long
+            while True:
+                self.arrived.put(self.reports.recv_bytes(LARGEST_MESSAGE))
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self.arrived.put(None)
+
+    def _read_output(self):
+        while self.printed.read(self.output):
+            pass
 
     def _limit(self, seconds: float, clock: float):
         """From now on it may take this many seconds of its own, and this many by the clock."""
@@ -204,85 +220,41 @@ class _Run:
         self.clock, self.deadline = clock, time.monotonic() + clock
 
     def follow(self) -> dict:
-        """How it ended, the start of its output, and its own seconds."""
-        try:
-            ending, detail = self._follow()
-        finally:
-            for end in (self.reports, self.answers, self.output):
-                os.close(end)
-        text = self.printed.decode(errors="replace") + (
-            "\n… (cut: too long)" if self.num_printed > PRINTED_LIMIT else ""
-        )
-        return {
-            "ending": ending,
-            "detail": detail,
-            "printed": text,
-            "seconds": self.watch.look(),
-        }
+        """How it ended, its output and its own seconds. Then nothing of it is left."""
+        ending, detail = self._follow()
+        seconds = self.watch.look()
+        _end_what_is_left()
+        while any(reader.is_alive() for reader in self.readers):
+            with suppress(queue.Empty):
+                self.arrived.get(timeout=0.001)
+        self.reports.close()
+        os.close(self.answers)
+        os.close(self.output)
+        printed = self.printed.text()
+        return {"ending": ending, "detail": detail, "printed": printed, "seconds": seconds}
 
     def _follow(self) -> tuple[str, str]:
         while True:
             status = self._status_if_ended()
-            came = self._read(LOOK_EVERY if status is None else 0.0)
-            if self.num_printed > self.output_limit:
+            message: bytes | None = None
+            with suppress(queue.Empty):
+                message = self.arrived.get(timeout=LOOK_EVERY if status is None else 0.0)
+            if self.printed.length > self.output_limit:
                 return "flooded", f"{self.output_limit} bytes"
-            if (message := self._next_message()) is not None:
+            if message is not None:
                 self._pass_on(message)
-            elif status is not None and not came:
-                code = os.waitstatus_to_exitcode(status)
-                return (
-                    ("exited", f"exit code {code}")
-                    if code >= 0
-                    else ("crashed", signal.strsignal(-code) or f"signal {-code}")
-                )
+            elif status is not None:
+                return ending_of(os.waitstatus_to_exitcode(status))
             if self.watch.look() > self.until:
                 return "timed out", f"{self.seconds:g} s"
             if time.monotonic() > self.deadline:
                 return "starved", f"{self.clock:g} s by the clock"
-            if len(self.waiting) > LARGEST_MESSAGE + LENGTH.size:
-                return "exited", "with a message that is too long"
 
     def _status_if_ended(self) -> int | None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.status = ended[1] if ended[0] == self.pid else self.status
         return self.status
-
-    def _read(self, seconds: float) -> bool:
-        """Reads what arrives within `seconds`. Returns whether there was anything."""
-        if self._is_complete():
-            seconds = 0.0
-        ready, _, _ = select.select(self.sources, [], [], seconds)
-        came = []
-        for source in ready:
-            try:
-                came.append(data := os.read(source, AT_ONCE))
-            except BlockingIOError:  # the run reads from this pipe too
-                continue
-            if not data:
-                self.sources.remove(source)
-            elif source == self.reports:
-                self.waiting += data
-            else:
-                self.num_printed += len(data)
-                self.printed = (self.printed + data)[:PRINTED_LIMIT]
-        return any(came)
-
-    def _is_complete(self) -> bool:
-        """Whether a message is here as a whole."""
-        return len(self.waiting) >= LENGTH.size and len(self.waiting) >= self._end()
-
-    def _end(self) -> int:
-        """Where the message that has begun will end."""
-        return LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
-
-    def _next_message(self) -> bytes | None:
-        if not self._is_complete():
-            return None
-        end = self._end()
-        message = bytes(self.waiting[LENGTH.size : end])
-        del self.waiting[:end]
-        return message
 
     def _pass_on(self, message: bytes):
         begun = time.monotonic()
@@ -315,9 +287,7 @@ def _be_the_run(function: str, orders: Connection, reports: int, answers: int, o
                 with suppress(OSError):
                     os.close(descriptor)
         worker = importlib.import_module("lessons_grading.worker")
-        worker.run(
-            function, arguments, os.fdopen(reports, "wb", 0), os.fdopen(answers, "rb", 0)
-        )
+        worker.run(function, arguments, Connection(reports, readable=False), answers)
     finally:
         os._exit(1)
 

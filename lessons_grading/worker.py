@@ -12,13 +12,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from io import FileIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 
 from lessons_grading import reports
-from lessons_grading.reports import LENGTH, Packed
+from lessons_grading.reports import Packed
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
@@ -28,17 +28,17 @@ LARGEST_ANSWER = 10 << 20  # bytes
 Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
-def run(function: str, arguments: list, pipe: FileIO, answers: FileIO):
-    """Calls a function and reports how it ended: Returned, Raised or Exited."""
+def run(function: str, arguments: list, pipe: Connection, answers: int):
+    """Calls a function and reports how it ended: Returned, Raised or Exited.
+
+    answers: where a byte comes when a report was read.
+    """
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
 
     def report(message):
-        data = msgspec.json.encode(message)
-        data = LENGTH.pack(len(data)) + data
-        while data:  # a pipe may take only a part
-            data = data[pipe.write(data) :]
-        answers.readline()  # the report was read
+        pipe.send_bytes(msgspec.json.encode(message))
+        os.read(answers, 1)
 
     functions: dict[str, Callable[..., None]] = {
         "run_cells": run_cells,
@@ -73,7 +73,7 @@ def run_cells(
     cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
 ):
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
-    CellRaised, CellStopped, and an Answer for each value that one gets.
+    CellFailed, and an Answer for each value that one gets.
 
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
@@ -93,11 +93,11 @@ def run_cells(
         error = _run_cell(shell, source, seconds)
         answers.look()
         if isinstance(error, CellTooSlow):
-            report(reports.CellStopped(number))
+            report(reports.CellFailed(number, f"was stopped after {seconds:g} s"))
         elif isinstance(error, MemoryError):
             raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
-            report(reports.CellRaised(number, _words_of(error)[:300]))
+            report(reports.CellFailed(number, f"raised {_words_of(error)[:300]}"))
     answers.look(again=True)  # functions that they call may have changed
 
 
