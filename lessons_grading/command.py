@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace, grader: str) -> int:
         limited_by = {sandbox.limited_by(limits)}
         once = Deduplicated(store, look_back=not arguments.again)
         to_grade = once.to_grade(arguments.submissions)
-        with Bar(total=len(arguments.submissions), desc="grading", unit="notebook") as bar:
+        with tqdm(total=len(arguments.submissions), desc="grading", unit="notebook") as bar:
             if first := next(to_grade, None):
                 if arguments.scheduler:
                     limited_by.clear()
@@ -73,12 +73,6 @@ def _run(arguments: argparse.Namespace, grader: str) -> int:
 
 def _say(words: str):
     tqdm.write(words, file=sys.stderr)
-
-
-class Bar(tqdm):
-    """By a clock that is never set: with the machine's, it stops when that is set back."""
-
-    _time = property(lambda self: time.monotonic, lambda self, clock: None)
 
 
 def _report(arguments: argparse.Namespace, once: Deduplicated, limited_by: set[str]) -> int:

@@ -131,11 +131,7 @@ def _namespaces() -> list[str]:
     becomes_another = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     return [
         program,
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
+        *(f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")),
         "--die-with-parent",
         "--new-session",
         # else bubblewrap's process is in there, and its descriptors are open to all

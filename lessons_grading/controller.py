@@ -63,9 +63,11 @@ def serve():
         os.dup2(nothing, descriptor)
     _become_nobody()
     _protect()
+    gc.disable()  # imports leave no garbage, and looking for it takes a fifth of their time
     for module in PRELOADED:
         importlib.import_module(module)
     gc.freeze()  # what exists by now outlives every run
+    gc.enable()
     os.dup2(nothing, 2)  # what keeps it from starting was told there
     replies.send_bytes(b"ready")
     with suppress(EOFError, OSError):

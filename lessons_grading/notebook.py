@@ -19,6 +19,7 @@ from lessons_lib import checks
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 # bytes of all cells without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
+_WRITE = "%%writefile "  # begins a cell that writes such a file
 LARGEST_BESIDE, MOST_BESIDE = 1 << 20, 100  # bytes and number of the files beside a notebook
 
 
@@ -41,6 +42,12 @@ class Notebook(msgspec.Struct, frozen=True):
     lesson: str | None
     cells: tuple[Cell, ...] = ()
     problem: str = ""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files in Python beside it, by name."""
+        written = (cell.source.split("\n", 1) for cell in self.cells if cell.number == 0)
+        return {line.removeprefix(_WRITE): text for line, text in written}
 
 
 class _Cell(msgspec.Struct, gc=False):
@@ -86,7 +93,7 @@ def read_notebook(path: Path, student: str = "", root: Path | None = None) -> No
         or _most_named(_lessons_of_answers(cell.source) for cell in code)
         or by_name
     )
-    files = tuple(Cell(0, f"%%writefile {name}\n{text}") for name, text in beside)
+    files = tuple(Cell(0, f"{_WRITE}{name}\n{text}") for name, text in beside)
     return Notebook(
         digest,
         lesson,

@@ -94,6 +94,11 @@ class Ended(msgspec.Struct):
     seconds: float
 
 
+def plain(text: str) -> str:
+    """The text without halves of characters, which no message and no file can hold."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class Misfit(Exception):
     """What came cannot be read."""
 

@@ -7,7 +7,7 @@ from lessons_grading import course
 from lessons_grading.notebook import Cell
 from lessons_grading.reports import Answer, Begun, CellFailed, Packed
 from lessons_grading.sandbox import Run
-from lessons_grading.work import Work, how_it_ended, is_refused
+from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_processes import isolation
 
@@ -45,7 +45,7 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
         output_limit=work.limits.output,
     )
     number = _follow(work, run, deque(cell.number for cell in cells))
-    outcome = how_it_ended(run)
+    outcome = run.outcome
     work.seconds += run.seconds
     if outcome.ending == "returned":
         return None

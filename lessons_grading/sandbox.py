@@ -293,10 +293,16 @@ class Run:
         arguments: tuple,
     ):
         self.sandbox, self.seconds, self.from_outside = sandbox, 0.0, False
-        self.outcome: Outcome | None = None
+        self._outcome: Outcome | None = None
         self._owes_answer = False
         self._last_words: Report | None = None
         sandbox.send(order | {"limits": self._limits(seconds)}, files, arguments)
+
+    @property
+    def outcome(self) -> Outcome:
+        """After its last report."""
+        assert self._outcome is not None
+        return self._outcome
 
     def _limits(self, seconds: float) -> list[float]:
         """The own seconds that it may take from now on, and those by the clock."""
@@ -309,7 +315,7 @@ class Run:
 
         seconds: the own seconds that it may take from now on.
         """
-        if self.outcome:
+        if self._outcome:
             return None
         limits = None if seconds is None else self._limits(seconds)
         while True:
@@ -329,7 +335,7 @@ class Run:
                     break
                 case _:
                     self.from_outside = self.sandbox.was_killed
-                    self.outcome = Outcome("crashed", detail=self.sandbox.reason)
+                    self._outcome = Outcome("crashed", detail=self.sandbox.reason)
                     break
         self.sandbox.deadline = float("inf")
         return None
@@ -340,20 +346,20 @@ class Run:
         was_killed = ended.detail == _KILLED and not self.sandbox.reason
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
-        self.outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
+        self._outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
         if (ending, ended.detail) == ("exited", "exit code 0"):
             match self._last_words:
                 case reports.Returned():
-                    self.outcome = Outcome("returned", printed=ended.printed)
+                    self._outcome = Outcome("returned", printed=ended.printed)
                 case reports.Exited(how):
-                    self.outcome = Outcome("exited", detail=how, printed=ended.printed)
+                    self._outcome = Outcome("exited", detail=how, printed=ended.printed)
                 case reports.Raised(name, words):
                     error = _error(name, words)
-                    self.outcome = Outcome("raised", error=error, printed=ended.printed)
+                    self._outcome = Outcome("raised", error=error, printed=ended.printed)
 
     def stop(self):
         """Ends it, if it has not ended yet."""
-        if self.outcome is None:
+        if self._outcome is None:
             while self.next(0.0) is not None:
                 pass
             self.from_outside = False

@@ -261,18 +261,18 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
     time_of_run = _TimeOfRun(process.pid)
     printed = Printed()
     last_report = None
+
+    def ended(ending: str, detail: str = "") -> Outcome:
+        text = printed.text()
+        return Outcome(ending, detail=detail, printed=text, last_report=last_report)
+
     sources: set[Any] = {results, output, process.sentinel}
     while not time_of_run.is_over():
         ready = wait(list(sources), LOOK_EVERY)
         if output in ready and not printed.read(output.fileno()):
             sources.discard(output)
         if printed.length > output_limit:
-            return Outcome(
-                "flooded",
-                detail=f"{output_limit} bytes",
-                printed=printed.text(),
-                last_report=last_report,
-            )
+            return ended("flooded", f"{output_limit} bytes")
         if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
@@ -280,11 +280,7 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
                 sources.discard(results)
                 continue
             except BaseException as error:  # it wrote into our pipe, or its result raised
-                return Outcome(
-                    "exited",
-                    detail=f"unreadable result, {type(error).__name__}",
-                    last_report=last_report,
-                )
+                return ended("exited", f"unreadable result, {type(error).__name__}")
             if kind == "started":
                 time_of_run.begin(time_limit)
             elif kind == "report":
@@ -300,23 +296,14 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
-                outcome = Outcome(kind, printed=printed.text(), last_report=last_report)
-                return replace(outcome, **{field: value})
+                return replace(ended(kind), **{field: value})
         elif process.sentinel in ready:
             if not time_of_run.has_begun():
                 raise ConnectionError("its process ended before the call began")
             printed.drain(output)
             process.join(START_LIMIT)  # the forkserver reports at once how it ended
-            ending, detail = ending_of(process.exitcode)
-            return Outcome(
-                ending, detail=detail, printed=printed.text(), last_report=last_report
-            )
-    return Outcome(
-        "timed out",
-        detail=f"{time_of_run.limit:g} s",
-        printed=printed.text(),
-        last_report=last_report,
-    )
+            return ended(*ending_of(process.exitcode))
+    return ended("timed out", f"{time_of_run.limit:g} s")
 
 
 class _TimeOfRun:
