@@ -20,20 +20,9 @@ SCRATCH = "/scratch"  # in the sandbox, the only large folder
 WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN))
 SMALL = 64 << 20  # bytes of every other disk
 SYSTEM = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt",
-    "/nix",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/fonts",
-    "/etc/localtime",
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    *("/etc/fonts", "/etc/localtime"),
 )
 COURSE = (
     "lessons_bench",
@@ -161,19 +150,10 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
         *(path for path in prefixes if path not in around),
         *(f"{ROOT}/{name}" for name in COURSE),
     ]
-    words = [
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        # a shared map of this one is memory that can be hidden
-        "--dev-bind",
-        "/dev/null",
-        "/dev/zero",
-        *empty("/dev/shm"),
-        *empty("/tmp"),
-        *empty(SCRATCH, disk),
-    ]
+    words = ["--proc", "/proc", "--dev", "/dev"]
+    # a shared map of this one is memory that can be hidden
+    words += ["--dev-bind", "/dev/null", "/dev/zero"]
+    words += [*empty("/dev/shm"), *empty("/tmp"), *empty(SCRATCH, disk)]
     # bubblewrap's own folders around what is seen, in /tmp too, may be closed to all but root
     around_all = {str(parent) for path in seen for parent in Path(path).parents} - {"/"}
     words += [word for folder in sorted(around_all) for word in ("--dir", folder)]
@@ -264,18 +244,5 @@ def _scope(tool: str, memory: int, tasks: int) -> list[str]:
     manager = [] if os.getuid() == 0 else ["--user"]
     limits = {"MemoryMax": memory, "MemorySwapMax": 0, "TasksMax": tasks}
     options = [f"--property={name}={value}" for name, value in limits.items()]
-    return [
-        "env",
-        *found_by,
-        tool,
-        *manager,
-        "--scope",
-        "--quiet",
-        "--collect",
-        *options,
-        "--",
-        "sh",
-        "-c",
-        IN_ITS_CGROUP,
-        "sh",
-    ]
+    command = [tool, *manager, "--scope", "--quiet", "--collect", *options]
+    return ["env", *found_by, *command, "--", "sh", "-c", IN_ITS_CGROUP, "sh"]

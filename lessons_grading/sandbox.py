@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection
 
@@ -119,12 +119,8 @@ class Sandbox:
 
     def _start(self):
         limits = self.limits
-        command = [
-            sys.executable,
-            "-P",
-            "-c",
-            "from lessons_grading.controller import serve; serve()",
-        ]
+        code = "from lessons_grading.controller import serve; serve()"
+        command = [sys.executable, "-P", "-c", code]
         resources = {
             "RLIMIT_DATA": limits.memory * 3 // 4,
             "RLIMIT_FSIZE": limits.disk,
@@ -137,13 +133,11 @@ class Sandbox:
             words: list[str] = []
             descriptors: tuple[int, ...] = ()
             if limits.sandboxed:
+                scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
                 words, descriptors = stack.enter_context(
                     confinement.command_line(limits.disk, limits.unseen)
                 )
-                words = [
-                    *confinement.in_scope(limits.memory + limits.disk, limits.processes),
-                    *words,
-                ]
+                words = [*scope, *words]
                 if confinement.is_root() or _counts_tasks_by_user_namespace():
                     # between two looks of the watcher
                     resources["RLIMIT_NPROC"] = 4 * limits.processes
@@ -346,16 +340,17 @@ class Run:
         was_killed = ended.detail == _KILLED and not self.sandbox.reason
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
-        self._outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
+        outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
         if (ending, ended.detail) == ("exited", "exit code 0"):
             match self._last_words:
                 case reports.Returned():
-                    self._outcome = Outcome("returned", printed=ended.printed)
+                    outcome = replace(outcome, ending="returned", detail="")
                 case reports.Exited(how):
-                    self._outcome = Outcome("exited", detail=how, printed=ended.printed)
+                    outcome = replace(outcome, detail=how)
                 case reports.Raised(name, words):
                     error = _error(name, words)
-                    self._outcome = Outcome("raised", error=error, printed=ended.printed)
+                    outcome = replace(outcome, ending="raised", detail="", error=error)
+        self._outcome = outcome
 
     def stop(self):
         """Ends it, if it has not ended yet."""

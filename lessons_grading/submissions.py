@@ -55,9 +55,7 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
 
     If there are too many notebooks, it gives the nearest ones.
     """
-    notebooks = []
-    problems = []
-    links = []
+    notebooks, links, problems = list[Path](), list[Path](), list[str]()
     room, bytes_left = MOST_ENTRIES, MOST_BYTES
     level = [student]
     for _ in range(DEEPEST):
