@@ -198,7 +198,8 @@ class _Run:
         self.printed = Printed()
         self.arrived = queue.Queue[bytes | None](1)
         # they end with all that a run has started: it has the other ends
-        self.readers = [Thread(target=self._read_reports), Thread(target=self._read_output)]
+        readers = self._read_reports, self._read_output
+        self.readers = [Thread(target=reader, daemon=True) for reader in readers]
         for reader in self.readers:
             reader.start()
         self.watch = Stopwatch(_observe, LOOK_EVERY)
