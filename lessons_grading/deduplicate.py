@@ -36,7 +36,7 @@ class Deduplicated:
         self.store, self.look_back = store, look_back
         self.found = self.saved = 0
         self._codes: dict[Submission, str] = {}
-        # by code: who waits for the grade of another, with which digest
+        # by code: those that wait for the grade of another, with their digests
         self._alike: dict[str, list[tuple[Submission, str]]] = {}
 
     def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
