@@ -10,6 +10,7 @@ import re
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from lessons_exercises import edits
@@ -46,11 +47,12 @@ def answer_text(notebook: Notebook, exercise: Exercise) -> str | None:
             continue
         needed[name] = defined[name]
         waiting += [each for each in _names(defined[name]) if each not in known]
-    imports = [each for each in needed.values() if isinstance(each, _IMPORTS)]
-    bodies = [each for each in needed.values() if isinstance(each, _BODIES)]
-    others = [each for each in needed.values() if not isinstance(each, _IMPORTS + _BODIES)]
     # a text begins with a definition or an import; what a body uses may come after it
-    parts = dict.fromkeys(map(_plain, [*imports, *reversed(bodies), *others]))
+    found = [*reversed(needed.values())]
+    found.sort(
+        key=lambda each: (not isinstance(each, _IMPORTS), not isinstance(each, _BODIES))
+    )
+    parts = dict.fromkeys(map(_plain, found))
     return "\n".join(parts) + "\n"
 
 
@@ -75,13 +77,8 @@ def _definitions(notebook: Notebook) -> dict[str, ast.stmt]:
         if len(cell.source) > LARGEST:
             continue
         source = re.sub(r"(?m)^[ \t]*[%!].*$", "", cell.source)
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in tree.body:
-            for name in _named(node):
-                defined[name] = node
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            defined |= {name: node for node in ast.parse(source).body for name in _named(node)}
     return defined
 
 

@@ -29,9 +29,11 @@ class Row:
 
 @dataclass
 class Group:
-    """Answers with the same named mistake, or with the same wrong result.
+    """Answers with the same named mistake, or with the same wrong result; or several that fail
+    in no other's way, and have nothing but the slug in common.
 
     way: how they fail, in words.
+    alike: how many of them fail in the same way.
     examples: the first few students.
     """
 
@@ -39,7 +41,12 @@ class Group:
     slug: str
     way: str
     count: int = 0
+    alike: int = 0
     examples: list[Row] = field(default_factory=list)
+
+    @property
+    def has_name(self) -> bool:
+        return self.slug not in UNNAMED
 
     @property
     def name(self) -> str:
@@ -48,8 +55,14 @@ class Group:
 
     def add(self, student: Row):
         self.count += 1
+        self.alike = self.count
         if len(self.examples) < MOST_NAMES:
             self.examples.append(student)
+
+    def with_another(self, group: "Group") -> "Group":
+        """This and another one, which fail in different ways."""
+        examples = [*self.examples, *group.examples][:MOST_NAMES]
+        return Group(self.exercise, self.slug, "", self.count + group.count, 1, examples)
 
 
 class ClassNumbers:
@@ -71,13 +84,6 @@ class ClassNumbers:
         self.submissions = self.open = self.repeats = self.tried = self.repeated = 0
 
     def add(self, student: Student):
-        row = Row(
-            student.name,
-            student.page,
-            {lesson: score(entries) for lesson, entries in student.lessons.items()},
-            score(student.exercises),
-        )
-        self.rows.append(row)
         for grade in student.grades:
             self.submissions += 1
             self.open += not grade.is_final
@@ -86,6 +92,13 @@ class ClassNumbers:
             self.repeated += grade.repeated
             if events := to_look_at(grade):
                 self.looked_at.append((student.name, grade.notebook, events))
+        row = Row(
+            student.name,
+            student.page,
+            {lesson: score(entries) for lesson, entries in student.lessons.items()},
+            score(student.exercises),
+        )
+        self.rows.append(row)
         for entry in student.exercises:
             self.titles[entry.exercise] = entry.title
             self.handed_in[entry.exercise] += 1
@@ -96,80 +109,37 @@ class ClassNumbers:
 
     def _add_to_group(self, entry: ExerciseGrade, student: Row):
         assert entry.mistake is not None  # it did not pass
-        way = way_of(entry)
-        key = (
-            entry.exercise,
-            entry.mistake,
-            _short(way) if entry.mistake in UNNAMED else "",
-        )
-        if key not in self.groups:
-            self.groups[key] = Group(entry.exercise, entry.mistake, way)
-        self.groups[key].add(student)
+        group = Group(entry.exercise, entry.mistake, way_of(entry))
+        key = entry.exercise, entry.mistake, "" if group.has_name else _short(group.way)
+        self.groups.setdefault(key, group).add(student)
 
     @property
     def lessons(self) -> list[str]:
         return sorted({lesson for row in self.rows for lesson in row.scores})
 
     @property
-    def exercises(self) -> list[dict]:
-        return [
-            {
-                "id": id,
-                "title": self.titles[id],
-                "passed": self.passed[id],
-                "of": self.handed_in[id],
-            }
-            for id in sorted(self.titles, key=in_numbers)
-        ]
+    def exercises(self) -> list[str]:
+        return sorted(self.titles, key=in_numbers)
 
     @property
-    def mistakes(self) -> list[dict]:
-        """Rows of what holds people up. Those in no group share one for each exercise."""
-        alone: dict[tuple[str, str], list[Group]] = {}
-        rows = []
+    def mistakes(self) -> list[Group]:
+        """What holds people up. Answers in no group are one for each exercise and slug."""
+        found, alone = [], dict[tuple[str, str], Group]()
         for group in self.groups.values():
-            if group.slug in UNNAMED and group.count == 1:
-                alone.setdefault((group.exercise, group.slug), []).append(group)
+            key = group.exercise, group.slug
+            if group.has_name or group.count > 1:
+                found.append(group)
             else:
-                unnamed = group.slug in UNNAMED
-                words = "{} fail in the same way" if unnamed else ""
-                name = group.name if unnamed else ""
-                rows.append(self._row(group, group.count, group.count, words, name))
-        for groups in alone.values():
-            first, count = groups[0], len(groups)
-            if count == 1:
-                words = "no other answer fails like this one"
-                rows.append(self._row(first, 1, 1, words, first.name))
-            else:
-                several = Group(first.exercise, first.slug, "", count)
-                several.examples = [group.examples[0] for group in groups[:MOST_NAMES]]
-                words = "{} fail, each in a way of its own"
-                rows.append(self._row(several, count, 1, words, ""))
-        rows.sort(
-            key=lambda row: (
-                -row["alike"],
-                row["slug"] in UNTOUCHED,
-                in_numbers(row["id"]),
-                row["slug"],
-            )
+                alone[key] = alone[key].with_another(group) if key in alone else group
+        return sorted(
+            (*found, *alone.values()),
+            key=lambda group: (
+                -group.alike,
+                group.slug in UNTOUCHED,
+                in_numbers(group.exercise),
+                group.slug,
+            ),
         )
-        return rows
-
-    def _row(self, group: Group, count: int, alike: int, words: str, name: str) -> dict:
-        """alike: how many answers fail in the same way."""
-        of = self.handed_in[group.exercise]
-        return {
-            "id": group.exercise,
-            "title": self.titles[group.exercise],
-            "slug": group.slug,
-            "way": group.way,
-            "count": count,
-            "of": of,
-            "alike": alike,
-            "words": words.format(f"{count} of {of}"),
-            "examples": group.examples,
-            "name": name,
-        }
 
 
 def way_of(entry: ExerciseGrade) -> str:

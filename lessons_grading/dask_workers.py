@@ -6,25 +6,19 @@ later, and gives it a resource if it may grade; orders ask for that.
 """
 
 import logging
-import queue
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Any
 
-import msgspec
-
-from lessons_grading.grading_process import LARGEST_REPLY
-from lessons_grading.grading_server import GRADER, Reply
-from lessons_grading.local_workers import Outcomes, Read, order_of
+from lessons_grading.local_workers import Workers
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import text_of
 
 CONNECT_LIMIT = 15.0  # seconds until a scheduler counts as not there
 WAIT_LIMIT = 600.0  # seconds to wait for a worker
-LOOK_EVERY = 2.0  # seconds between two looks at the list of workers
 MOST_AHEAD = 2  # orders for each thread, so that none waits for the next
 INSTALL = (
     "--scheduler needs Dask: install the course with its extra `cluster`, such as "
@@ -46,18 +40,13 @@ def missing() -> str | None:
 
 @contextmanager
 def dask_workers(
-    address: str,
-    seed: int,
-    limits: Limits,
-    say: Callable[[str], object],
-    limited_by: set[str],
-    grader: str = GRADER,
-) -> Iterator[Outcomes]:
-    """Gives a function that grades on the workers of the scheduler at `address`.
+    address: str, limits: Limits, say: Callable[[str], object], limited_by: set[str]
+) -> Iterator[Workers]:
+    """Those of the scheduler at `address`.
 
     say: is called with a sentence for the person who waits.
     limited_by: gets what keeps the limits on the workers.
-    Raises ConnectionError, with a sentence, if no scheduler or no worker is there.
+    Raises ConnectionError, with a sentence, if no scheduler is there.
     """
     import distributed
 
@@ -70,23 +59,11 @@ def dask_workers(
         raise ConnectionError(f"no Dask scheduler answers at {address} ({error})") from None
     name = f"lessons-grading-{secrets.token_hex(8)}"
     crew = _Crew(client, name, say, limited_by)
+    executor = client.get_executor(pure=False, resources={name: 1}, retries=0)
 
-    def outcomes(submissions: Iterable[Read], alone: bool) -> Iterator[tuple[Read, Reply]]:
-        waiting, running = iter(submissions), dict[Any, Read]()
-        while True:
-            room = 1 if alone else MOST_AHEAD * crew.num_threads()
-            for read in islice(waiting, max(0, room - len(running))):
-                order = order_of(read, seed, limits, grader)
-                call = {"name": name, "order": order, "seconds": limits.total_seconds}
-                future = client.submit(
-                    eval, _GRADE, call, pure=False, resources={name: 1}, retries=0
-                )
-                running[future] = read
-                future.add_done_callback(crew.ended.put)
-            if not running:
-                return
-            future = crew.wait_for_one()
-            yield running.pop(future), _reply_of(future)
+    def submit(order: bytes) -> Future:
+        call = {"name": name, "order": order, "seconds": limits.total_seconds}
+        return executor.submit(eval, _GRADE, call)
 
     try:
         client.subscribe_topic(name, crew.hear)
@@ -94,7 +71,7 @@ def dask_workers(
             client.register_plugin(Grading(name, limits.sandboxed), name=name)
         except Exception as error:  # of a worker on which the course is not, or is older
             say(f"A worker gets nothing to grade: {text_of(str(error))[:500]}")
-        yield outcomes
+        yield Workers(submit, crew.room)
     finally:
         with suppress(Exception):  # the scheduler may go just then
             if client.status == "running":
@@ -110,7 +87,6 @@ class _Crew:
         self, client: Any, name: str, say: Callable[[str], object], limited_by: set[str]
     ):
         self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
-        self.ended: queue.SimpleQueue = queue.SimpleQueue()
         self._refused: dict[str, str] = {}
         self._seen, self._said = time.monotonic(), False
 
@@ -124,8 +100,8 @@ class _Crew:
             case {"limited_by": str(words)}:
                 self.limited_by.add(words)
 
-    def num_threads(self) -> int:
-        """Of the workers that may grade, or 1. Raises ConnectionError: see `wait_for_one`."""
+    def room(self) -> int:
+        """How many orders they may have. Raises ConnectionError if no worker will come."""
         if self.client.status != "running":
             raise ConnectionError("the Dask scheduler is gone")
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
@@ -140,31 +116,4 @@ class _Crew:
         elif not workers and not self._said:
             self._said = True
             self.say("The scheduler has no workers: waiting for one.")
-        return max(1, int(threads))
-
-    def wait_for_one(self):
-        """An order that has ended.
-
-        Raises ConnectionError, with a sentence, if waiting for one does not help.
-        """
-        while True:
-            self.num_threads()
-            with suppress(queue.Empty):
-                return self.ended.get(timeout=LOOK_EVERY)
-
-
-def _reply_of(future) -> Reply:
-    """What a worker says, or why it says nothing."""
-    if future.status != "finished":
-        with suppress(Exception):
-            error = future.exception(timeout=CONNECT_LIMIT)
-            is_lost = type(error).__name__ == "KilledWorker"
-            return Reply(failed="its worker ended" if is_lost else f"on its worker: {error}")
-        return Reply(failed="its worker is gone")
-    try:
-        text = future.result(timeout=CONNECT_LIMIT)
-        if len(text) > LARGEST_REPLY:
-            return Reply(failed="its reply is too large")
-        return msgspec.json.decode(text, type=Reply)
-    except Exception:  # Dask's own, or what is no reply
-        return Reply(failed="what came from its worker cannot be read")
+        return MOST_AHEAD * max(1, int(threads))

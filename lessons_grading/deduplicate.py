@@ -7,18 +7,16 @@ answers.
 """
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.judge import grade_notebook
-from lessons_grading.local_workers import Outcomes, Read, twice_if_needed
+from lessons_grading.local_workers import Read
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.store import GradeStore
 from lessons_grading.submissions import Submission, text_of
-
-Judged = Generator[tuple[Submission, SubmissionGrade], None, None]
 
 
 def code_of(notebook: Notebook) -> str:
@@ -27,71 +25,53 @@ def code_of(notebook: Notebook) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def grade_once(
-    submissions: list[Submission], outcomes: Outcomes, store: GradeStore, look_back: bool
-) -> Judged:
-    """Yields each submission with its grade, and saves it. Each file is read once.
+class Deduplicated:
+    """Keeps apart what has to be graded, what has a grade, and what will have another's.
 
-    outcomes: grades what has to be graded.
     look_back: whether a grade of an earlier run may be taken over.
+    found, saved: how many have a grade of an earlier run, and how many got one now.
     """
-    once = _Once(store, look_back)
-    for submission, grade in twice_if_needed(once.to_grade(submissions), outcomes):
-        yield from once.give(submission, grade)
-        yield from once.given()
-    yield from once.given()
-
-
-class _Once:
-    """Keeps apart what has to be graded, what has a grade, and what will have another's."""
 
     def __init__(self, store: GradeStore, look_back: bool):
         self.store, self.look_back = store, look_back
-        self._given: list[tuple[Submission, SubmissionGrade]] = []
+        self.found = self.saved = 0
         self._codes: dict[Submission, str] = {}
-        # by code: whose grade is awaited or known, and who waits for it with which digest
-        self._alike: dict[str, tuple[Submission, list[tuple[Submission, str]]]] = {}
+        # by code: those that wait for the grade of another, with their digests
+        self._alike: dict[str, list[tuple[Submission, str]]] = {}
 
     def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
-        """Reads them one after another, and yields those that nobody else has handed in."""
+        """Reads each once, and yields those that nobody else has handed in."""
         for submission in submissions:
             if submission.problem:
-                self._save(submission, submission.without_points(submission.problem), "")
+                self._save(submission, submission.without_points(submission.problem))
                 continue
             notebook = read_notebook(submission.path, submission.student, self.store.root)
+            if self.look_back and self.store.find(submission, notebook.digest):
+                self.found += 1
+                continue
             if notebook.problem:  # nothing of it is run
                 name = text_of(submission.path.name)
-                self._save(
-                    submission, grade_notebook(notebook, name, submission.student, 0), ""
-                )
+                self._save(submission, grade_notebook(notebook, name, submission.student, 0))
                 continue
             code = code_of(notebook)
             if known := self.store.find_code(code, self.look_back):
                 self._save(submission, _copy(known, submission, notebook.digest), code)
             elif code in self._alike:
-                self._alike[code][1].append((submission, notebook.digest))
+                self._alike[code].append((submission, notebook.digest))
             else:
-                self._alike[code] = submission, []
-                self._codes[submission] = code
+                self._alike[code], self._codes[submission] = [], code
                 yield submission, notebook
 
-    def give(self, submission: Submission, grade: SubmissionGrade) -> Judged:
+    def give(self, submission: Submission, grade: SubmissionGrade):
         """The grade of one that was graded, and of all that are like it so far."""
         code = self._codes.pop(submission)
-        self.store.save(submission, grade, code)
-        yield submission, grade
-        _, waiting = self._alike.pop(code)
-        for other, digest in waiting:
+        self._save(submission, grade, code)
+        for other, digest in self._alike.pop(code):
             self._save(other, _copy(grade, other, digest if grade.is_final else ""), code)
 
-    def given(self) -> Judged:
-        """Those whose grades came without grading them."""
-        while self._given:
-            yield self._given.pop(0)
-
-    def _save(self, submission: Submission, grade: SubmissionGrade, code: str):
+    def _save(self, submission: Submission, grade: SubmissionGrade, code: str = ""):
         self.store.save(submission, grade, code)
-        self._given.append((submission, grade))
+        self.saved += 1
 
 
 def _copy(grade: SubmissionGrade, submission: Submission, digest: str) -> SubmissionGrade:

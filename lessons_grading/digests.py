@@ -32,19 +32,15 @@ def write_whole(file: Path, text: str):
 def whole_file(file: Path) -> Iterator[TextIO]:
     """A file to write in pieces. It takes its place at the end, if nothing is raised."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # two runs may write to the same folder
-    partial = file.with_name(f".{os.getpid()}.{_digest_of_name(file.name)}.partial")
+    # a digest fits into a name, however long the name was
+    digest = hashlib.sha256(os.fsencode(file.name)).hexdigest()
+    partial = file.with_name(f".{digest}.partial")
     try:
         with open(partial, "w", encoding="utf-8", errors="backslashreplace") as new:
             yield new
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _digest_of_name(name: str) -> str:
-    """Fits into a name, however long `name` is."""
-    return hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 @functools.cache

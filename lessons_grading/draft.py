@@ -7,7 +7,6 @@ message into the draft, and the next run that is given this folder names it for 
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -75,13 +74,12 @@ def _members(
     results: Path, group: str
 ) -> Iterator[tuple[Path, ExerciseGrade, SubmissionGrade]]:
     """The notebook, the grade of its exercise and all its grades, for each of the group."""
-    noted = (results / "submissions").read_text(errors="replace").strip()
-    for place, grade in last_run(results / FILE):
+    for path, grade in last_run(results):
         for entry in grade.exercises:
             if entry.mistake in UNNAMED:
                 named = Group(entry.exercise, str(entry.mistake), way_of(entry)).name
                 if named == group:
-                    yield Path(os.path.normpath(results / noted / place)), entry, grade
+                    yield path, entry, grade
 
 
 def _shortest(results: Path, members: list, exercise: Exercise) -> tuple[str, SubmissionGrade]:

@@ -13,6 +13,7 @@ import time
 
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook
+from lessons_grading.reports import plain
 from lessons_grading.run_cells import run_cells
 from lessons_grading.sandbox import Limits
 from lessons_grading.try_answer import examine
@@ -84,11 +85,6 @@ def grade_exercise(work: Work, exercise: Exercise) -> ExerciseGrade:
         earned,
         result.passed,
         result.mistake,
-        _plain(result.message[:LONGEST_MESSAGE]),
+        plain(result.message[:LONGEST_MESSAGE]),
         round(time.monotonic() - started, 2),
     )
-
-
-def _plain(text: str) -> str:
-    """The text without halves of characters, which no file can hold."""
-    return text.encode(errors="backslashreplace").decode()

@@ -1,86 +1,127 @@
-"""Grades submissions in processes on this machine, and each of them twice if needed."""
+"""Gives orders to those who grade, and grades submissions in processes on this machine."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.grading_process import GradingProcesses
+from lessons_grading.grading_process import LARGEST_REPLY, GradingProcesses
 from lessons_grading.grading_server import GRADER, Order, Reply
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import Submission, text_of
 
+LOOK_EVERY = 2.0  # seconds between two looks at who can grade
+
 Read = tuple[Submission, Notebook]
-# Yields what was read with the reply; the second argument says whether nothing may run beside.
-Outcomes = Callable[[Iterable[Read], bool], Iterator[tuple[Read, Reply]]]
 
 
-def order_of(read: Read, seed: int, limits: Limits, grader: str = GRADER) -> bytes:
-    """The order, as JSON."""
-    submission, notebook = read
-    name = text_of(submission.path.name)
-    return msgspec.json.encode(Order(notebook, name, submission.student, seed, limits, grader))
+class Workers(NamedTuple):
+    """Those who grade.
+
+    submit: gives them an order, as JSON. The reply is JSON too.
+    room: how many orders they may have now. Raises ConnectionError if there will be no room.
+    """
+
+    submit: Callable[[bytes], Future]
+    room: Callable[[], int]
+
+
+class Grading(NamedTuple):
+    """How submissions are graded: by what, such as judge.grade_notebook."""
+
+    seed: int
+    limits: Limits
+    grader: str = GRADER
+
+    def order(self, read: Read) -> bytes:
+        submission, notebook = read
+        name = text_of(submission.path.name)
+        return msgspec.json.encode(Order(notebook, name, submission.student, *self))
 
 
 @contextmanager
-def local_workers(
-    workers: int, seed: int, limits: Limits, grader: str = GRADER
-) -> Iterator[Outcomes]:
-    """Gives a function that grades, `workers` submissions at a time."""
-    processes = GradingProcesses()
-    pool = ThreadPoolExecutor(workers)
+def local_workers(workers: int, seconds: float) -> Iterator[Workers]:
+    """Processes here.
 
-    def outcomes(submissions: Iterable[Read], alone: bool) -> Iterator[tuple[Read, Reply]]:
-        waiting, running = iter(submissions), dict[Future, Read]()
-        while True:
-            for read in islice(waiting, (1 if alone else workers) - len(running)):
-                order = order_of(read, seed, limits, grader)
-                running[pool.submit(processes.grade, order, limits.total_seconds)] = read
-            if not running:
-                return
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(done), msgspec.json.decode(done.result(), type=Reply)
-
+    seconds: that each order may take.
+    """
+    processes, pool = GradingProcesses(), ThreadPoolExecutor(workers)
     try:
-        yield outcomes
+        yield Workers(
+            lambda order: pool.submit(processes.grade, order, seconds), lambda: workers
+        )
     finally:
         processes.close()
         pool.shutdown(cancel_futures=True)
 
 
+def replies(
+    reads: Iterable[Read], workers: Workers, grading: Grading, alone: bool = False
+) -> Iterator[tuple[Read, Reply]]:
+    """What comes of each, as soon as it is there.
+
+    alone: whether nothing may run beside it.
+    """
+    waiting, running = iter(reads), dict[Future, Read]()
+    while True:
+        room = min(1, workers.room()) if alone else workers.room()
+        for read in islice(waiting, max(0, room - len(running))):
+            running[workers.submit(grading.order(read))] = read
+        if not running:
+            return
+        for done in wait(running, LOOK_EVERY, FIRST_COMPLETED).done:
+            yield running.pop(done), _reply_of(done)
+
+
+def _reply_of(done: Future) -> Reply:
+    try:
+        text = done.result()
+        if len(text) <= LARGEST_REPLY:
+            return msgspec.json.decode(text, type=Reply)
+        return Reply(failed="its reply is too large")
+    except msgspec.MsgspecError:
+        return Reply(failed="its reply cannot be read")
+    except Exception as error:  # Dask's own
+        is_lost = type(error).__name__ in ("KilledWorker", "CancelledError")
+        return Reply(failed="its worker ended" if is_lost else f"on its worker: {error}")
+
+
 def twice_if_needed(
-    submissions: Iterable[Read], outcomes: Outcomes
+    reads: Iterable[Read], workers: Workers, grading: Grading
 ) -> Iterator[tuple[Submission, SubmissionGrade]]:
     """Yields each submission with its grade. Those without a final one are tried twice.
 
     The second time is alone, at the end. A submission that uses up its whole time by the clock
     twice keeps that grade: no further run waits for it.
     """
-    again: list[tuple[Read, SubmissionGrade]] = []
-    for read, reply in outcomes(submissions, False):
-        grade = reply.grade or read[0].without_points(
-            f"the first attempt to grade this failed: {reply.failed}"
-        )
+    open_grades: dict[Submission, SubmissionGrade] = {}
+    again: list[Read] = []
+    for read, reply in replies(reads, workers, grading):
+        submission, failed = read[0], f"the first attempt to grade this failed: {reply.failed}"
+        grade = reply.grade or submission.without_points(failed)
         if grade.is_final:
-            yield read[0], grade
+            yield submission, grade
         else:
-            again.append((read, grade))
-    first = {read[0]: grade for read, grade in again}
-    for (submission, _), reply in outcomes([read for read, _ in again], True):
-        grade = first[submission]
-        if reply.grade is None:
-            events = (*grade.events, f"the second attempt failed: {reply.failed}")
-            yield submission, msgspec.structs.replace(grade, events=events)
+            again.append(read)
+            open_grades[submission] = grade
+    for (submission, _), reply in replies(again, workers, grading, alone=True):
+        before = open_grades[submission]
+        grade = reply.grade or before
+        if reply.grade:
+            events = [event for event in before.events if event.startswith("the first")]
         else:
-            is_final = reply.grade.is_final or (grade.is_over and reply.grade.is_over)
-            events = tuple(event for event in grade.events if event.startswith("the first"))
-            yield (
-                submission,
-                msgspec.structs.replace(
-                    reply.grade, is_final=is_final, events=(*reply.grade.events, *events)
-                ),
-            )
+            events = [f"the second attempt failed: {reply.failed}"]
+        is_over = reply.grade is not None and grade.is_over and before.is_over
+        yield (
+            submission,
+            msgspec.structs.replace(
+                grade,
+                events=(*grade.events, *events),
+                is_final=grade.is_final or is_over,
+            ),
+        )

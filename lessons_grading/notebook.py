@@ -19,8 +19,8 @@ from lessons_lib import checks
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 # bytes of all cells without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
+_WRITE = "%%writefile "  # begins a cell that writes such a file
 LARGEST_BESIDE, MOST_BESIDE = 1 << 20, 100  # bytes and number of the files beside a notebook
-_NOTHING = msgspec.Raw(b"null")
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -43,18 +43,18 @@ class Notebook(msgspec.Struct, frozen=True):
     cells: tuple[Cell, ...] = ()
     problem: str = ""
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The files in Python beside it, by name."""
+        written = (cell.source.split("\n", 1) for cell in self.cells if cell.number == 0)
+        return {line.removeprefix(_WRITE): text for line, text in written}
+
 
 class _Cell(msgspec.Struct, gc=False):
-    """What is read of a cell. Its parts stay text until it is known how large they are."""
+    """What is read of a cell. Its source stays JSON until it is known how large that is."""
 
     cell_type: Literal["code", "markdown", "raw", "heading"]
-    source: msgspec.Raw = _NOTHING
-    metadata: msgspec.Raw = _NOTHING
-    id: msgspec.Raw = _NOTHING
-
-    @property
-    def size(self) -> int:
-        return len(self.source) + len(self.metadata) + len(self.id)
+    source: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _File(msgspec.Struct):
@@ -83,18 +83,17 @@ def read_notebook(path: Path, student: str = "", root: Path | None = None) -> No
         cells = _cells(data)
     except Unreadable as problem:
         return Notebook(digest, by_name, (), str(problem))
-    sources = [_source(cell) for cell in cells]
-    lesson = (
-        _most_named(map(_lessons_marked, cells, sources))
-        or _most_named(map(_lessons_of_answers, sources))
-        or by_name
-    )
     code = tuple(
-        Cell(number, source)
-        for number, (cell, source) in enumerate(zip(cells, sources, strict=True), 1)
+        Cell(number, _text(cell.source))
+        for number, cell in enumerate(cells, 1)
         if cell.cell_type == "code"
     )
-    files = tuple(Cell(0, f"%%writefile {name}\n{text}") for name, text in beside)
+    lesson = (
+        _most_named(_lessons_checked(cell.source) for cell in code)
+        or _most_named(_lessons_of_answers(cell.source) for cell in code)
+        or by_name
+    )
+    files = tuple(Cell(0, f"{_WRITE}{name}\n{text}") for name, text in beside)
     return Notebook(
         digest,
         lesson,
@@ -182,7 +181,7 @@ def _cells(data: bytes) -> list[_Cell]:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         reason = str(error) if data.strip() else "it is empty"
         raise Unreadable(f"this is not a notebook: {reason}") from None
-    size = sum(cell.size for cell in cells)
+    size = sum(len(cell.source) for cell in cells)
     if size > LARGEST_CODE:
         raise Unreadable(
             f"this notebook has {size >> 20} MB without its outputs, "
@@ -191,16 +190,12 @@ def _cells(data: bytes) -> list[_Cell]:
     return cells
 
 
-def _value(text: msgspec.Raw):
-    """What is written there, or None for what is nested too deep or half a character."""
+def _text(source: msgspec.Raw) -> str:
+    """The text of a cell, or "" for what is nested too deep or half a character."""
+    lines: object = ""
     with suppress(msgspec.MsgspecError, RecursionError):
-        return msgspec.json.decode(text)
-    return None
-
-
-def _source(cell: _Cell) -> str:
-    source = _value(cell.source)
-    lines = source if isinstance(source, list) else [source]
+        lines = msgspec.json.decode(source)
+    lines = lines if isinstance(lines, list) else [lines]
     return "".join(line for line in lines if isinstance(line, str))
 
 
@@ -212,24 +207,10 @@ def _most_named(of_cells) -> str | None:
     return max(known, key=known.__getitem__, default=None)  # of equals the first
 
 
-def _lessons_marked(cell: _Cell, source: str) -> set[str]:
-    """The lessons that are named by a cell's metadata, its id, or a call of `check` in it."""
-    metadata = _value(cell.metadata)
-    metadata = metadata if isinstance(metadata, dict) else {}
-    grader = metadata.get("nbgrader")
-    names = [_value(cell.id), grader.get("grade_id") if isinstance(grader, dict) else None]
-    marks = [
-        re.match(r"(?:exercise|check)-(\d+)-\d+", name)
-        for name in names
-        if isinstance(name, str)
-    ]
-    marks += [
-        re.match(r"(\d+)\.\d+$", name)
-        for name in (metadata.get("exercise"), metadata.get("check"))
-        if isinstance(name, str)
-    ]
-    marks += re.finditer(r"""\bcheck\(\s*["'](\d+)\.\d+["']""", source)
-    return {f"{int(mark[1]):02d}" for mark in marks if mark and len(mark[1]) < 3}
+def _lessons_checked(source: str) -> set[str]:
+    """The lessons of the checks that a cell calls."""
+    numbers = re.findall(r"""\bcheck\(\s*["'](\d{1,2})\.\d+["']""", source)
+    return {f"{int(number):02d}" for number in numbers}
 
 
 def _lessons_of_answers(source: str) -> set[str]:

@@ -7,9 +7,7 @@ Everything that comes from a submission is escaped.
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import jinja2
 import msgspec
@@ -17,7 +15,7 @@ from markupsafe import Markup
 
 from lessons_grading.class_page import MOST_NAMES, ClassNumbers
 from lessons_grading.digests import whole_file, write_whole
-from lessons_grading.grades import SubmissionGrade
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.students import (
     UNTOUCHED,
     besides,
@@ -29,18 +27,8 @@ from lessons_grading.students import (
 from lessons_grading.submissions import text_of
 from lessons_lib import display
 
-COLUMNS = (
-    "student",
-    "notebook",
-    "lesson",
-    "exercise",
-    "title",
-    "points",
-    "earned",
-    "passed",
-    "mistake",
-    "seconds",
-)
+_OF_AN_EXERCISE = [name for name in ExerciseGrade.__struct_fields__ if name != "message"]
+COLUMNS = ("student", "notebook", "lesson", *_OF_AN_EXERCISE)
 MOST_ROWS = 250  # in one table of the class page
 # Where a spreadsheet may see a formula: at the start of a cell, and after a character that it
 # may take for the end of one.
@@ -64,55 +52,40 @@ def write_report(
     with (
         whole_file(results / "results.csv") as table,
         whole_file(results / "results.json") as data,
-        _json_of(data, about) as add_to_json,
     ):
-        rows = csv.writer(table, lineterminator="\n")
-        rows.writerow(COLUMNS)
+        rows = csv.DictWriter(table, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        rows.writeheader()
+        data.write(_indented(about).removesuffix("\n}") + ',\n "submissions": [')
+        separator = "\n"
         for student in students_of(grades):
             for grade in student.grades:
                 rows.writerows(_rows_of(grade))
-                add_to_json(grade)
+                data.write(separator + _indented(grade))
+                separator = ",\n"
             numbers.add(student)
             write_whole(
                 results / "students" / student.page,
                 _page("student.html", student=student, sandboxed=sandboxed),
             )
+        data.write("\n]}\n")
     write_whole(
         results / "class.html", _page("class.html", numbers=numbers, sandboxed=sandboxed)
     )
     return numbers
 
 
-@contextmanager
-def _json_of(file: TextIO, about: dict) -> Iterator:
-    """Writes {…about, "submissions": […]}, and gives the function that adds a submission."""
-    separator = "\n"
-
-    def add(grade: SubmissionGrade):
-        nonlocal separator
-        file.write(separator + _indented(grade))
-        separator = ",\n"
-
-    head = _indented(about).removesuffix("\n}")
-    file.write(f'{head},\n "submissions": [')
-    yield add
-    file.write("\n]}\n")
-
-
 def _indented(value) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
 
 
-def _rows_of(grade: SubmissionGrade) -> Iterator[list]:
+def _rows_of(grade: SubmissionGrade) -> Iterator[dict]:
     """A row for each exercise, and one without an exercise for what could not be graded."""
-    whose = [grade.student, grade.notebook, grade.lesson]
-    if not grade.exercises:
-        reason = "unreadable" if grade.is_final else "not-graded"
-        row = [*whose, None, None, 0, 0, False, reason, f"{grade.seconds:.2f}"]
-        yield [*map(_cell, row)]
-    for entry in grade.exercises:
-        columns = (getattr(entry, column) for column in COLUMNS[3:-1])
-        yield [*map(_cell, [*whose, *columns, f"{entry.seconds:.2f}"])]
+    whose = {"student": grade.student, "notebook": grade.notebook, "lesson": grade.lesson}
+    reason = "unreadable" if grade.is_final else "not-graded"
+    nothing = {"points": 0, "earned": 0, "passed": False, "mistake": reason}
+    entries = map(msgspec.structs.asdict, grade.exercises)
+    for entry in entries if grade.exercises else [nothing | {"seconds": grade.seconds}]:
+        yield {name: _cell(value) for name, value in (whose | entry).items()}
 
 
 def _cell(value):
@@ -120,6 +93,8 @@ def _cell(value):
 
     A student chooses a file's name, and a spreadsheet would run one that looks like a formula.
     """
+    if isinstance(value, float):
+        return f"{value:.2f}"
     return _FORMULA.sub(r"\1'", text_of(value)) if isinstance(value, str) else value
 
 

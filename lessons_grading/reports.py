@@ -13,7 +13,6 @@ LARGEST_MESSAGE = 16 << 20  # bytes
 # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
 REPORT, ENDED = b"R", b"E"
 SECONDS = struct.Struct(">d")
-LENGTH = struct.Struct(">I")  # how messages from a run begin
 
 
 class _Report(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -26,15 +25,11 @@ class Begun(_Report, tag="cell"):
     number: int
 
 
-class CellRaised(_Report, tag="error"):
+class CellFailed(_Report, tag="error"):
+    """It has raised an error or was stopped: in words, which come after its number."""
+
     number: int
     words: str
-
-
-class CellStopped(_Report, tag="stopped"):
-    """It has taken too long."""
-
-    number: int
 
 
 class Packed(TypedDict, total=False):
@@ -87,7 +82,7 @@ class Exited(_Report, tag="exited"):
 
 
 LastWords = Returned | Raised | Exited
-Report = Begun | CellRaised | CellStopped | Answer | Case | Refused | LastWords
+Report = Begun | CellFailed | Answer | Case | Refused | LastWords
 
 
 class Ended(msgspec.Struct):
@@ -97,6 +92,11 @@ class Ended(msgspec.Struct):
     detail: str
     printed: str
     seconds: float
+
+
+def plain(text: str) -> str:
+    """The text without halves of characters, which no message and no file can hold."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Misfit(Exception):

@@ -5,9 +5,9 @@ from collections import deque
 
 from lessons_grading import course
 from lessons_grading.notebook import Cell
-from lessons_grading.reports import Answer, Begun, CellRaised, CellStopped, Packed
+from lessons_grading.reports import Answer, Begun, CellFailed, Packed
 from lessons_grading.sandbox import Run
-from lessons_grading.work import Work, how_it_ended, is_refused
+from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_processes import isolation
 
@@ -45,7 +45,7 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
         output_limit=work.limits.output,
     )
     number = _follow(work, run, deque(cell.number for cell in cells))
-    outcome = how_it_ended(run)
+    outcome = run.outcome
     work.seconds += run.seconds
     if outcome.ending == "returned":
         return None
@@ -82,10 +82,8 @@ def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:
                 number = upcoming.popleft()
                 left = work.limits.notebook_seconds - work.seconds - run.seconds
                 limit = max(0.0, min(work.limits.cell_seconds + GRACE, left))
-            case CellRaised(cell, words):
-                work.note(f"cell {cell} raised {words}")
-            case CellStopped(cell):
-                work.note(f"cell {cell} was stopped after {work.limits.cell_seconds:g} s")
+            case CellFailed(cell, words):
+                work.note(f"cell {cell} {words}")
             case Answer(exercise, packed) if exercise in work.answers and len(packed) == 1:
                 _keep(work.answers[exercise], packed)
     return number

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection
 
@@ -73,11 +73,7 @@ def limited_by(limits: Limits) -> str:
     if _are_kept_by_kernel(limits):
         return "the kernel, in a cgroup of its own for each notebook"
     watcher = f"a watcher that looks every {WATCH_EVERY:g} s"
-    return (
-        f"{watcher}, and a filter of system calls"
-        if limits.sandboxed and confinement.system_call_filter()
-        else watcher
-    )
+    return f"{watcher}, and a filter of system calls" if limits.sandboxed else watcher
 
 
 class Taken:
@@ -123,12 +119,8 @@ class Sandbox:
 
     def _start(self):
         limits = self.limits
-        command = [
-            sys.executable,
-            "-P",
-            "-c",
-            "from lessons_grading.controller import serve; serve()",
-        ]
+        code = "from lessons_grading.controller import serve; serve()"
+        command = [sys.executable, "-P", "-c", code]
         resources = {
             "RLIMIT_DATA": limits.memory * 3 // 4,
             "RLIMIT_FSIZE": limits.disk,
@@ -141,13 +133,11 @@ class Sandbox:
             words: list[str] = []
             descriptors: tuple[int, ...] = ()
             if limits.sandboxed:
+                scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
                 words, descriptors = stack.enter_context(
                     confinement.command_line(limits.disk, limits.unseen)
                 )
-                words = [
-                    *confinement.in_scope(limits.memory + limits.disk, limits.processes),
-                    *words,
-                ]
+                words = [*scope, *words]
                 if confinement.is_root() or _counts_tasks_by_user_namespace():
                     # between two looks of the watcher
                     resources["RLIMIT_NPROC"] = 4 * limits.processes
@@ -297,10 +287,16 @@ class Run:
         arguments: tuple,
     ):
         self.sandbox, self.seconds, self.from_outside = sandbox, 0.0, False
-        self.outcome: Outcome | None = None
+        self._outcome: Outcome | None = None
         self._owes_answer = False
         self._last_words: Report | None = None
         sandbox.send(order | {"limits": self._limits(seconds)}, files, arguments)
+
+    @property
+    def outcome(self) -> Outcome:
+        """After its last report."""
+        assert self._outcome is not None
+        return self._outcome
 
     def _limits(self, seconds: float) -> list[float]:
         """The own seconds that it may take from now on, and those by the clock."""
@@ -313,7 +309,7 @@ class Run:
 
         seconds: the own seconds that it may take from now on.
         """
-        if self.outcome:
+        if self._outcome:
             return None
         limits = None if seconds is None else self._limits(seconds)
         while True:
@@ -333,7 +329,7 @@ class Run:
                     break
                 case _:
                     self.from_outside = self.sandbox.was_killed
-                    self.outcome = Outcome("crashed", detail=self.sandbox.reason)
+                    self._outcome = Outcome("crashed", detail=self.sandbox.reason)
                     break
         self.sandbox.deadline = float("inf")
         return None
@@ -344,20 +340,21 @@ class Run:
         was_killed = ended.detail == _KILLED and not self.sandbox.reason
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
-        self.outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
+        outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
         if (ending, ended.detail) == ("exited", "exit code 0"):
             match self._last_words:
                 case reports.Returned():
-                    self.outcome = Outcome("returned", printed=ended.printed)
+                    outcome = replace(outcome, ending="returned", detail="")
                 case reports.Exited(how):
-                    self.outcome = Outcome("exited", detail=how, printed=ended.printed)
+                    outcome = replace(outcome, detail=how)
                 case reports.Raised(name, words):
                     error = _error(name, words)
-                    self.outcome = Outcome("raised", error=error, printed=ended.printed)
+                    outcome = replace(outcome, ending="raised", detail="", error=error)
+        self._outcome = outcome
 
     def stop(self):
         """Ends it, if it has not ended yet."""
-        if self.outcome is None:
+        if self._outcome is None:
             while self.next(0.0) is not None:
                 pass
             self.from_outside = False

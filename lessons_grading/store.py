@@ -3,96 +3,115 @@
 So an interrupted run can continue, and no run holds all grades in its memory.
 """
 
+import fcntl
 import hashlib
 import os
+import secrets
 import sqlite3
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
 
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.notebook import Unreadable, digest_of, read_files
+from lessons_grading.students import in_order
 from lessons_grading.submissions import Submission, text_of
 
 FILE = "grades.sqlite"
-_TABLE = """
-CREATE TABLE IF NOT EXISTS grades (
+LARGEST_SEED = (1 << 31) - 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS class (
+    seed INTEGER NOT NULL,      -- of the hidden cases
+    folder TEXT NOT NULL        -- of the submissions, from that of this file
+);
+CREATE TABLE IF NOT EXISTS graded (
     key TEXT PRIMARY KEY,       -- whose notebook with which bytes, and the terms of its grade
     run INTEGER NOT NULL,       -- the last run of the command that it was a part of
-    folded TEXT NOT NULL,       -- the student without capitals, to sort by
-    student TEXT NOT NULL,
-    lesson TEXT NOT NULL,       -- "" if nothing shows it
-    notebook TEXT NOT NULL,
+    sorted TEXT NOT NULL,       -- its place in a report
     place TEXT NOT NULL,        -- of the file, from the folder of the class
-    earned INTEGER NOT NULL,
-    points INTEGER NOT NULL,
     code TEXT NOT NULL,         -- of all its cells and the terms; "" if it could not be read
     is_final INTEGER NOT NULL,  -- 0 if the next run tries again
     grade TEXT NOT NULL         -- all of it, as JSON
 );
-CREATE INDEX IF NOT EXISTS of_a_run ON grades (run, folded, student, lesson, notebook);
-CREATE INDEX IF NOT EXISTS of_a_code ON grades (code);
+CREATE INDEX IF NOT EXISTS of_a_run ON graded (run, sorted, key);
+CREATE INDEX IF NOT EXISTS of_a_code ON graded (code);
 """
 
 
 class GradeStore:
-    """The grades in one file. They belong to a run, which begins here.
+    """The grades of one class, in its folder of results. They belong to a run, which begins
+    here. Only one grader at a time may use the folder, until it closes the store or ends.
 
-    terms: what else decides a grade, such as the seed. New terms find no old grade.
-    root: the folder of the class. A grade is found again when it has moved.
-    Raises OSError, with a sentence, for a file that cannot be used; so do all methods.
+    root: the folder of the class. A grade is found again when both have moved.
+    seed: of the hidden cases; None for the one of the last run, or one by chance.
+    terms: what else decides a grade. New terms find no old grade.
+    Raises ValueError, with a sentence, if the folder is in use, or another class's; OSError,
+    with a sentence, for a file that cannot be used. So do all methods.
     """
 
-    def __init__(self, file: Path, terms: str, root: Path):
-        self.file, self.terms, self.root = file, terms, root
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with self._in_a_sentence():
-            self._database = sqlite3.connect(file, isolation_level=None)
-            try:
-                self._database.executescript(_TABLE)
-                (last,) = self._database.execute("SELECT max(run) FROM grades").fetchone()
-            except BaseException:
-                self._database.close()
-                raise
-        self.run = 1 + (last or 0)
+    def __init__(self, results: Path, root: Path, seed: int | None = None, terms: str = ""):
+        results.mkdir(parents=True, exist_ok=True)
+        self.file, self.root = results / FILE, root
+        with ExitStack() as opened, _in_a_sentence(self.file):
+            self._hold(results, opened.enter_context(open(results / ".lock", "w")))
+            self._database = opened.enter_context(closing(sqlite3.connect(self.file)))
+            self._begin(results, seed)
+            self.terms = f"{self.seed} {terms}"
+            self.close = opened.pop_all().close
+
+    def _hold(self, results: Path, lock):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ends with the file
+        except BlockingIOError:
+            raise ValueError(
+                f"another grader is at work on {results}: wait until it is done, or choose "
+                "another --results"
+            ) from None
+        except OSError:  # some file systems have no locks
+            pass
+
+    def _begin(self, results: Path, seed: int | None):
+        self._database.executescript(_TABLES)
+        folder = os.path.relpath(self.root, results)
+        kept = self._database.execute("SELECT seed, folder FROM class").fetchone()
+        if kept and kept[1] != folder:
+            raise ValueError(
+                f"{results} has the grades of {kept[1]}, not of {folder}: choose another "
+                "--results"
+            )
+        last = kept[0] if kept else secrets.randbelow(LARGEST_SEED + 1)
+        self.seed: int = last if seed is None else seed
+        with self._database:
+            self._database.execute("DELETE FROM class")
+            self._database.execute("INSERT INTO class VALUES (?, ?)", (self.seed, folder))
+        (run,) = self._database.execute("SELECT max(run) FROM graded").fetchone()
+        self.run = 1 + (run or 0)
 
     def __enter__(self) -> "GradeStore":
         return self
 
     def __exit__(self, *_):
-        self._database.close()
+        self.close()
 
-    def find(self, submission: Submission) -> SubmissionGrade | None:
-        """The final grade of the submission's present bytes, now a part of this run."""
-        try:
-            read = read_files(submission.path, submission.student, self.root)
-            key = self._key(submission, digest_of(*read))
-        except Unreadable:
-            return None
-        with self._in_a_sentence():
-            row = self._database.execute(
-                "SELECT grade FROM grades WHERE key = ? AND is_final", (key,)
-            ).fetchone()
-            grade = row and _read(row[0])
-            if grade:
+    def find(self, submission: Submission, digest: str) -> SubmissionGrade | None:
+        """The final grade of these bytes, now a part of this run."""
+        key = self._key(submission, digest)
+        grade = self._select("key = ? AND is_final", key)
+        if grade:
+            with _in_a_sentence(self.file):  # `save` and `grades` write it
                 self._database.execute(
-                    "UPDATE grades SET run = ? WHERE key = ?", (self.run, key)
+                    "UPDATE graded SET run = ? WHERE key = ?", (self.run, key)
                 )
-        return grade or None
+        return grade
 
     def find_code(self, code: str, look_back: bool = True) -> SubmissionGrade | None:
         """A final grade of a notebook with this code, of any student.
 
         look_back: whether one of an earlier run will do.
         """
-        with self._in_a_sentence():
-            row = self._database.execute(
-                "SELECT grade FROM grades WHERE code = ? AND is_final AND run >= ? LIMIT 1",
-                (self._under_terms(code), 0 if look_back else self.run),
-            ).fetchone()
-        return _read(row[0]) if row else None
+        run = 0 if look_back else self.run
+        return self._select("code = ? AND is_final AND run >= ?", self._under_terms(code), run)
 
     def save(self, submission: Submission, grade: SubmissionGrade, code: str = ""):
         """Keeps a grade, under the bytes that were graded. The file may have changed.
@@ -102,45 +121,27 @@ class GradeStore:
         row = (
             self._key(submission, grade.digest),
             self.run,
-            grade.student.casefold(),
-            grade.student,
-            grade.lesson or "",
-            grade.notebook,
+            "\t".join(in_order(grade)),
             self._place(submission),
-            sum(entry.earned for entry in grade.exercises),
-            sum(entry.points for entry in grade.exercises),
             self._under_terms(code) if code else "",
             grade.is_final,
             msgspec.json.encode(grade).decode(),
         )
-        with self._in_a_sentence():
-            self._database.execute(
-                f"REPLACE INTO grades VALUES ({', '.join('?' * len(row))})", row
-            )
+        with _in_a_sentence(self.file), self._database:
+            self._database.execute("REPLACE INTO graded VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def grades(self) -> Generator[SubmissionGrade, None, None]:
         """Those of this run, student by student."""
-        with self._in_a_sentence():
-            rows = self._database.execute(
-                "SELECT grade FROM grades WHERE run = ? "
-                "ORDER BY folded, student, lesson, notebook, key",
-                (self.run,),
-            )
-            with closing(rows):
-                for (text,) in rows:
-                    if grade := _read(text):
-                        yield grade
+        with _in_a_sentence(self.file), self._database:
+            for _, grade in _of_run(self._database, self.run):
+                yield grade
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """All that is found and saved in this context is written together: that is faster."""
-        with self._in_a_sentence():
-            self._database.execute("BEGIN")
-        try:
-            yield
-        finally:
-            with self._in_a_sentence():
-                self._database.execute("COMMIT")
+    def _select(self, where: str, *values) -> SubmissionGrade | None:
+        with _in_a_sentence(self.file):
+            row = self._database.execute(
+                f"SELECT grade FROM graded WHERE {where} LIMIT 1", values
+            ).fetchone()
+        return _read(row[0]) if row else None
 
     def _key(self, submission: Submission, digest: str) -> str:
         parts = submission.student, self._place(submission), digest, self.terms
@@ -151,9 +152,6 @@ class GradeStore:
 
     def _under_terms(self, code: str) -> str:
         return hashlib.sha256(f"{code} {self.terms}".encode()).hexdigest()
-
-    def _in_a_sentence(self):
-        return _in_a_sentence(self.file)
 
 
 @contextmanager
@@ -168,22 +166,30 @@ def _in_a_sentence(file: Path) -> Iterator[None]:
         ) from None
 
 
-def last_run(file: Path) -> Iterator[tuple[str, SubmissionGrade]]:
-    """The grades of the last run, each with the place of its notebook in the class.
+def last_run(results: Path) -> Iterator[tuple[Path, SubmissionGrade]]:
+    """The grades of the last run, each with its notebook.
 
     Raises OSError, with a sentence, for a file that cannot be read.
     """
+    file = results / FILE
     with _in_a_sentence(file), closing(sqlite3.connect(file)) as database:
-        rows = database.execute(
-            "SELECT place, grade FROM grades WHERE run = (SELECT max(run) FROM grades) "
-            "ORDER BY folded, student, lesson, notebook, key"
-        )
+        (folder,) = database.execute("SELECT folder FROM class").fetchone()
+        (run,) = database.execute("SELECT max(run) FROM graded").fetchone()
+        for place, grade in _of_run(database, run):
+            yield Path(os.path.normpath(results / folder / place)), grade
+
+
+def _of_run(database: sqlite3.Connection, run: int) -> Iterator[tuple[str, SubmissionGrade]]:
+    rows = database.execute(
+        "SELECT place, grade FROM graded WHERE run = ? ORDER BY sorted, key", (run,)
+    )
+    with closing(rows):
         for place, text in rows:
             if grade := _read(text):
                 yield place, grade
 
 
-def _read(text: str | bytes) -> SubmissionGrade | None:
+def _read(text: str) -> SubmissionGrade | None:
     """The grade, or None for one of an older form, or that somebody has changed by hand."""
     try:
         return msgspec.json.decode(text, type=SubmissionGrade)

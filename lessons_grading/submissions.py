@@ -1,7 +1,7 @@
 """What a folder of submissions holds: each student's notebooks, and what cannot be read."""
 
 import os
-import unicodedata
+import re
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -55,9 +55,7 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
 
     If there are too many notebooks, it gives the nearest ones.
     """
-    notebooks = []
-    problems = []
-    links = []
+    notebooks, links, problems = list[Path](), list[Path](), list[str]()
     room, bytes_left = MOST_ENTRIES, MOST_BYTES
     level = [student]
     for _ in range(DEEPEST):
@@ -127,28 +125,11 @@ def _leads_to_folder(entry: os.DirEntry) -> bool:
         return False
 
 
+# Control characters, ends of lines, and what changes the direction of writing.
+_HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
 def text_of(name: str) -> str:
-    """A file's name as a line of plain text.
-
-    Bytes that are not UTF-8, line ends, and signs that change the direction of writing become
-    escapes.
-    """
-
-    def shown(character: str) -> bool:
-        turns = unicodedata.bidirectional(character) in (
-            "LRE",
-            "RLE",
-            "LRO",
-            "RLO",
-            "PDF",
-            "LRI",
-            "RLI",
-            "FSI",
-            "PDI",
-        )
-        return not turns and unicodedata.category(character) not in ("Cc", "Zl", "Zp")
-
+    """A file's name as a line of plain text, with escapes for what is none."""
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
-    return "".join(
-        each if shown(each) else each.encode("unicode_escape").decode() for each in text
-    )
+    return _HARMFUL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)

@@ -19,7 +19,7 @@ from lessons_grading.hidden_cases import (
 )
 from lessons_grading.reports import Packed, Refused
 from lessons_grading.sandbox import LARGEST_SUM
-from lessons_grading.work import Work, how_it_ended, is_refused
+from lessons_grading.work import Work, is_refused
 from lessons_lib import checks, machine
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_processes import isolation
@@ -52,8 +52,8 @@ def remember_answers():
     """From now on, this process tries no answer more than a few times.
 
     The key is all that an answer is when it leaves its cells: its text in C++ or CUDA; in
-    Python its code, with the helpers and values that it uses. So it does not matter that cells
-    depend on each other.
+    Python its code, with the helpers, values and files that it uses. So it does not matter
+    that cells depend on each other.
 
     A student's cells may have left something in their sandbox that helps their answer. So the
     verdict of a trial there is not kept. Where the same answer comes again, it is tried in a
@@ -74,7 +74,8 @@ def examine(work: Work, exercise: Exercise, answer: Packed) -> CheckResult:
         return CheckResult(exercise.id, False, "wrong", TOO_MUCH_EFFORT)
     if _known is None:
         return _try(work, exercise, answer)
-    digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()
+    whole = msgspec.json.encode((answer, work.notebook.files))
+    digest = hashlib.sha256(whole).hexdigest()
     key = exercise.id, digest, work.seed, work.limits
     known = _known.get(key, 0)
     if isinstance(known, _Known):
@@ -156,7 +157,7 @@ def _attempt(
         report = run.next()
         work.stop(run)
         refused = refusal(exercise, report) if isinstance(report, Refused) else None
-        outcome = how_it_ended(run)
+        outcome = run.outcome
         if refused or outcome.ending != "returned":
             return refused or broken(exercise, outcome, None), outcome
     verdict, outcome = _observe(work, exercise, answer, {}, apart)
@@ -175,6 +176,7 @@ def _observe(
         "observe",
         exam.packed,
         answer,
+        work.notebook.files,
         [*ended],
         files=_files(exercise.id),
         seconds=RUN_FACTOR * exercise.time_limit,

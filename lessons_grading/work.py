@@ -116,7 +116,7 @@ class Work:
     def stop(self, run: Run):
         run.stop()
         if run.from_outside:
-            self.was_disturbed("an answer", how_it_ended(run))
+            self.was_disturbed("an answer", run.outcome)
 
     def was_disturbed(self, what: str, outcome: isolation.Outcome):
         """Notes that something else than the submission has ended its run."""
@@ -137,12 +137,6 @@ class Work:
 def is_refused(answer: Packed) -> bool:
     """Whether it is no answer. Many notebooks use a name like `start` for something else."""
     return "refused" in answer
-
-
-def how_it_ended(run: Run) -> isolation.Outcome:
-    """How a run ended, after its last report."""
-    assert run.outcome is not None
-    return run.outcome
 
 
 @functools.cache

@@ -12,13 +12,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from io import FileIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 
 from lessons_grading import reports
-from lessons_grading.reports import LENGTH, Packed
+from lessons_grading.reports import Packed, plain
 from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation, pickles
@@ -28,17 +28,17 @@ LARGEST_ANSWER = 10 << 20  # bytes
 Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
-def run(function: str, arguments: list, pipe: FileIO, answers: FileIO):
-    """Calls a function and reports how it ended: Returned, Raised or Exited."""
+def run(function: str, arguments: list, pipe: Connection, answers: int):
+    """Calls a function and reports how it ended: Returned, Raised or Exited.
+
+    answers: where a byte comes when a report was read.
+    """
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
 
     def report(message):
-        data = msgspec.json.encode(message)
-        data = LENGTH.pack(len(data)) + data
-        while data:  # a pipe may take only a part
-            data = data[pipe.write(data) :]
-        answers.readline()  # the report was read
+        pipe.send_bytes(msgspec.json.encode(message))
+        os.read(answers, 1)
 
     functions: dict[str, Callable[..., None]] = {
         "run_cells": run_cells,
@@ -50,7 +50,7 @@ def run(function: str, arguments: list, pipe: FileIO, answers: FileIO):
         functions[function](*arguments, report)
         ended: reports.Report = reports.Returned()
     except SystemExit as stop:
-        ended = reports.Exited(_plain(f"exit({stop.code!r:.80})"))
+        ended = reports.Exited(plain(f"exit({stop.code!r:.80})"))
     except BaseException as error:
         ended = reports.Raised(type(error).__name__, _words_of(error)[:20_000])
     with suppress(Exception):
@@ -61,19 +61,14 @@ def run(function: str, arguments: list, pipe: FileIO, answers: FileIO):
 
 
 def _words_of(error: BaseException) -> str:
-    return _plain(isolation.describe_error(error))
-
-
-def _plain(text: str) -> str:
-    """The text without halves of characters, which no message can hold."""
-    return text.encode(errors="backslashreplace").decode()
+    return plain(isolation.describe_error(error))
 
 
 def run_cells(
     cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
 ):
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
-    CellRaised, CellStopped, and an Answer for each value that one gets.
+    CellFailed, and an Answer for each value that one gets.
 
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
@@ -81,7 +76,6 @@ def run_cells(
     seconds: for each cell.
     """
     sys.path.append("")  # for modules that the cells write, and files that were handed in
-    _handed_in.update(_files_of(cells))
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
     # lesson 08 looks up names; an exercise has no more here
@@ -93,11 +87,11 @@ def run_cells(
         error = _run_cell(shell, source, seconds)
         answers.look()
         if isinstance(error, CellTooSlow):
-            report(reports.CellStopped(number))
+            report(reports.CellFailed(number, f"was stopped after {seconds:g} s"))
         elif isinstance(error, MemoryError):
             raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
-            report(reports.CellRaised(number, _words_of(error)[:300]))
+            report(reports.CellFailed(number, f"raised {_words_of(error)[:300]}"))
     answers.look(again=True)  # functions that they call may have changed
 
 
@@ -208,9 +202,9 @@ def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Ex
 def _pack(exercise: checks.Exercise, answer) -> Packed:
     refused = checks.refuse(exercise, answer)
     if refused and refused.mistake == "not-an-answer":
-        return {"refused": (str(refused.mistake), _plain(refused.message))}
+        return {"refused": (str(refused.mistake), plain(refused.message))}
     if isinstance(answer, str) and len(answer) <= LARGEST_ANSWER:
-        return {"text": _plain(str(answer))}
+        return {"text": plain(str(answer))}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
         return {
@@ -220,50 +214,15 @@ def _pack(exercise: checks.Exercise, answer) -> Packed:
             )
         }
     try:
-        data = _with_files(answer)
+        data = pickles.dumps(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
         refused = checks.not_sendable(
             exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
         )
-        return {"refused": (str(refused.mistake), _plain(refused.message))}
+        return {"refused": (str(refused.mistake), plain(refused.message))}
     return {"pickle": base64.b64encode(data).decode()}
-
-
-_handed_in: dict[str, bytes] = {}  # the files beside the notebook, by name
-
-
-def _files_of(cells: list) -> dict[str, bytes]:
-    """What notebook.py has put before the notebook's own cells, which begin with number 1."""
-    written = (source.split("\n", 1) for number, source in cells if number == 0)
-    return {line.removeprefix("%%writefile "): text.encode() for line, text in written}
-
-
-def _with_files(answer) -> bytes:
-    """The answer's pickle. It brings the files that were handed in beside the notebook.
-
-    They are gone where the answer is tried, and so is what cells have written.
-    """
-    data = pickles.dumps(answer)
-    return pickle.dumps(_WithFiles(_handed_in, data)) if _handed_in else data
-
-
-class _WithFiles:
-    """An answer that needs files. What is read from its pickle is the answer."""
-
-    def __init__(self, files: dict[str, bytes], data: bytes):
-        self.files, self.data = files, data
-
-    def __reduce__(self):
-        return _write_and_load, (self.files, self.data)
-
-
-def _write_and_load(files: dict[str, bytes], data: bytes):
-    for name, text in files.items():
-        Path(name).write_bytes(text)
-    sys.path.append("")
-    return pickle.loads(data)
 
 
 def build(tryout: str, packed: Packed, report: Report):
@@ -276,15 +235,21 @@ def build(tryout: str, packed: Packed, report: Report):
         exercise.prepare(answer)
 
 
-def observe(tryout: str, packed: Packed, ended: list[int], report: Report):
+def observe(
+    tryout: str, packed: Packed, files: dict[str, str], ended: list[int], report: Report
+):
     """Reports a Case for each case, or Refused.
 
+    files: those that were handed in beside the notebook. An answer may use them.
     ended: the numbers of cases that are not tried again.
     """
     import torch
 
     torch.set_num_threads(1)
     exercise, cases = _loaded(tryout)  # before any code of the submission is here
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    sys.path.append("")
     answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
     if _refused(exercise, answer, report):
         return
@@ -303,5 +268,5 @@ def _loaded(text: str):
 def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
     refused = checks.refuse(exercise, answer)
     if refused:
-        report(reports.Refused(str(refused.mistake), _plain(refused.message)))
+        report(reports.Refused(str(refused.mistake), plain(refused.message)))
     return refused is not None

@@ -259,20 +259,20 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
     process, results, output = child.process, child.results, child.output
     assert process.pid is not None  # it has been started
     time_of_run = _TimeOfRun(process.pid)
-    printed = _Printed()
+    printed = Printed()
     last_report = None
+
+    def ended(ending: str, detail: str = "") -> Outcome:
+        text = printed.text()
+        return Outcome(ending, detail=detail, printed=text, last_report=last_report)
+
     sources: set[Any] = {results, output, process.sentinel}
     while not time_of_run.is_over():
         ready = wait(list(sources), LOOK_EVERY)
-        if output in ready and not printed.read(output):
+        if output in ready and not printed.read(output.fileno()):
             sources.discard(output)
         if printed.length > output_limit:
-            return Outcome(
-                "flooded",
-                detail=f"{output_limit} bytes",
-                printed=printed.text(),
-                last_report=last_report,
-            )
+            return ended("flooded", f"{output_limit} bytes")
         if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
@@ -280,11 +280,7 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
                 sources.discard(results)
                 continue
             except BaseException as error:  # it wrote into our pipe, or its result raised
-                return Outcome(
-                    "exited",
-                    detail=f"unreadable result, {type(error).__name__}",
-                    last_report=last_report,
-                )
+                return ended("exited", f"unreadable result, {type(error).__name__}")
             if kind == "started":
                 time_of_run.begin(time_limit)
             elif kind == "report":
@@ -300,22 +296,14 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
-                outcome = Outcome(kind, printed=printed.text(), last_report=last_report)
-                return replace(outcome, **{field: value})
+                return replace(ended(kind), **{field: value})
         elif process.sentinel in ready:
             if not time_of_run.has_begun():
                 raise ConnectionError("its process ended before the call began")
             printed.drain(output)
-            ending, detail = _how_it_died(process)
-            return Outcome(
-                ending, detail=detail, printed=printed.text(), last_report=last_report
-            )
-    return Outcome(
-        "timed out",
-        detail=f"{time_of_run.limit:g} s",
-        printed=printed.text(),
-        last_report=last_report,
-    )
+            process.join(START_LIMIT)  # the forkserver reports at once how it ended
+            return ended(*ending_of(process.exitcode))
+    return ended("timed out", f"{time_of_run.limit:g} s")
 
 
 class _TimeOfRun:
@@ -357,22 +345,22 @@ class _TimeOfRun:
         self._stopwatch.leave_out(seconds)
 
 
-def _how_it_died(process) -> tuple[str, str]:
-    process.join(START_LIMIT)  # the forkserver reports at once how the process ended
-    code = process.exitcode
+def ending_of(code: int | None) -> tuple[str, str]:
+    """How a process ended, as in Outcome, from its exit code; negative is a signal's."""
     if code is not None and code < 0:
         return "crashed", signal.strsignal(-code) or f"signal {-code}"
     return "exited", f"exit code {code}"
 
 
-class _Printed:
+class Printed:
     """Keeps the first part of a run's output and throws the rest away."""
 
     def __init__(self):
         self.data, self.length, self.is_cut = b"", 0, False
 
-    def read(self, output) -> bool:
-        chunk = os.read(output.fileno(), 1 << 16)
+    def read(self, output: int) -> bool:
+        """Reads from a descriptor. Returns whether there was anything."""
+        chunk = os.read(output, 1 << 16)
         self.length += len(chunk)
         _, forgets, last = chunk.rpartition(FORGET)
         self.data = (b"" if forgets else self.data) + last
@@ -381,7 +369,11 @@ class _Printed:
         return bool(chunk)
 
     def drain(self, output):
-        while wait([output], 0) and self.read(output) and self.length <= 100 * PRINTED_LIMIT:
+        while (
+            wait([output], 0)
+            and self.read(output.fileno())
+            and self.length <= 100 * PRINTED_LIMIT
+        ):
             pass
 
     def text(self) -> str:

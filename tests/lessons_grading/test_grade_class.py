@@ -18,7 +18,7 @@ from fake_grader import GRADER, students  # noqa: F401
 from graded import RIGHT, WRONG, needs_sandbox
 from graded import hand_in as hand_in_cells
 from lessons_grading import command
-from lessons_grading.results_lock import ResultsLock
+from lessons_grading.store import GradeStore
 
 
 def test_the_command_writes_results_and_grades_only_what_is_new(students, capsys):
@@ -27,15 +27,15 @@ def test_the_command_writes_results_and_grades_only_what_is_new(students, capsys
     assert students.run("--seed", "7") == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert lines[0] == f"Hidden cases of seed 7, which is kept in {students.results / 'seed'}."
+    file = students.results / "grades.sqlite"
+    assert lines[0] == f"Hidden cases of seed 7, which is kept in {file}."
     assert "Graded: 2, 0 of them in an earlier run. Students: 2. Time: " in lines[1]
     assert lines[2].startswith("Notebooks a minute in this run: ")
     assert lines[3].startswith("Limits on memory and processes were kept by ")
     assert lines[-1] == f"Open {students.results / 'class.html'}"
     assert "2/2" in said.err and "grading: 100%" in said.err
     assert sorted(path.name for path in students.results.iterdir()) == [
-        *(".claim", "class.html", "grades.sqlite", "results.csv", "results.json", "seed"),
-        *("students", "submissions"),
+        *(".lock", "class.html", "grades.sqlite", "results.csv", "results.json", "students")
     ]
     students.hand_in("eve")
     assert students.run() == 0
@@ -154,28 +154,29 @@ def test_two_classes_do_not_mix(students, capsys):
     assert refusal.value.code == 2 and "choose another --results" in said
     assert f"{students.results} has the grades of ../class, not of ../other class" in said
     assert (students.results / "results.csv").read_bytes() == before
-    (students.results / "submissions").unlink()  # as the message says, for a new name
-    assert command.main(words, grader=GRADER) == 0
+    assert command.main([*words, "--results", str(other.parent / "its")], grader=GRADER) == 0
 
 
 def test_a_folder_belongs_to_one_grader_at_a_time(students, capsys):
     students.hand_in("ada")
-    with ResultsLock(students.results):
+    with GradeStore(students.results, students.folder):
         with pytest.raises(SystemExit) as refusal:
             students.run()
         said = capsys.readouterr().err
         assert refusal.value.code == 2
-        words = f"another grader is at work on {students.results}, process {os.getpid()}: wait"
-        assert words in said
-        assert [path.name for path in students.results.iterdir()] == [".claim"]
+        assert f"another grader is at work on {students.results}: wait" in said
         assert students.run("--results", str(students.folder.parent / "elsewhere")) == 0
-    (students.results / ".7.x.partial").touch()  # of a grader that was killed
-    assert students.run() == 0 and not (students.results / ".7.x.partial").exists()
+    assert students.run() == 0
 
 
 def test_a_store_that_cannot_be_written_is_a_sentence(students, capsys):
     students.hand_in("ada")
     (students.results / "grades.sqlite").mkdir(parents=True)
+    with pytest.raises(SystemExit):
+        students.run()
+    assert "cannot be read or written (unable to open database" in capsys.readouterr().err
+    (students.results / "grades.sqlite").rmdir()
+    (students.results / "results.csv").mkdir()
     assert students.run() == 1
     said = capsys.readouterr().err
     assert "Stopped: " in said and "once this is mended" in said and "Traceback" not in said

@@ -10,8 +10,7 @@ import pytest
 from fake_grader import GRADER
 from graded import grade as graded
 from lessons_grading import command
-from lessons_grading.store import GradeStore
-from lessons_grading.submissions import Submission, find_submissions
+from lessons_grading.submissions import find_submissions
 
 
 def nest(folder: Path, name: str, depth: int):
@@ -79,7 +78,7 @@ def test_folders_too_deep_are_one_line_of_the_report(class_folder, name, depth):
         (lambda path: None, "this file cannot be read: No such file or directory"),
     ],
 )
-def test_what_is_no_plain_file_is_not_read_and_nothing_is_kept_of_it(tmp_path, make, problem):
+def test_what_is_no_plain_file_is_not_read_and_has_no_final_grade(tmp_path, make, problem):
     path = tmp_path / "ada_00.ipynb"
     try:
         make(path)
@@ -87,5 +86,3 @@ def test_what_is_no_plain_file_is_not_read_and_nothing_is_kept_of_it(tmp_path, m
         pytest.skip("only root can make devices")
     grade = graded(path)
     assert (grade.is_final, grade.exercises, grade.events) == (False, (), (problem,))
-    with GradeStore(tmp_path / "grades.sqlite", "", tmp_path) as store:
-        assert store.find(Submission("ada", path)) is None

@@ -17,12 +17,6 @@ from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import write_report
 from lessons_grading.students import Student, in_order, students_of
 
-ALIKE, ALONE, OF_ITS_OWN = (
-    "{} fail in the same way",
-    "no other answer fails like this one",
-    "{} fail, each in a way of its own",
-)
-
 
 def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:
     numbers = ClassNumbers()
@@ -31,7 +25,7 @@ def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:
     return numbers
 
 
-def held_up(*entries: ExerciseGrade) -> list[dict]:
+def held_up(*entries: ExerciseGrade) -> list[Group]:
     """What holds up a class in which each of these is a student's only answer."""
     return numbers_of(
         *(submission(f"s{number}", each) for number, each in enumerate(entries))
@@ -87,11 +81,10 @@ def test_exercises_are_in_order_of_their_numbers_with_who_passed_them():
         submission("cleo", entry("2.1")),
     )
     assert numbers.lessons == ["02", "10"]
-    assert [tuple(each.values()) for each in numbers.exercises] == [
-        ("2.1", "pieces of memory", 2, 3),
-        ("2.2", "slots", 0, 2),
-        ("10.1", "ten", 1, 1),
-    ]
+    assert [
+        (numbers.titles[each], numbers.passed[each], numbers.handed_in[each])
+        for each in numbers.exercises
+    ] == [("pieces of memory", 2, 3), ("slots", 0, 2), ("ten", 1, 1)]
 
 
 def test_a_notebook_is_looked_at_for_what_happened_besides_errors_of_cells():
@@ -103,59 +96,39 @@ def test_a_notebook_is_looked_at_for_what_happened_besides_errors_of_cells():
     assert numbers.looked_at == [("ada", "02.ipynb", ["cell 7 was stopped"])]
 
 
-def test_a_row_of_a_group_says_of_how_many_and_who():
-    (row,) = held_up(wrong(5), wrong(5), entry("2.2"))
-    examples = row.pop("examples")
-    assert [each.name for each in examples] == ["s0", "s1"]
-    way = way_of(wrong(5))
-    assert row == {
-        "id": "2.2",
-        "title": "slots",
-        "slug": "wrong",
-        "way": way,
-        "count": 2,
-        "of": 3,
-        "alike": 2,
-        "words": ALIKE.format("2 of 3"),
-        "name": Group("2.2", "wrong", way).name,
-    }
+def shown(group: Group) -> tuple:
+    names = [each.name for each in group.examples]
+    return group.count, group.alike, group.way, names
 
 
-def shown(row: dict) -> tuple:
-    names = [each.name for each in row["examples"]]
-    return row["count"], row["alike"], row["words"], names, bool(row["name"])
+def test_answers_that_fail_alike_are_a_group():
+    (group,) = held_up(wrong(5), wrong(5), entry("2.2"))
+    assert shown(group) == (2, 2, way_of(wrong(5)), ["s0", "s1"])
+    assert not group.has_name
 
 
-def test_an_answer_that_fails_alone_has_a_name_and_several_have_none():
-    assert list(map(shown, held_up(wrong(5)))) == [(1, 1, ALONE, ["s0"], True)]
-    words = OF_ITS_OWN.format("2 of 2")
-    assert list(map(shown, held_up(wrong(5), wrong(6)))) == [
-        (2, 1, words, ["s0", "s1"], False)
-    ]
+def test_an_answer_that_fails_alone_has_its_way_and_several_share_a_row_without_one():
+    assert list(map(shown, held_up(wrong(5)))) == [(1, 1, way_of(wrong(5)), ["s0"])]
+    assert list(map(shown, held_up(wrong(5), wrong(6)))) == [(2, 1, "", ["s0", "s1"])]
+    names = ["s0", "s1", "s2", "s3", "s4"]
+    assert list(map(shown, held_up(*map(wrong, range(7))))) == [(7, 1, "", names)]
 
 
 def test_answers_that_fail_alone_are_apart_by_exercise_and_by_how_they_end():
-    rows = held_up(wrong(1), wrong(2, slug="crashed"), entry("2.1", "wrong", "got: 1"))
-    assert [(row["id"], row["slug"], row["words"]) for row in rows] == [
-        ("2.1", "wrong", ALONE),
-        ("2.2", "crashed", ALONE),
-        ("2.2", "wrong", ALONE),
+    groups = held_up(wrong(1), wrong(2, slug="crashed"), entry("2.1", "wrong", "got: 1"))
+    assert [(each.exercise, each.slug, each.count) for each in groups] == [
+        ("2.1", "wrong", 1),
+        ("2.2", "crashed", 1),
+        ("2.2", "wrong", 1),
     ]
-
-
-def test_a_row_of_many_that_are_alone_names_five_and_shows_no_way():
-    (row,) = held_up(*map(wrong, range(7)))
-    assert [each.name for each in row["examples"]] == ["s0", "s1", "s2", "s3", "s4"]
-    assert row["way"] == "" and row["count"] == 7
 
 
 def test_a_named_mistake_is_one_group_whatever_its_cases():
     named = [entry("2.2", "offset", f"You add all.\ngot: {number}") for number in range(2)]
-    (row,) = held_up(*named)
-    assert (row["way"], row["count"], row["alike"]) == ("You add all.", 2, 2)
-    assert row["words"] == row["name"] == ""
-    (row,) = held_up(named[0])
-    assert (row["count"], row["words"], row["name"]) == (1, "", "")
+    for entries, names in ((named, ["s0", "s1"]), (named[:1], ["s0"])):
+        (group,) = held_up(*entries)
+        assert shown(group) == (len(names), len(names), "You add all.", names)
+        assert group.has_name
 
 
 def test_rows_are_in_order_of_how_many_fail_alike_then_of_the_exercises():
@@ -169,7 +142,7 @@ def test_rows_are_in_order_of_how_many_fail_alike_then_of_the_exercises():
         entry("10.1", "offset", "You add all."),
         entry("10.1", "offset", "You add all."),
     )
-    assert [(row["id"], row["slug"]) for row in rows] == [
+    assert [(row.exercise, row.slug) for row in rows] == [
         ("10.1", "offset"),
         ("2.2", "wrong"),
         ("2.3", "crashed"),

@@ -199,21 +199,6 @@ def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
     assert held_up.index("s2") < held_up.index("s4") < held_up.index("position-for-offset")
 
 
-def test_answers_that_fail_alike_come_before_those_that_do_not(written):
-    held_up = rows_of_class(
-        written,
-        entry("2.1", "not-attempted"),
-        entry("2.3", "wrong", "got: 1"),
-        entry("10.1", "wrong", "got: 1"),
-        *map(wrong, (7, 8, 5, 5)),
-    )
-    places = [
-        held_up.index(words)
-        for words in ("in the same way", "each in a way", "2.3", "10.1", "not-attempted")
-    ]
-    assert places == sorted(places)
-
-
 @pytest.mark.parametrize("name", ["a" * 250, "é" * 125])
 def test_a_page_has_the_whole_name_where_files_may(name):
     assert Student(name, ()).page == f"{name}.html"

@@ -139,7 +139,7 @@ def test_a_scheduler_that_is_gone_is_a_sentence_and_the_next_run_goes_on(dask, s
 
 def num_kept(results) -> int:
     with suppress(sqlite3.Error), closing(sqlite3.connect(results / FILE)) as store:
-        return store.execute("SELECT count(*) FROM grades").fetchone()[0]
+        return store.execute("SELECT count(*) FROM graded").fetchone()[0]
     return 0
 
 

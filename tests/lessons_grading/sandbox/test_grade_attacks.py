@@ -298,7 +298,9 @@ TIME = {
 
 ALONE = """
 def blocks_needed(num_tokens, block_size):
-    import glob
+    import glob, os
+    if os.path.lexists("/tmp/a"):
+        raise ValueError("something is left")
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
             words = open(path, "rb").read()
@@ -310,10 +312,13 @@ def blocks_needed(num_tokens, block_size):
 """
 
 
+CLOSED = "import os\nos.makedirs('/tmp/a/b')\nopen('/tmp/a/b/c', 'w')\nos.chmod('/tmp/a', 0)"
+
+
 @needs_sandbox
-def test_nobody_of_a_cell_is_left_when_its_answers_are_tried(tmp_path):
+def test_nothing_of_a_cell_is_left_when_its_answers_are_tried(tmp_path):
     spawn = "import os\nos.posix_spawn('/bin/sleep', ['sleep', '1000000'], {}, setsid=True)"
-    result = grade(hand_in(tmp_path, spawn, ALONE))
+    result = grade(hand_in(tmp_path, spawn, CLOSED, ALONE))
     assert passed(result) == {"0.1": True}, result
 
 
