@@ -617,7 +617,7 @@ print("kernel and reference differ by less than 0.00001")
 # %%
 watched = build_cuda(*kernel.values(), names=tuple(kernel), target="checked")
 table = torch.tensor([[0, 3, -1, -1], [5, 2, 6, -1], [1, -1, -1, -1]], dtype=torch.int32)
-caches = torch.ones(2, 7, 4, 2, 4)  # keys and values: 7 blocks of 4 slots, 2 heads of 4 numbers
+caches = torch.ones(2, 7, 4, 2, 4)  # keys and values: 7 blocks of 4 slots, 2 heads of 4
 small_batch = (torch.ones(3, 6, 4), *caches, table, context_lens.cpu())
 with watched.trace("k_cache", "v_cache", "block_table") as accesses:
     watched.paged_attention(**fields(*small_batch, out=torch.empty(3, 6, 4)))
