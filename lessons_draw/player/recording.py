@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from lessons_draw.looks import SHARED_LOOK, request_look
+from lessons_draw.looks import AGAIN_LOOK, SHARED_LOOK, request_look
 from lessons_draw.player.panels import Cell, View
 from lessons_draw.player.still import draw
 
@@ -148,5 +148,5 @@ def style(num_names: int, *more: str) -> str:
     """player.css, the styles of further kinds of panels, and the looks of that many
     requests.
     """
-    looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
+    looks = [AGAIN_LOOK, SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return _texts("css", more) + "".join(f".pool-player {look.css}" for look in looks)
