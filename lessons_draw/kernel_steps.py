@@ -89,8 +89,8 @@ def _words(read: Read, cache_shape: Sequence[int]) -> str:
         what = f"element{'s' * (len(read.elements) > 1)} {numbers} of {what}"
     if not read.entry:
         return (
-            f"Thread {read.thread} reads block {block}, offset {offset}. No entry of the block "
-            "table that it has looked up leads there."
+            f"Thread {read.thread} reads block {block}, offset {offset}. No entry of the "
+            "block table that it has looked up leads there."
         )
     entry = read.entry.index[1]
     return (
