@@ -83,7 +83,8 @@ class Film:
                 for row, filled in rows.items()
                 for place, block_id in enumerate(filled.blocks)
             }
-            heads = {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
+            heads = dict.fromkeys(range(num_rows), "free")
+            heads |= {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
             free = str(num_blocks - len(blocks))
             states = table.at(entries, heads), pool.at(blocks), numbers.at(free=free)
             recording.step(title, *states)
