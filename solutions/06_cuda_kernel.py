@@ -628,11 +628,10 @@ draw.readers(of_one_block, table, caches[0].shape, watched.texts)
 # The empty slots are not read, though they hold numbers too. No mask keeps the kernel away
 # from them: it simply has no way to get there.
 #
-# Here one thread comes after the other, because a CPU runs them. On a GPU the threads of a
-# warp read at the same time, and that also shows why this kernel is not a fast one. Memory is fastest when neighbouring
-# threads read neighbouring addresses at the same moment. In pass 2 they do. In pass 1 each
-# thread walks along its own row, and the 32 threads of a warp read at 32 distant places at
-# once. Lesson 07 fixes that.
+# Here one thread comes after the other, because a CPU runs them. On a GPU the 32 threads of a
+# warp read at the same time, and memory is fastest when neighbouring threads read neighbouring
+# addresses. In pass 2 they do. In pass 1 each thread walks along its own row, so the warp reads
+# at 32 distant places at once. That is why this kernel is not a fast one. Lesson 07 fixes it.
 #
 # ## What a build costs
 #
