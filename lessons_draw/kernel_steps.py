@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import to_hex
@@ -11,7 +12,6 @@ from matplotlib.colors import to_hex
 from lessons_draw import ink
 from lessons_draw.player import Recording, View
 from lessons_draw.player.kernel import Box, Boxes, Code, Group
-from lessons_lib.cuda import Access
 
 READERS = plt.get_cmap("cividis")  # from dark to light, for a thread's number
 CACHES = {"k_cache": "key", "v_cache": "value"}
@@ -25,7 +25,8 @@ class Read:
     slot: the block of the pool, and the offset in it.
     elements: of the head.
     place: the text and the line where it reads.
-    entry: the last access to the block table before, by this thread.
+    entry: the thread's last access to an entry of the block table that leads to the block, or
+        None.
     """
 
     thread: int
@@ -33,14 +34,14 @@ class Read:
     slot: tuple[int, ...]
     elements: list[int]
     place: tuple[str | None, int | None]
-    entry: Access | None
+    entry: Any
 
 
-def reads(accesses: Sequence[Access]) -> Iterator[Read]:
+def reads(accesses: Sequence, table: Sequence[Sequence[int]]) -> Iterator[Read]:
     """The reads of the caches by one thread block, in order."""
-    entries: dict[int, Access] = {}
+    entries: dict = {}  # by thread and block
 
-    def what(access: Access):
+    def what(access):
         return access.name, access.thread[0], access.index[:3]
 
     for (name, thread, index), together in groupby(accesses, what):
@@ -48,13 +49,15 @@ def reads(accesses: Sequence[Access]) -> Iterator[Read]:
         if name in CACHES:
             elements = [access.index[3] for access in (first, *others)]
             place = first.source, first.line
-            yield Read(thread, name, index[:2], elements, place, entries.get(thread))
+            entry = entries.get((thread, index[0]))
+            yield Read(thread, name, index[:2], elements, place, entry)
         else:
-            entries[thread] = first
+            row, column = index
+            entries[thread, table[row][column]] = first
 
 
 def record(
-    accesses: Sequence[Access],
+    accesses: Sequence,
     table: Sequence[Sequence[int]],
     cache_shape: Sequence[int],
     texts: Mapping[str, str],
@@ -66,30 +69,30 @@ def record(
     cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
     texts: the kernel's, by name.
     """
-    steps, (seq, head, _) = [*reads(accesses)], accesses[0].block
+    steps, (seq, head, _) = [*reads(accesses, table)], accesses[0].block
     panels = _Panels(steps, table[seq], cache_shape, texts)
     recording = Recording("Which thread reads what", panels.views, pace=700)
     begin = f"Sequence {seq}, head {head}. Nothing has been read yet."
     recording.step(begin, *panels.at(None))
     for read in steps:
-        recording.step(_words(read, table, cache_shape), *panels.at(read))
+        recording.step(_words(read, cache_shape), *panels.at(read))
     recording.step(_summary(steps), *panels.at(None))
     return recording
 
 
-def _words(read: Read, table: Sequence[Sequence[int]], cache_shape: Sequence[int]) -> str:
+def _words(read: Read, cache_shape: Sequence[int]) -> str:
     """`Thread 2 reads key 6: block table entry 1 says block 5, offset 2.`"""
     block, offset = read.slot
     what = CACHES[read.cache]
     if len(read.elements) < cache_shape[3]:
         numbers = " and ".join(map(str, read.elements))
         what = f"element{'s' * (len(read.elements) > 1)} {numbers} of {what}"
-    row, entry = read.entry.index if read.entry else (0, 0)
-    if not read.entry or table[row][entry] != block:
+    if not read.entry:
         return (
-            f"Thread {read.thread} reads block {block}, offset {offset}. The entry of the "
-            "block table that it has looked up does not lead there."
+            f"Thread {read.thread} reads block {block}, offset {offset}. No entry of the "
+            "block table that it has looked up leads there."
         )
+    entry = read.entry.index[1]
     return (
         f"Thread {read.thread} reads {what} {entry * cache_shape[1] + offset}: "
         f"block table entry {entry} says block {block}, offset {offset}."
@@ -123,7 +126,7 @@ class _Panels:
         self.shades = thread_shades(self.num_threads)
         self.threads = Boxes(
             "threads",
-            "each thread, its line, the block and offset that it reads",
+            "each thread: its line, its block and offset",
             [Group("", [(row, self._threads(row)) for row in ("thread", "line", "reads")])],
             "thread",
             self.shades,
@@ -140,7 +143,7 @@ class _Panels:
         self.caches = {name: self._cache(name, cache_shape) for name in CACHES}
         places = [read.place for read in steps]
         places += [_place(read.entry) for read in steps if read.entry]
-        self.code = Code.around("code", "the kernel", texts, filter(all, places))
+        self.code = Code.around("code", "the kernel", texts, filter(all, places), after=0)
         self.views = [
             View("", [self.code], wide=True),
             View("", [self.threads]),
@@ -206,5 +209,5 @@ class _Panels:
         }
 
 
-def _place(access: Access) -> tuple[str | None, int | None]:
+def _place(access) -> tuple[str | None, int | None]:
     return access.source, access.line

@@ -4,7 +4,6 @@ from torch import Tensor
 
 from lessons_draw import Picture, cuda, kernel_steps, race_steps, show
 from lessons_draw.player import Player
-from lessons_lib.cuda import KernelError
 
 
 def opening() -> Picture:
@@ -52,10 +51,11 @@ def shuffles(values: list[float]) -> Picture:
     )
 
 
-def race(accesses: list, error: KernelError, texts: dict) -> Player:
+def race(accesses: list, error: Exception, texts: dict) -> Player:
     """A run up to its race, step by step.
 
     accesses: of the thread block, to the shared array and others.
+    error: the KernelError.
     texts: of the kernel, by name.
     """
     recording = race_steps.record(accesses, error, texts)

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from lessons_draw.kernel_steps import thread_shades
 from lessons_draw.player import Recording, View
 from lessons_draw.player.kernel import Box, Boxes, Code, Group
-from lessons_lib.cuda import Access, KernelError
 
 WARP = 32  # threads
 SHARED = "__shared__ "  # begins the traced name of a shared array
 
 
-def record(
-    accesses: Sequence[Access], race: KernelError, texts: Mapping[str, str]
-) -> Recording:
+def record(accesses: Sequence, race: Any, texts: Mapping[str, str]) -> Recording:
     """A step for each line at which a thread is, and then the race.
 
     accesses: of one thread block with one dimension, those to a shared array among them.
-    race: about that array.
+    race: the KernelError about that array.
     texts: the kernel's, by name.
     """
     places = (race.source, race.line), (race.other_source, race.other_line)
@@ -34,7 +32,7 @@ def record(
     return recording
 
 
-def _lines(accesses: Sequence[Access]) -> Iterator[list[Access]]:
+def _lines(accesses: Sequence) -> Iterator[list]:
     """What a thread does at a line. A number that it wrote itself may still be in a register:
     such a read is left out, because not each compiler makes it.
     """
@@ -50,7 +48,7 @@ def _lines(accesses: Sequence[Access]) -> Iterator[list[Access]]:
         yield [*together]
 
 
-def _words(together: Sequence[Access]) -> str:
+def _words(together: Sequence) -> str:
     """`Thread 5 reads a[5] and writes row[5].`"""
     does = [
         f"{access.kind}s {access.name.removeprefix(SHARED)}[{access.index[0]}]"
@@ -94,7 +92,7 @@ class _Panels:
         self.begun: set[int] = set()
         self.written: dict[int, int] = {}  # by element, the thread
 
-    def after(self, together: Sequence[Access]) -> list[dict]:
+    def after(self, together: Sequence) -> list[dict]:
         """The state after what a thread does at a line."""
         thread, first = together[0].thread[0], together[0]
         of_array = [access for access in together if access.name == self.array]

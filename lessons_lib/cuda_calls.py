@@ -195,8 +195,8 @@ class CallOnCpu:
                         name,
                         (element,) if index is None else index,
                         ("read", "write", "atomic")[access.kind],
-                        line and line.number,
-                        line and line.source,
+                        line.number if line else None,
+                        line.source if line else None,
                     )
                 )
 

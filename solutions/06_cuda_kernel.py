@@ -617,7 +617,7 @@ print("kernel and reference differ by less than 0.00001")
 # %%
 watched = build_cuda(*kernel.values(), names=tuple(kernel), target="checked")
 table = torch.tensor([[0, 3, -1, -1], [5, 2, 6, -1], [1, -1, -1, -1]], dtype=torch.int32)
-caches = torch.ones(2, 7, 4, 2, 4)  # keys and values: 7 blocks of 4 slots, 2 heads of 4 numbers
+caches = torch.ones(2, 7, 4, 2, 4)  # keys and values: 7 blocks of 4 slots, 2 heads of 4
 small_batch = (torch.ones(3, 6, 4), *caches, table, context_lens.cpu())
 with watched.trace("k_cache", "v_cache", "block_table") as accesses:
     watched.paged_attention(**fields(*small_batch, out=torch.empty(3, 6, 4)))
@@ -628,11 +628,10 @@ draw.readers(of_one_block, table, caches[0].shape, watched.texts)
 # The empty slots are not read, though they hold numbers too. No mask keeps the kernel away
 # from them: it simply has no way to get there.
 #
-# Here one thread comes after the other, because a CPU runs them. On a GPU the threads of a
-# warp read at the same time, and that also shows why this kernel is not a fast one. Memory is
-# fastest when neighbouring threads read neighbouring addresses at the same moment. In pass 2
-# they do. In pass 1 each thread walks along its own row, and the 32 threads of a warp read at
-# 32 distant places at once. Lesson 07 fixes that.
+# Here one thread comes after the other, because a CPU runs them. On a GPU the 32 threads of a
+# warp read at the same time, and memory is fastest when neighbouring threads read neighbouring
+# addresses. In pass 2 they do. In pass 1 each thread walks along its own row, so the warp reads
+# at 32 distant places at once. That is why this kernel is not a fast one. Lesson 07 fixes it.
 #
 # ## What a build costs
 #
