@@ -20,7 +20,7 @@ class LivePool(LiveView):
     lesson = "01"
     alt = "A pool of blocks, some free, some with one user and some with several."
     controls = (
-        Control("size", "num_blocks", "Number of blocks", 8),
+        Control("number", "num_blocks", "Number of blocks", 8, begins=True),
         Control("button", "allocate", "allocate()"),
         Control("number", "block", "Block"),
         Control("button", "increase_ref_count", "increase_ref_count(block)"),

@@ -136,3 +136,49 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     page.keyboard.press("Tab")
     wait_for(page, "the pool is empty")
     assert page.console_errors == []
+
+
+ENGINE = [
+    """
+from lessons_draw.live import LiveEngine
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+model = load_model()
+prompt = encode("Ka17..q42......z93c21......k45..?aq>")
+live = LiveEngine(Engine, model, [prompt, prompt, encode("Szebra>")], decode)
+live""",
+    "live.engine.add('T', encode('Cq7b>')); live.engine.run()",
+]
+
+
+def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
+    page, notebook = opened(*ENGINE)
+    for said in ("A reads 36", "A decodes", "B finds 32 and reads 4 tokens; A decodes."):
+        page.get_by_role("button", name="Step", exact=True).click()
+        wait_for(page, said)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    wait_for(page, "All are answered.")
+    page.get_by_role("button", name="Run", exact=True).wait_for()  # it has come to its end
+    kept = [label for label in labels(page) if "kept for later" in label]
+    assert len(kept) == 2
+
+    page.get_by_role("combobox", name="Prefix sharing").select_option("off")
+    wait_for(page, "Nobody is here yet.")
+    for said in ("A reads 36", "A decodes", "B reads 36 tokens; A decodes."):
+        page.get_by_role("button", name="Step", exact=True).click()
+        wait_for(page, said)
+    page.get_by_role("spinbutton", name="Number of blocks").fill("2")
+    page.keyboard.press("Tab")
+    wait_for(page, "Nobody is here yet.")
+    page.get_by_role("button", name="Step", exact=True).click()
+    wait_for(page, "PromptTooLongError")
+    page.get_by_role("spinbutton", name="Number of blocks").fill("30")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".live .problem:empty", state="attached")
+    notebook.run_cell("c1")
+    wait_for(page, "T decodes.")
+    assert page.console_errors == []
