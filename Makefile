@@ -140,6 +140,7 @@ colour:  ## build the JupyterLab extension that shows C++ in colour, after a cha
 
 screenshots: $(READY)-test  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/course/test_browser.py $(ARGS)
+	$(PY) tests/screenshots/film.py
 
 site: $(READY)-test  ## build the website of the lessons in .build/site, and look at its links
 	$(PY) -m lessons_site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)

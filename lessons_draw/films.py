@@ -111,7 +111,8 @@ class Tables:
             for row, filled in rows.items()
             for place, block_id in enumerate(filled.blocks)
         }
-        heads = {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
+        heads = dict.fromkeys(range(self.num_rows), "free")
+        heads |= {row: f"{each.name}: {each.length} tokens" for row, each in rows.items()}
         free = str(self.num_blocks - len(blocks))
         return [
             self.table.at(entries, heads),

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from lessons_draw import Picture, metadata, show
+from lessons_draw import Picture, batch, metadata, show
+from lessons_draw.player import Player
 from paged_attention.metadata import BatchMetadata
 
 tensors_text = metadata.tensors_text
@@ -21,6 +22,11 @@ def opening() -> Picture:
             " of another sequence. Below, the four tensors of the batch."
         ),
     )
+
+
+def from_the_queue() -> Player:
+    """Batches of chunks and decodes, made from three prompts that wait."""
+    return batch.recorded()
 
 
 def padded_and_packed(query_lens: list[int]) -> Picture:

@@ -3,8 +3,10 @@
 from torch import Tensor
 
 from lessons_draw import Picture, conversation, pool_steps, serving, show, timeline
+from lessons_draw.afternoon import played
 from lessons_draw.conversation import Columns
 from lessons_draw.live import LiveEngine
+from lessons_draw.player import Player
 
 __all__ = [
     "LiveEngine",
@@ -132,16 +134,9 @@ def sampled_tokens(panels: dict[str, dict[str, tuple[float, float]]]) -> Picture
     )
 
 
-def afternoon(history: list) -> Picture:
-    """What each of twelve requests does in each step. history: a list of StepRecord."""
-    return show(
-        timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
-        alt=(
-            "A timeline with twelve rows. The first question about the document prefills in"
-            " several steps, the later ones in one step of few tokens. Some of the late"
-            " requests are preempted and wait, and then prefill again."
-        ),
-    )
+def afternoon(history: list) -> Player:
+    """What each of twelve requests does, and who uses which block. history: of StepRecord."""
+    return played(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step", 30)
 
 
 def shared_blocks(sharing: list, without: list) -> Picture:

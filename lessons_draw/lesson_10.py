@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine_runs import Run
-from lessons_draw import Picture, fast_engine, show
+from lessons_draw import Picture, fast_engine, show, turns
 from lessons_draw import host_and_gpu as lanes
+from lessons_draw.player import Player
 
 
 def opening() -> Picture:
@@ -31,6 +32,12 @@ def host_and_gpu(
         lanes.host_and_gpu(run, engines, until, names),
         alt=f"Pairs of lanes over time, the host above and the GPU below. {words}.",
     )
+
+
+def in_turns_and_ahead() -> Player:
+    """Host and GPU of the engine without and with its last part, moment by moment."""
+    run = lessons_bench.timeline_runs.recorded()[0]
+    return turns.played(run, {"+ sampling": "in turns", "+ ahead": "a step ahead"})
 
 
 def ladder(run: Run) -> Picture:

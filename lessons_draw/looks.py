@@ -6,7 +6,7 @@ A look is written once and gives CSS for the player and a pattern of SVG for its
 
 from dataclasses import dataclass
 
-from lessons_draw import EDGE, GREEN, PINK, SHARED, USED, YELLOW
+from lessons_draw import EDGE, GREEN, PINK, SHARED, USED, WASTED, YELLOW
 
 TILE = 8  # pixels: the side of a pattern's tile in SVG
 
@@ -60,6 +60,8 @@ class Look:
         )
 
 
+# Of requests that gave way. Those that wait for the first time look as reserved places do.
+AGAIN_LOOK = Look("again", WASTED, CROSSED)
 # Orange means shared in this course, so no request has it.
 SHARED_LOOK = Look("shared", SHARED, CROSSED)
 _COLOURS = (USED, GREEN, PINK, YELLOW)

@@ -56,13 +56,13 @@ class Pictures:
     def from_output(self, output: str) -> str:
         """The HTML of an output, with files in place of the pictures in it.
 
-        The frames of a film stay neighbours, because its styles count on that.
+        The still of a player stays where its styles hide it.
         """
-        is_film = "<style>" in output
+        is_player = 'class="pool-player"' in output
 
         def replace(match):
             data = base64.b64decode(match["data"])
-            if not is_film:
+            if not is_player:
                 return self.tag(data, match["kind"], html.unescape(match["alt"]))
             address = self.write(data, match["kind"])
             return f'<img alt="{match["alt"]}" src="{address}"{match["rest"]}>'

@@ -10,6 +10,7 @@ from lessons_bench import (
     fast_engine_runs,
     ladder_runs,
     load_runs,
+    player_runs,
     prefill_runs,
     serving_runs,
     timeline_runs,
@@ -49,6 +50,7 @@ def results_page(pictures: Pictures) -> str:
         *on_a_cpu(),
         *load(pictures),
         *conversation(pictures),
+        *player(),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -298,6 +300,15 @@ def conversation(pictures: Pictures) -> list[str]:
             pictures.drawn(drawn_conversation(run)),
             *everything(run, conversation_runs.table),
         ]
+    return parts
+
+
+def player() -> list[str]:
+    """How fast a browser shows the steps of a player."""
+    parts = ["## Recorded steps", "The players of the lessons show a large pool in Chromium."]
+    for run in player_runs.recorded():
+        measured = f"Measured on {run.date} with {run.browser}, by `{run.command}`."
+        parts += [f"### {run.card}", measured, f"```text\n{player_runs.table(run)}\n```"]
     return parts
 
 

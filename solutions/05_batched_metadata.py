@@ -33,8 +33,15 @@ draw = open_lesson("05")
 # prompt of four tokens. A third has a prompt so long that it is computed in **chunks**, one at
 # each step, so that the others need not wait.
 #
-# All of this goes into one batch, so that the model's weights are read only once. The picture
-# above shows such a batch. Each row is a **query**, a token that is computed in this step.
+# All of this goes into one batch, so that the model's weights are read only once. Here such
+# batches are made, token by token. The second one is that of the picture above:
+
+# %%
+draw.from_the_queue()
+
+# %% [markdown]
+# Point at a place of the batch, and its token in the sequence lights up. Now look at the
+# picture at the top once more. Each row is a **query**, a token that is computed in this step.
 # Each column is a key. A coloured square with a dot means that the query sees the key.
 #
 # A decodes: one query, seven keys. B gets a chunk of three tokens; two more are already in the

@@ -1078,6 +1078,9 @@ print(f"{len(history)} steps, and the same answers as the reference")
 draw.afternoon(history)
 
 # %% [markdown]
+# Below the timeline is the pool at the same step. Orange blocks have several users. Point at a
+# block to read its tokens, and step to and fro where a request gives way.
+#
 # The first question about the document computes all of it, 123 tokens. The later ones compute
 # 11, little more than their own letters: the rest of their blocks are already there. (Some
 # wait long all the same: the queue is served in order, and there is no room for the one at its

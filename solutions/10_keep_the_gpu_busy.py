@@ -763,10 +763,10 @@ measured("+ ahead")
 
 # %%
 profiled("+ ahead")
-draw.host_and_gpu(["+ sampling", "+ ahead"])
+draw.in_turns_and_ahead()
 
 # %% [markdown]
-# In the upper lanes, host and GPU take turns. In the lower ones the host has launched the next
+# Three steps of each. In the upper lanes, host and GPU take turns. In the lower ones the host has launched the next
 # step before the GPU is done with this one, and then it waits for the tokens of this one.
 # There is nearly no gap left.
 

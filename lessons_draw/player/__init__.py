@@ -27,7 +27,8 @@ What a browser gets
      "points": "", "missing": "free", "blank": "", "ids": true,
      "rows": [{"id": "0", "cells": ["0", …], "head": true}, …]}
     {"kind": "lanes", "id": "time", "title": "…", "lanes": ["A", …], "end": 12, "unit": "step",
-     "kinds": [["decodes", "look-0"], …], "bars": [[lane, start, end, kind, shows, tells], …]}
+     "kinds": [["decodes", "look-0"], …], "bars":
+     [[lane, start, end, kind, shows, tells, look], …]}
     {"kind": "numbers", "id": "waste", "items": [["empty", "of the reserved memory …"], …]}
 
 It opens at the step `still`, and plays from the first one. Each thing that can change has a

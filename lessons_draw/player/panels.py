@@ -89,7 +89,11 @@ class Cells:
 
 @dataclass(frozen=True)
 class Bar:
-    """From `start` to `end` in a lane. `kind`: its place among the panel's kinds."""
+    """From `start` to `end` in a lane.
+
+    kind: its place among the panel's kinds. look: instead of that of its kind; "look-3 plain"
+        has the colour of look-3 and no pattern.
+    """
 
     lane: int
     start: float
@@ -97,13 +101,14 @@ class Bar:
     kind: int
     shows: str = ""
     tells: str = ""
+    look: str = ""
 
 
 @dataclass(frozen=True)
 class Lanes:
     """Bars over time.
 
-    kinds: what a bar can mean, each with the name of its look.
+    kinds: what a bar can mean, each with its look's name, or "" if its bars have their own.
     """
 
     id: str

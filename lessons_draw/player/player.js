@@ -88,13 +88,13 @@ function lanesPanel(panel, context) {
   const share = (time) => `${(100 * time) / panel.end}%`;
   const tracks = panel.lanes.map((name) => make("div", "track", { role: "row" }, [unseenHead(name)]));
   const lines = panel.lanes.map(() => []);
-  for (const [lane, start, end, kind, shows, tells] of panel.bars) {
+  for (const [lane, start, end, kind, shows, tells, own] of panel.bars) {
     const [meaning, look] = panel.kinds[kind];
     const when = end - start === 1 && panel.unit === "step"
       ? `step ${start}` : `${panel.unit} ${start} to ${end}`;
     const words = [panel.lanes[lane], meaning, when, tells].filter(Boolean).join(", ");
     const bar = make(
-      "div", `bar ${look}`, { role: "gridcell", tabindex: "-1", "aria-label": words }, [shows],
+      "div", `bar ${own || look}`, { role: "gridcell", tabindex: "-1", "aria-label": words }, [shows],
     );
     bar.style.left = share(start);
     bar.style.width = share(end - start);
@@ -105,7 +105,7 @@ function lanesPanel(panel, context) {
   const later = make("div", "later", { "aria-hidden": "true" });
   const names = make("div", "names", { "aria-hidden": "true" }, panel.lanes.map((name) => make("span", "", {}, [name])));
   const grid = make("div", "tracks", { role: "grid", "aria-label": panel.title }, tracks);
-  const legend = make("div", "legend", {}, panel.kinds.map(([meaning, look]) =>
+  const legend = make("div", "legend", {}, panel.kinds.filter(([, look]) => look).map(([meaning, look]) =>
     make("span", "", {}, [make("i", look), meaning])));
   moveInside(grid, lines);
   const area = make("div", "area", {}, [grid, later]);

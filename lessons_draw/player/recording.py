@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from lessons_draw.looks import SHARED_LOOK, request_look
+from lessons_draw.looks import AGAIN_LOOK, SHARED_LOOK, request_look
 from lessons_draw.player.panels import Cell, View
 from lessons_draw.player.still import draw
 
@@ -131,7 +131,7 @@ def script() -> str:
 
 def style(num_names: int) -> str:
     """player.css, and the looks of that many requests."""
-    looks = [SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
+    looks = [AGAIN_LOOK, SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return (HERE / "player.css").read_text(encoding="utf-8") + "".join(
         f".pool-player {look.css}" for look in looks
     )

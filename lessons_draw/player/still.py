@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from lessons_draw import EDGE, FREE, QUIET, WASTED
-from lessons_draw.looks import SHARED_LOOK, Look, Pattern, request_look
+from lessons_draw.looks import AGAIN_LOOK, SHARED_LOOK, Look, Pattern, request_look
 from lessons_draw.player.panels import called
 from lessons_draw.svg import rectangle, text
 
@@ -40,7 +40,12 @@ def draw(recording, step: int) -> str:
         top += LINE
         parts.append(text(0, top, line, 14, "start"))
     height = int(top + 12)
-    looks = [EMPTY, SHARED_LOOK, *map(request_look, range(min(20, len(recording.names) or 5)))]
+    looks = [
+        EMPTY,
+        AGAIN_LOOK,
+        SHARED_LOOK,
+        *map(request_look, range(min(20, len(recording.names) or 5))),
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="-6 0 {WIDTH + 12} {height}" font-family="sans-serif">'
@@ -134,7 +139,7 @@ class _View:
         for bar in panel.bars:
             left, top = self.left + indent + bar.start * scale, self.top + bar.lane * LANE
             width = (bar.end - bar.start) * scale
-            look = panel.kinds[bar.kind][1]
+            look = bar.look or panel.kinds[bar.kind][1]
             self.parts.append(
                 rectangle(left, top, width, LANE - 3, f"url(#{look})", "#666666")
             )
@@ -146,6 +151,10 @@ class _View:
         self.top += height
         left = self.left
         for meaning, look in panel.kinds:
+            if not look:
+                continue
+            if left + 50 + 7 * len(meaning) > self.left + self.width:
+                left, self.top = self.left, self.top + LINE
             self.parts.append(rectangle(left, self.top + 6, 22, 12, f"url(#{look})"))
             self.parts.append(text(left + 28, self.top + 16, meaning, 13, "start"))
             left += 50 + 7 * len(meaning)

@@ -13,20 +13,43 @@ class StepRecord:
         "decodes".
     `waiting`: requests that have not run yet.
     `preempted`: requests that have run and wait again.
-    `alone`, `shared`, `kept`: the number of blocks that one request uses, that several use,
-        and that only the prefix cache uses. The rest is free.
-    `unshared`: the number of blocks that the requests would use if each had its own.
     `lengths`: the tokens that each running request has in the cache.
+    `tokens`, `blocks`: of each running request, its tokens and its block ids.
+    `only_kept`: the ids of blocks that only the prefix cache uses.
     """
 
     scheduled: dict[Hashable, tuple[int, str]]
     waiting: tuple[Hashable, ...]
     preempted: tuple[Hashable, ...]
-    alone: int
-    shared: int
-    kept: int
-    unshared: int
     lengths: dict[Hashable, int]
+    tokens: dict[Hashable, list[int]]
+    blocks: dict[Hashable, list[int]]
+    only_kept: list[int]
+
+    @property
+    def users(self) -> Counter:
+        """How many requests use each block that any uses."""
+        return Counter(block_id for blocks in self.blocks.values() for block_id in blocks)
+
+    @property
+    def alone(self) -> int:
+        """The number of blocks that one request uses."""
+        return sum(count == 1 for count in self.users.values())
+
+    @property
+    def shared(self) -> int:
+        """The number of blocks that several requests use."""
+        return sum(count > 1 for count in self.users.values())
+
+    @property
+    def kept(self) -> int:
+        """The number of blocks that only the prefix cache uses. The rest is free."""
+        return len(self.only_kept)
+
+    @property
+    def unshared(self) -> int:
+        """The number of blocks that the requests would use if each had its own."""
+        return self.users.total()
 
 
 class History(list):
@@ -34,11 +57,6 @@ class History(list):
 
     def __call__(self, engine, scheduled: list) -> None:
         scheduler, manager = engine.scheduler, engine.manager
-        users = Counter(
-            block_id
-            for request in scheduler.running
-            for block_id in manager.blocks_of(request.id)
-        )
         phases = {
             request.id: (
                 num_tokens,
@@ -54,12 +72,13 @@ class History(list):
                     request.id for request in scheduler.waiting if not request.num_preempted
                 ),
                 preempted=again,
-                alone=sum(count == 1 for count in users.values()),
-                shared=sum(count > 1 for count in users.values()),
-                kept=scheduler.prefix_cache.num_evictable(),
-                unshared=users.total(),
                 lengths={
                     request.id: manager.get(request.id).length for request in scheduler.running
                 },
+                tokens={request.id: [*request.tokens] for request in scheduler.running},
+                blocks={
+                    request.id: manager.blocks_of(request.id) for request in scheduler.running
+                },
+                only_kept=sorted(scheduler.prefix_cache.watched.unused),
             )
         )

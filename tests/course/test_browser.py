@@ -28,7 +28,7 @@ KEY_PICTURES = {
     "05_batched_metadata": "Three sequences in one batch",
     "06_cuda_kernel": "The pool's blocks as tables",
     "07_fast_kernel": "Bars for all rungs and for the other libraries",
-    "08_serve_a_model": "A timeline with twelve rows",
+    "08_serve_a_model": "A timeline with 12 rows",
     "09_prompt_kernel": "In rung 4 it reads those below",
     "10_keep_the_gpu_busy": "Pairs of lanes over time",
 }
@@ -230,7 +230,9 @@ def test_a_lesson_from_the_first_cell_to_the_last(opened, lesson):
     assert page.locator(".jp-Notebook img").count() >= (2 if answers else 1)
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
-        picture = page.locator(f'.jp-Notebook img[alt*="{words}"]').first
+        image = f'img[alt*="{words}"]'
+        player = f".pool-player[data-started]:has({image})"
+        picture = page.locator(f".jp-Notebook {player}, .jp-Notebook {image}").first
         laptop = page.viewport_size
         # so that the tallest one is seen whole
         page.set_viewport_size(laptop | {"height": 1200})

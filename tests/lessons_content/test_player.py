@@ -2,14 +2,22 @@
 
 import contextlib
 import re
+from collections import Counter
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from jupyterlab_driver import browser_page
-from lessons_draw import reserving
+from lessons_bench import player
+from lessons_draw import batch, lesson_02, lesson_05, lesson_10, reserving
 from lessons_draw.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
 from lessons_draw.player.recording import script, style
+from paged_attention.block_table import BlockTable
+from paged_attention.engine.dry_run import dry_run
+from paged_attention.engine.prefix_cache import PrefixCache
+from paged_attention.engine.request import Request
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
 
 # How many places a step has changed, whatever it did to them.
 CHANGED = """() => {
@@ -96,9 +104,8 @@ def test_a_step_keeps_what_differs_from_the_one_before():
 
 
 def test_an_output_is_small_the_same_each_time_and_loads_nothing():
-    player = reserving.recorded()
-    assert player._repr_html_() == reserving.recorded()._repr_html_()
-    assert len(player._repr_html_()) < 100_000
+    page = reserving.recorded()._repr_html_()
+    assert page == reserving.recorded()._repr_html_() and len(page) < 100_000
     both = script() + style(20)
     assert len(both.encode()) < 25_000 and not re.search(r"https?:|@import|url\(", both)
     # nothing of a recording can end its element
@@ -120,6 +127,36 @@ def test_without_scripts_and_styles_it_is_a_picture_with_a_text_and_a_list_of_se
     ]
     assert 'alt="Two requests share a block."' in html and "<li>B shares it.</li>" in html
     assert repr(small().player("Words.")) == "Player of 4 steps: Words."
+
+
+def test_lesson_00_wastes_half_without_blocks_and_less_with_them():
+    recording = reserving.recorded().recording
+    for step in range(1, 15):  # while both sides have work
+        state = recording.state(step)
+        empty = {side: state[f"{side}-numbers/empty"][1] for side in ("left", "right")}
+        assert empty["left"] >= 0.5 and empty["left"] > empty["right"]
+    assert recording.steps[-1]["say"] == (
+        "All is done. Contiguous: 67 % of the reserved memory was empty over all 19 steps."
+        " Paged: 15 %, and it took 14 steps."
+    )
+
+
+def test_the_batches_of_lesson_05_are_those_of_the_engine():
+    recording = lesson_05.from_the_queue().recording
+    runs = [
+        n for n, step in enumerate(recording.steps) if "The model runs once" in step["say"]
+    ]
+    shown = []
+    for state in map(recording.state, runs):
+        places = [state[f"batch/{place}"] for place in range(batch.BUDGET)]
+        shown.append(Counter("ABC"[place[0][0]] for place in places if place))
+    manager = PagedAttentionManager(16, 4, 1, 1, max_num_seqs=3, max_blocks_per_seq=4)
+    scheduler = Scheduler(manager, PrefixCache(manager, enabled=False), batch.BUDGET, 3)
+    prompts = batch.PROMPTS.items()
+    scheduler.waiting += [Request(name, [7] * length) for name, length in prompts]
+    history = dry_run(scheduler, batch.NUM_NEW)
+    computed = [{id: n for id, (n, _) in record.scheduled.items()} for record in history]
+    assert shown == computed
 
 
 @pytest.mark.browser
@@ -182,13 +219,20 @@ def test_several_players_are_apart_and_each_brings_its_script(shown):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1100, 390])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
 def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, width):
     dark = (
         "<style>@media(prefers-color-scheme:dark){body{background:#181818;color:#eee}}</style>"
     )
-    outputs = output(small(), still=2), reserving.recorded()._repr_html_()
+    film = lesson_02.Film()
+    film.add_table(BlockTable(2, 3), "Both rows are free", {})
+    players = (
+        reserving.recorded(),
+        lesson_05.from_the_queue(),
+        lesson_10.in_turns_and_ahead(),
+        film.player(),
+    )
+    outputs = output(small(), still=2), *(player._repr_html_() for player in players)
     page = shown(dark, *outputs, size=(width, 800), color_scheme=theme)
     faults = Axe().run(page)
     assert faults.violations_count == 0, faults.generate_report()
@@ -198,13 +242,8 @@ def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, w
 @pytest.mark.browser
 def test_a_step_changes_only_the_places_that_differ(shown):
     """Counted over 2,000 steps of 256 blocks, to and fro."""
-    pool = Cells("pool", "The pool", [Row("", range(256))], size=16, columns=32)
-    recording = Recording("Many steps", [View("", [pool])], "AB")
-    blocks = {}
-    for step in range(2000):
-        for place in (step * 7 % 256, step * 11 % 256):
-            blocks[place] = Cell("AB"[step % 2], 1 + step % 16)
-        recording.step(f"Step {step}.", pool.at(blocks))
+    recording = player.recording()
+    assert (len(recording.steps), len(recording.steps[0]["set"])) == (2000, 256)
     differ = [len(step["set"]) for step in recording.steps]
     page = shown(output(recording, still=0))
     page.evaluate(CHANGED)

@@ -13,6 +13,7 @@ from lessons_bench.records import MEASURED
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
     *("two_gpus", "load", "path_b", "conversation", "checkpoint", "cpu_engine"),
+    "player",
 ]
 ON_GPUS = NAMES[:5]
 DRAWN = [*ON_GPUS, "load"]
