@@ -1,4 +1,4 @@
-"""The pool of an engine that serves, for a page beside its chat. No text of a request is in it."""
+"""The pool of an engine that serves, for the page of its chat, without any request's text."""
 
 from lessons_draw.engine_pool import EnginePool
 from lessons_draw.player import Recording, View

@@ -11,6 +11,12 @@ from lessons_draw.player import Recording
 from lessons_lib.checks import raised
 
 MOST_STEPS = 2000  # then the recording begins anew, with what is there
+# JupyterLab says that there is no such widget in a notebook that is opened again; the player
+# above is enough.
+NO_WIDGET = (
+    ".jp-OutputArea-child:has([data-live]) + .jp-OutputArea-child "
+    ".jupyter-widgets:not(:has(*)) { display: none }"
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,8 @@ class LivePlayer:
 
     def _repr_html_(self) -> str:
         player = self.view.recording.player(self.view.alt)
-        return f'<div data-live="{self.view.lesson}">{player._repr_html_()}</div>'
+        html = player._repr_html_()
+        return f'<style>{NO_WIDGET}</style><div data-live="{self.view.lesson}">{html}</div>'
 
     def __repr__(self):
         return f"Live: {self.view.alt}"
