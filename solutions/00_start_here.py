@@ -60,11 +60,15 @@
 from lessons_lib import check, hint, open_lesson, show_progress, solution
 
 draw = open_lesson("00")
+
+# %% [markdown]
+# See what blocks save. Both halves have the same memory and get the same requests, A to J:
+
+# %%
 draw.contiguous_and_paged()
 
 # %% [markdown]
-# Press *Play*, or move the slider. Both halves have the same memory and get the same requests,
-# A to J. A hatched place is reserved for a request and empty. On the left each request gets a
+# Press *Play*, or move the slider. A hatched place is reserved for a request and empty. On the left each request gets a
 # whole piece when it comes, long enough for the longest answer. On the right it gets a block
 # when it has something to write, wherever one is free. Point at a square to see what is in it.
 #
