@@ -5,7 +5,26 @@ from torch import Tensor
 from lessons_draw import Picture, conversation, pool_steps, serving, show, timeline
 from lessons_draw.afternoon import played
 from lessons_draw.conversation import Columns
+from lessons_draw.live import LiveEngine
 from lessons_draw.player import Player
+
+__all__ = [
+    "LiveEngine",
+    "afternoon",
+    "chunked_prefill",
+    "continuous_batching",
+    "copy_on_write",
+    "differences",
+    "one_row",
+    "opening",
+    "preemption",
+    "recorded_conversation",
+    "reserved_memory",
+    "right_answers",
+    "sampled_tokens",
+    "shared_blocks",
+    "side_by_side",
+]
 
 
 def opening() -> Picture:

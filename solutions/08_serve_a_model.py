@@ -1105,6 +1105,16 @@ draw.shared_blocks(history, without)
 # of its own, or 21 for three. With sharing, the same seven serve all of them. Grey blocks cost
 # nothing: they are given away as soon as one is needed.
 #
+# Now run the afternoon yourself. The requests are A to L here, and each step of your engine is
+# drawn. Press *Run*. What happens with 20 blocks, or with a request in each step?
+
+# %%
+live = draw.LiveEngine(Engine, model, [prompt for _, _, prompt in arrivals], decode)
+for _ in range(12):
+    live.advance(every=2)
+live
+
+# %% [markdown]
 # And how does this compare with a contiguous cache, where lesson 00 began? It has to reserve
 # room for each running request when it starts: for as much as the model can take, or, if the
 # server is clever, for the prompt and the longest answer allowed.

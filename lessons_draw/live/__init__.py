@@ -11,7 +11,8 @@ In a notebook there are two outputs: the steps so far as a player, and the widge
 the player as soon as it runs. So the player's still is there wherever no widget can be.
 """
 
+from lessons_draw.live.engine import LiveEngine
 from lessons_draw.live.pool import LivePool
 from lessons_draw.live.tables import LiveTables
 
-__all__ = ["LivePool", "LiveTables"]
+__all__ = ["LiveEngine", "LivePool", "LiveTables"]

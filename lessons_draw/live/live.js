@@ -32,7 +32,7 @@ function createLive(root, { recording, controls, send }) {
     });
     return button;
   };
-  const makeInput = ({ kind, name, label, value, options }) => {
+  const makeInput = ({ kind, name, label, value, options, begins }) => {
     const isChoice = kind === "choice";
     const input = isChoice
       ? make("select", "", {}, options.map((each) => make("option", "", {}, [each])))
@@ -40,7 +40,7 @@ function createLive(root, { recording, controls, send }) {
     input.name = name;
     input.value = value;
     inputs.set(name, { input, read: isChoice ? String : (text) => Math.trunc(Number(text)) });
-    if (kind === "size") input.addEventListener("change", () => { stop(); ask("begin"); });
+    if (begins) input.addEventListener("change", () => { stop(); ask("begin"); });
     return make("label", "", {}, [label, input]);
   };
   bar.append(...controls.map((each) =>

@@ -7,7 +7,6 @@ from lessons_draw.player import Cell, Cells, Numbers, Recording, Row, View
 
 USERS = ["one user", "a second", *(f"a {number}th" for number in range(4, 12))]
 USERS.insert(2, "a third")
-NUMBERS = Numbers("numbers", {"free": "blocks are free"})
 
 
 class LivePool(LiveView):
@@ -20,7 +19,7 @@ class LivePool(LiveView):
     lesson = "01"
     alt = "A pool of blocks, some free, some with one user and some with several."
     controls = (
-        Control("size", "num_blocks", "Number of blocks", 8),
+        Control("number", "num_blocks", "Number of blocks", 8, begins=True),
         Control("button", "allocate", "allocate()"),
         Control("number", "block", "Block"),
         Control("button", "increase_ref_count", "increase_ref_count(block)"),
@@ -35,7 +34,8 @@ class LivePool(LiveView):
         manager = self.manager_class(num_blocks)
         manager.tell = self._tell
         self.pool = Cells("pool", "pool", [Row("", range(num_blocks))], columns=8)
-        panels = [self.pool, NUMBERS]
+        self.numbers = Numbers("numbers", {"free": f"of {num_blocks} blocks are free"})
+        panels = [self.pool, self.numbers]
         recording = Recording("Your block manager", [View("", panels)], USERS)
         states = self._states(manager)
         self.manager = manager
@@ -60,7 +60,7 @@ class LivePool(LiveView):
         for block in row.cells:
             if count := manager.get_ref_count(block):
                 cells[block] = Cell(USERS[:count], shows=f"×{count}")
-        return [self.pool.at(cells), NUMBERS.at(free=str(manager.get_num_free_blocks()))]
+        return [self.pool.at(cells), self.numbers.at(free=str(manager.get_num_free_blocks()))]
 
 
 def _users(count: int) -> str:

@@ -19,8 +19,8 @@ class LiveTables(LiveView):
     lesson = "02"
     alt = "A block table with some sequences, and a pool with their blocks."
     controls = (
-        Control("size", "num_blocks", "Number of blocks", 8),
-        Control("size", "block_size", "Block size", 4),
+        Control("number", "num_blocks", "Number of blocks", 8, begins=True),
+        Control("number", "block_size", "Block size", 4, begins=True),
         Control("number", "sequence", "Sequence", 0),
         Control("number", "tokens", "Tokens", 6),
         Control("button", "add_sequence", "add_sequence(sequence, tokens)"),

@@ -1,7 +1,7 @@
 """What follows an object: its steps, its controls, and what they do."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from IPython.display import display
@@ -11,15 +11,22 @@ from lessons_draw.player import Recording
 from lessons_lib.checks import raised
 
 MOST_STEPS = 2000  # then the recording begins anew, with what is there
+# JupyterLab says that there is no such widget in a notebook that is opened again; the player
+# above is enough.
+NO_WIDGET = (
+    ".jp-OutputArea-child:has([data-live]) + .jp-OutputArea-child "
+    ".jupyter-widgets:not(:has(*)) { display: none }"
+)
 
 
 @dataclass(frozen=True)
 class Control:
     """Something that a learner can set or press.
 
-    kind: "number" and "choice" have a value. "size" is a number that begins anew with it. A
-        "button" calls the view's method of its name, and a "run" does so again and again.
+    kind: "number" and "choice" have a value. A "button" calls the view's method of its name,
+        and a "run" does so again and again, as long as that returns True.
     options: of a choice.
+    begins: whether another value begins anew.
     """
 
     kind: str
@@ -27,6 +34,7 @@ class Control:
     label: str
     value: Any = 0
     options: tuple[str, ...] = ()
+    begins: bool = False
 
 
 class LiveView:
@@ -47,6 +55,7 @@ class LiveView:
             if each.kind not in ("button", "run")
         }
         self.widget: Any = None
+        self.num_begun = 0
         self.begin(**self.values)
 
     def begin(self, **values: Any) -> None:
@@ -57,17 +66,26 @@ class LiveView:
         """Shows another recording, which begins with this step."""
         recording.step(say, *states)
         self.recording = recording
+        self.num_begun += 1
         if self.widget:
             self.widget.recording = self.as_json()
 
     def step(self, say: str, *states: dict) -> None:
-        """Adds a step to the recording, and shows it at once, while a cell runs, too."""
+        """Adds a step to the recording, and shows it at once, while a cell runs, too.
+
+        states: of all panels.
+        """
+        if len(self.recording.steps) == MOST_STEPS:
+            self.restart(replace(self.recording, steps=[]), say, *states)
+            return
         self.recording.step(say, *states)
         if self.widget:
             self.send_from(len(self.recording.steps) - 1)
 
     def as_json(self) -> dict:
-        return self.recording.as_json() | {"still": len(self.recording.steps) - 1}
+        # With the number, a new recording that begins as the last one did differs from it.
+        about = {"still": len(self.recording.steps) - 1, "number": self.num_begun}
+        return self.recording.as_json() | about
 
     def send_from(self, first: int) -> None:
         self.widget.send({"first": first, "steps": self.recording.steps[first:]})
@@ -111,7 +129,8 @@ class LivePlayer:
 
     def _repr_html_(self) -> str:
         player = self.view.recording.player(self.view.alt)
-        return f'<div data-live="{self.view.lesson}">{player._repr_html_()}</div>'
+        html = player._repr_html_()
+        return f'<style>{NO_WIDGET}</style><div data-live="{self.view.lesson}">{html}</div>'
 
     def __repr__(self):
         return f"Live: {self.view.alt}"

@@ -51,6 +51,8 @@ BY_NAME = {
     ("lessons_guide.given", "lessons_exercises.edits"),  # our answers
     ("lessons_lib.machine", "lessons_exercises.edits"),  # the same
     ("lessons_lib.verbs", "lessons_guide."),  # the guides, which use the lessons' library
+    # the chat page's view of the pool
+    ("paged_attention.engine.serve.pool", "lessons_draw.served_pool"),
     ("lessons_lib.results", "lessons_exercises."),  # the classes of results
     # imported ahead of the runs, to save time
     ("lessons_processes.isolation", "lessons_exercises.every"),

@@ -4,6 +4,7 @@ import re
 
 import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from nbformat.v4 import new_code_cell, new_notebook
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
@@ -69,6 +70,11 @@ def wait_for(page, words: str) -> None:
     page.locator(".live [role=status], .live [role=alert]", has_text=words).wait_for()
 
 
+def faults(page) -> list[str]:
+    """What axe finds in the view."""
+    return [each["id"] for each in Axe().run(page, ".live").response["violations"]]
+
+
 def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened):
     page, notebook = opened(*POOL)
     assert page.locator("[data-live]").is_hidden()  # the still
@@ -87,10 +93,11 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     page.get_by_role("button", name="increase_ref_count").click()
     wait_for(page, "exercise 1.2, which is not written yet")
     assert labels(page) == before
+    assert faults(page) == []
 
     notebook.run_cell("c1")
     wait_for(page, "allocate() gives block 3.")
-    assert "0 blocks are free" in page.inner_text(".live .numbers")
+    assert "0 of 4 blocks are free" in page.inner_text(".live .numbers")
     page.get_by_role("button", name="allocate()").click()
     wait_for(page, "OutOfBlocksError")
 
@@ -125,6 +132,7 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     page.get_by_role("button", name="append_token").click()  # of the new one
     wait_for(page, "append_token(1): block 1 is shared, so it is copied to 2.")
     assert "block 2, seq 1, 3 of 4 tokens" in labels(page)
+    assert faults(page) == []
     before = labels(page)
     page.get_by_role("spinbutton", name="Tokens").fill("99")
     page.get_by_role("button", name="add_sequence").click()
@@ -135,4 +143,51 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     page.get_by_role("spinbutton", name="Block size").fill("8")
     page.keyboard.press("Tab")
     wait_for(page, "the pool is empty")
+    assert page.console_errors == []
+
+
+ENGINE = [
+    """
+from lessons_draw.live import LiveEngine
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+model = load_model()
+prompt = encode("Ka17..q42......z93c21......k45..?aq>")
+live = LiveEngine(Engine, model, [prompt, prompt, encode("Szebra>")], decode)
+live""",
+    "live.engine.add('T', encode('Cq7b>')); live.engine.run()",
+]
+
+
+def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
+    page, notebook = opened(*ENGINE)
+    for said in ("A reads 36", "A decodes", "B finds 32 and reads 4 tokens; A decodes."):
+        page.get_by_role("button", name="Step", exact=True).click()
+        wait_for(page, said)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    wait_for(page, "All are answered.")
+    page.get_by_role("button", name="Run", exact=True).wait_for()  # it has come to its end
+    kept = [label for label in labels(page) if "kept for later" in label]
+    assert len(kept) == 2
+    assert faults(page) == []
+
+    page.get_by_role("combobox", name="Prefix sharing").select_option("off")
+    wait_for(page, "Nobody is here yet.")
+    for said in ("A reads 36", "A decodes", "B reads 36 tokens; A decodes."):
+        page.get_by_role("button", name="Step", exact=True).click()
+        wait_for(page, said)
+    page.get_by_role("spinbutton", name="Number of blocks").fill("2")
+    page.keyboard.press("Tab")
+    wait_for(page, "Nobody is here yet.")
+    page.get_by_role("button", name="Step", exact=True).click()
+    wait_for(page, "PromptTooLongError")
+    page.get_by_role("spinbutton", name="Number of blocks").fill("30")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".live .problem:empty", state="attached")
+    notebook.run_cell("c1")
+    wait_for(page, "T decodes.")
     assert page.console_errors == []

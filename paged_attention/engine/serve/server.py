@@ -10,6 +10,7 @@ from paged_attention.engine.serve.chats import Chats
 from paged_attention.engine.serve.completions import Completions
 from paged_attention.engine.serve.engine_thread import EngineThread
 from paged_attention.engine.serve.handlers import Health, Models, NotFound, Page
+from paged_attention.engine.serve.pool import Player, Pool
 from paged_attention.engine.serve.settings import Limits, Serving
 from paged_attention.engine.serve.words import Words
 
@@ -41,6 +42,8 @@ def make_server(serving: Serving) -> LimitedServer:
             (r"/v1/models", Models, given),
             (r"/v1/models/(.+)", Models, given),
             (r"/health", Health, given),
+            (r"/pool", Pool, given),
+            (r"/player.(js|css)", Player, given),
         ],
         default_handler_class=NotFound,
         default_handler_args=given,

@@ -67,3 +67,33 @@ def test_an_answer_is_stopped_and_a_system_prompt_is_heard(server):
         page.keyboard.press("Enter")
         page.wait_for_selector(".error")
         assert "template refuses these: not so" in page.inner_text(".error")
+
+
+def test_the_pool_is_seen_beside_the_chat_and_followed(server):
+    manager, between_steps = server.engine.manager, server.serving.engine.between_steps
+    with browser_page({"width": 1366, "height": 800}) as page:
+        page.goto(server.address)
+        page.click("#pool summary")
+        page.locator("#pool", has_text="512 of 512 blocks are free").wait_for()
+        assert page.locator("#pool [aria-label=pool] [role=gridcell]").count() == 512
+        between_steps(lambda: manager.add_sequence("theirs", 40)).result()
+        page.locator("#pool", has_text="509 of 512 blocks are free").wait_for()
+        between_steps(lambda: manager.free_sequence("theirs")).result()
+        page.locator("#pool", has_text="512 of 512 blocks are free").wait_for()
+        page.get_by_role("button", name="One step back").click()
+        page.locator("#pool", has_text="509 of 512 blocks are free").wait_for()
+        page.fill("#text", "naïve?")
+        page.keyboard.press("Enter")
+        page.locator(".assistant", has_text="the cat 😀").wait_for()
+        beside, form = (
+            page.locator("#pool").bounding_box(),
+            page.locator("#form").bounding_box(),
+        )
+        assert beside["x"] > form["x"] + form["width"]
+        page.set_viewport_size({"width": 700, "height": 800})
+        beside, form = (
+            page.locator("#pool").bounding_box(),
+            page.locator("#form").bounding_box(),
+        )
+        assert beside["y"] + beside["height"] <= form["y"]
+        assert page.console_errors == []
