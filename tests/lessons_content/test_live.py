@@ -92,6 +92,8 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     assert re.search(r"raised in line \d+: `self.free_blocs.append\(block_id\)`", alert), alert
     page.get_by_role("button", name="increase_ref_count").click()
     wait_for(page, "exercise 1.2, which is not written yet")
+    page.locator(".live [aria-label='block 2, free']").click()  # chooses it
+    assert page.get_by_role("spinbutton", name="Block", exact=True).input_value() == "2"
     assert labels(page) == before
     assert faults(page) == []
 
