@@ -1,5 +1,7 @@
 """What each step's batch must be: in order, within its budget, and never idle without need."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,7 +115,10 @@ def test_a_dry_run_is_what_an_engine_does():
     for number, length in enumerate(prompt_lens):
         engine.add(number, [number] * length, params)
     engine.run()
-    assert dry_run(scheduler, num_new=6) == history
+    steps = dry_run(scheduler, num_new=6)
+    # a dry run's tokens are made up
+    ours, engines = ([replace(each, tokens={}) for each in run] for run in (steps, history))
+    assert ours == engines
     assert any(record.preempted for record in history)
 
 
