@@ -69,9 +69,10 @@ draw = open_lesson("00")
 draw.contiguous_and_paged()
 
 # %% [markdown]
-# Press *Play*, or move the slider. A hatched place is reserved for a request and empty. On the left each request gets a
-# whole piece when it comes, long enough for the longest answer. On the right it gets a block
-# when it has something to write, wherever one is free. Point at a square to see what is in it.
+# Press *Play*, or move the slider. A hatched place is reserved for a request and empty. On the
+# left each request gets a whole piece when it comes, long enough for the longest answer. On
+# the right it gets a block when it has something to write, wherever one is free. Point at a
+# square to see what is in it.
 #
 # ## What your machine can do
 #
