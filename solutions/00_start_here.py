@@ -56,16 +56,14 @@
 # - **Save:** JupyterLab does so every two minutes, and <kbd>Ctrl</kbd>+<kbd>S</kbd> does it at
 #   once. Close the window whenever you like; your answers are in the file.
 # </details>
+#
+# Now run your first cell, and see what blocks save. Both halves have the same memory and get the
+# same requests, A to J:
 
 # %%
 from lessons_lib import check, hint, open_lesson, show_progress, solution
 
 draw = open_lesson("00")
-
-# %% [markdown]
-# See what blocks save. Both halves have the same memory and get the same requests, A to J:
-
-# %%
 draw.contiguous_and_paged()
 
 # %% [markdown]

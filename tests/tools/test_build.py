@@ -318,11 +318,13 @@ def test_every_exercise_has_its_heading_and_a_check_after_it(lesson):
 
 @each_lesson
 def test_the_first_code_of_a_lesson_is_one_line_of_imports_and_one_that_opens_it(lesson):
+    """Lesson 00 also shows at once what it is all about."""
     code = [cell.solution() for cell in lesson.cells if cell.kind == "code"]
     if code:  # the glossary has none
         name = lesson.name.split("_")[0]
         begins = rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)'
-        assert re.fullmatch(begins, code[0].strip())
+        shows = r"\ndraw\.contiguous_and_paged\(\)" if name == "00" else ""
+        assert re.fullmatch(begins + shows, code[0].strip())
         assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"
 
 
