@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from jupyterlab_driver import browser_page
 from lessons_bench import player
@@ -204,6 +205,29 @@ def test_a_block_is_told_and_lit_with_the_entry_that_leads_to_it(shown):
     assert "lit" in entry.get_attribute("class")
     assert page.evaluate("document.activeElement.tabIndex") == 0
     assert page.get_by_role("slider").input_value() == "1"
+
+
+# How editors without JupyterLab show an output: in a frame of its own (Colab), or as markup
+# whose scripts are put in once more, since they would not run (VS Code).
+IN_A_FRAME = """html => { document.body.innerHTML = "<iframe sandbox=allow-scripts></iframe>";
+    document.querySelector("iframe").srcdoc = html; }"""
+PUT_IN_AGAIN = """html => { document.body.innerHTML = html;
+    for (const old of document.querySelectorAll("script")) {
+        const script = document.createElement("script");
+        for (const {name, value} of old.attributes) script.setAttribute(name, value);
+        script.textContent = old.textContent;
+        old.replaceWith(script);
+    } }"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("put", [IN_A_FRAME, PUT_IN_AGAIN])
+def test_it_runs_where_other_editors_put_an_output(shown, put):
+    page = shown()
+    page.evaluate(put, output(small()))
+    player = page.frame_locator("iframe") if put is IN_A_FRAME else page
+    player.get_by_role("slider").press("End")
+    expect(player.get_by_text("All is free again.").first).to_be_visible()
 
 
 @pytest.mark.browser
