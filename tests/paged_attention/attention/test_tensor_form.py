@@ -3,6 +3,7 @@
 The result is that of the reference. Without a GPU, the C++ compiler builds it for the CPU."""
 
 import ast
+import shlex
 
 import pytest
 import torch
@@ -79,6 +80,7 @@ def module(lesson, tmp_path_factory):
         (folder / header).write_text(f'#include "{CUDA_ON_CPU / "include" / header}"')
     load_inline = cpp_extension.load_inline
     runtime = runtime_library(checked=False)
+    linked = str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"
 
     def by_the_cpp_compiler(name, cpp_sources, cuda_sources, functions, build_directory):
         return load_inline(
@@ -87,7 +89,7 @@ def module(lesson, tmp_path_factory):
             functions=functions,
             extra_cflags=["-Wno-unknown-pragmas"],
             extra_include_paths=[str(folder)],
-            extra_ldflags=[str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"],
+            extra_ldflags=[*map(shlex.quote, linked)],
             build_directory=build_directory,
         )
 
