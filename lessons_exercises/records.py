@@ -9,6 +9,7 @@ import functools
 import hashlib
 import io
 import json
+import re
 import sys
 import types
 import zipfile
@@ -188,8 +189,14 @@ def versions() -> str:
     return f"Python {python}, PyTorch {torch.__version__}"
 
 
+_ABOUT_NAMES = ("NameError", "UnboundLocalError", "AttributeError")
+
+
 def without_words(result):
-    """A result, with the types of its errors and without their words."""
+    """A result, with the types of its errors and without their words.
+
+    An error about a name keeps the names, which are in quotes: no version changes them.
+    """
 
     def walk(encoded):
         if isinstance(encoded, dict):
@@ -197,7 +204,9 @@ def without_words(result):
         if not isinstance(encoded, list):
             return encoded
         if encoded[:3] == _RAISED:
-            return [*encoded[:3], encoded[3].split(":")[0], {}]
+            kind, _, words = encoded[3].partition(":")
+            names = re.findall(r"'\w+'", words) if kind in _ABOUT_NAMES else []
+            return [*encoded[:3], " ".join([kind, *names]), {}]
         return [walk(part) for part in encoded]
 
     return results.decode(walk(results.encode(result)))

@@ -41,7 +41,7 @@ def test_records_that_are_not_whole_are_none(tmp_path, monkeypatch):
         assert not records.read("3.3", bank.made_with).forms
 
 
-def test_a_record_from_another_version_does_not_go_by_the_words_of_errors():
+def test_a_record_from_another_version_goes_by_names_and_not_by_other_words_of_errors():
     one = checks.Raised("ValueError: in these words")
     two = checks.Raised("ValueError: in others")
     form = checks.find("3.3").mistakes.own[0].wrong
@@ -52,6 +52,10 @@ def test_a_record_from_another_version_does_not_go_by_the_words_of_errors():
         assert form.gives(same, one, two)
         assert not form.gives(same, one, checks.Raised("TypeError: in these words"))
         assert not form.gives(same, (one, 1), (two, 2))
+        row, other, anew = map(
+            checks.Raised, ("NameError: no 'row'", "NameError: no 'col'", "NameError: 'row'?")
+        )
+        assert form.gives(same, row, anew) and not form.gives(same, row, other)
 
 
 def test_what_is_recorded_comes_back_nearly_as_it_was():
