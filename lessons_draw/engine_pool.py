@@ -79,13 +79,13 @@ class EnginePool:
         }
         numbers = self.numbers.at(
             free=f"{manager.block_manager.get_num_free_blocks():,}",
-            kept=f"{sum(not cell.users for cell in blocks.values()):,}",
+            kept=f"{scheduler.prefix_cache.num_evictable():,}",
             waiting=f"{len(scheduler.waiting):,}",
         )
         return [self.pool.at(shown), self.batch.at(batch), self.queue.at(queue), numbers]
 
     def _blocks(self) -> dict[int, Cell]:
-        """What is in each block that has a user."""
+        """What is in each block that a request or the cache uses."""
         manager = self.engine.manager
         size = manager.block_size
         users: dict[int, list[str]] = {}
@@ -99,14 +99,13 @@ class EnginePool:
                 if len(tokens) >= filled.get(block, 0):
                     filled[block], texts[block] = len(tokens), self.decode(tokens)
         cells = {
-            block: Cell(users[block], filled[block], tells=f"“{texts[block]}”")
+            block: Cell(
+                users[block], filled[block], tells=texts[block] and f"“{texts[block]}”"
+            )
             for block in users
         }
-        count = manager.block_manager.get_ref_count
-        kept = (
-            block for block in range(self.num_blocks) if block not in users and count(block)
-        )
-        return cells | {block: Cell([], size) for block in kept}
+        kept = self.engine.scheduler.prefix_cache.watched.unused
+        return cells | {block: Cell([], size) for block in kept if block < self.most}
 
     def say(self, scheduled: Sequence[tuple]) -> str:
         """What happens in this step, in words. It is asked once for each."""

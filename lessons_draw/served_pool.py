@@ -11,7 +11,7 @@ NAMES = [str(number) for number in range(100)]
 
 def recording_of(engine) -> dict:
     """A recording with one step: the pool as it is now. `createPlayer` shows it."""
-    panels = EnginePool(engine, NAMES, _name, columns=64, ids=False)
+    panels = EnginePool(engine, NAMES, lambda tokens: "", _name, columns=64, ids=False)
     running, waiting = len(engine.scheduler.running), len(engine.scheduler.waiting)
     pool, *_, numbers = panels.states([])
     recording = Recording("The pool", [View("", [panels.pool, panels.numbers])], NAMES)

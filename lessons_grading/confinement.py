@@ -19,6 +19,7 @@ from lessons_lib.paths import ROOT, build_folder
 SCRATCH = "/scratch"  # in the sandbox, the only large folder
 WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN))
 SMALL = 64 << 20  # bytes of every other disk
+SPARE_NUMBERS = 4096  # of users, from which sandboxes of root's draw theirs
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
@@ -77,7 +78,11 @@ def missing() -> str | None:
     """Why there is no sandbox here, and what to install; None if there is one."""
     if not (bubblewrap() and system_calls.library()):
         return INSTALL
-    if is_root() and _number_of_nobody() < 0:
+    try:
+        system_calls.program()
+    except OSError as error:
+        return f"{error}. {INSTALL}"
+    if is_root() and _numbers()[1] < 2 * SPARE_NUMBERS:
         return NOT_AS_ROOT
     with command_line(disk=SMALL) as (words, descriptors):
         probe = subprocess.run(
@@ -218,8 +223,14 @@ def environment(folder: str, limits: dict[str, int]) -> dict[str, str]:
 
 def _number_of_nobody() -> int:
     """The number of a user that does not exist: another one for each sandbox."""
+    first, count = _numbers()
+    return first + count - 3 - secrets.randbelow(SPARE_NUMBERS)
+
+
+def _numbers() -> tuple[int, int]:
+    """The first of the last range of user numbers here, and how many there are."""
     first, _, count = map(int, Path("/proc/self/uid_map").read_text().split()[-3:])
-    return first + min(count, 1 << 31) - 3 - secrets.randbelow(4096)
+    return first, min(count, 1 << 31)
 
 
 @cache

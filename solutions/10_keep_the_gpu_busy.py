@@ -769,9 +769,9 @@ profiled("+ ahead")
 draw.in_turns_and_ahead()
 
 # %% [markdown]
-# Three steps of each. In the upper lanes, host and GPU take turns. In the lower ones the host has launched the next
-# step before the GPU is done with this one, and then it waits for the tokens of this one.
-# There is nearly no gap left.
+# Three steps of each. In the upper lanes, host and GPU take turns. In the lower ones the host
+# has launched the next step before the GPU is done with this one, and then it waits for the
+# tokens of this one. There is nearly no gap left.
 
 # %% [markdown]
 # ## The same tokens, whatever parts it has

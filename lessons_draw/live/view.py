@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 from IPython.display import display
 
 from lessons_draw.live.widget import make_widget
-from lessons_draw.player import Recording
+from lessons_draw.player import Cell, Recording
 from lessons_lib.checks import raised
 
 MOST_STEPS = 2000  # then the recording begins anew, with what is there
+LARGEST = 2000  # value of a number with which a view begins: each block is drawn
 # JupyterLab says that there is no such widget in a notebook that is opened again; the player
 # above is enough.
 NO_WIDGET = (
@@ -56,11 +57,17 @@ class LiveView:
         }
         self.widget: Any = None
         self.num_begun = 0
-        self.begin(**self.values)
+        self._begin()
 
     def begin(self, **values: Any) -> None:
         """Makes the object with these values, and calls `restart`. It may raise."""
         raise NotImplementedError
+
+    def _begin(self) -> None:
+        for each in self.controls:
+            if each.begins and each.kind == "number" and self.values[each.name] > LARGEST:
+                raise ValueError(f"{each.label}: at most {LARGEST:,} can be shown here.")
+        self.begin(**self.values)
 
     def restart(self, recording: Recording, say: str, *states: dict) -> None:
         """Shows another recording, which begins with this step."""
@@ -73,10 +80,16 @@ class LiveView:
     def step(self, say: str, *states: dict) -> None:
         """Adds a step to the recording, and shows it at once, while a cell runs, too.
 
+        A user whom the recording does not know begins it anew.
         states: of all panels.
         """
-        if len(self.recording.steps) == MOST_STEPS:
-            self.restart(replace(self.recording, steps=[]), say, *states)
+        cells = [each for state in states for each in state.values() if isinstance(each, Cell)]
+        known = dict.fromkeys(map(str, self.recording.names))
+        users = dict.fromkeys(str(user) for cell in cells for user in cell.users)
+        new = [user for user in users if user not in known]
+        if new or len(self.recording.steps) == MOST_STEPS:
+            anew = replace(self.recording, names=[*self.recording.names, *new], steps=[])
+            self.restart(anew, say, *states)
             return
         self.recording.step(say, *states)
         if self.widget:
@@ -102,8 +115,10 @@ class LiveView:
         before, self.values = self.values, self.values | message["values"]
         problem, goes_on = "", None
         try:
-            act = self.begin if message["do"] == "begin" else getattr(self, message["do"])
-            goes_on = act(**self.values)
+            if message["do"] == "begin":
+                self._begin()
+            else:
+                goes_on = getattr(self, message["do"])(**self.values)
         except Exception as error:
             problem = in_words(error)
             if message["do"] == "begin":

@@ -59,3 +59,9 @@ def test_a_message_claims_what_its_case_shows(exercise):
             if re.match(words, found.message) and not holds(*shown.groups()):
                 false.append(f"{form.place}: {found.message}")
     assert not false, "\n\n".join(false)
+
+
+def test_each_claim_is_made_by_a_message():
+    messages = [mistake.message for exercise in EXERCISES for mistake in exercise.mistakes]
+    made = {words for words, _ in CLAIMS if any(re.match(words, each) for each in messages)}
+    assert made == {words for words, _ in CLAIMS}

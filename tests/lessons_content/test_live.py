@@ -110,6 +110,9 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     page.get_by_role("spinbutton", name="Number of blocks").fill("0")
     page.keyboard.press("Tab")
     wait_for(page, "PoolSizeError")
+    page.get_by_role("spinbutton", name="Number of blocks").fill("100000")
+    page.keyboard.press("Tab")
+    wait_for(page, "Number of blocks: at most 2,000 can be shown here.")
     assert len(labels(page)) == 6
     assert page.console_errors == []
 
@@ -123,7 +126,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 live = LiveTables(PagedAttentionManager, PythonBlockManager, num_blocks=8, block_size=4)
 live.manager.add_sequence(0, 6)
 live""",
-    "live.manager.fork_sequence(0, 3); live.manager.append_token(3)",
+    "live.manager.fork_sequence(0, 500); live.manager.append_token(500)",
 ]
 
 
@@ -141,7 +144,8 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     wait_for(page, "DuplicateSequenceError")
     assert labels(page) == before
     notebook.run_cell("c1")
-    wait_for(page, "append_token(3): block 1 is shared, so it is copied to 3.")
+    wait_for(page, "append_token(500): block 1 is shared, so it is copied to 3.")
+    assert "block 3, seq 500, 3 of 4 tokens" in labels(page)
     page.get_by_role("spinbutton", name="Block size").fill("8")
     page.keyboard.press("Tab")
     wait_for(page, "the pool is empty")
@@ -159,7 +163,7 @@ model = load_model()
 prompt = encode("Ka17..q42......z93c21......k45..?aq>")
 live = LiveEngine(Engine, model, [prompt, prompt, encode("Szebra>")], decode)
 live""",
-    "live.engine.add('T', encode('Cq7b>')); live.engine.run()",
+    "live.engine.add('mine', encode('Cq7b>')); live.engine.run()",
 ]
 
 
@@ -191,5 +195,5 @@ def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
     page.keyboard.press("Tab")
     page.wait_for_selector(".live .problem:empty", state="attached")
     notebook.run_cell("c1")
-    wait_for(page, "T decodes.")
+    wait_for(page, "mine decodes.")
     assert page.console_errors == []

@@ -8,15 +8,17 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from echo import engine_with
 from jupyterlab_driver import browser_page
 from lessons_bench import player
 from lessons_draw import batch, lesson_02, lesson_05, lesson_10, reserving
 from lessons_draw.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
 from lessons_draw.player.recording import script, style
+from lessons_draw.served_pool import recording_of
 from paged_attention.block_table import BlockTable
 from paged_attention.engine.dry_run import dry_run
 from paged_attention.engine.prefix_cache import PrefixCache
-from paged_attention.engine.request import Request
+from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
 from paged_attention.kv_cache import PagedAttentionManager
 
@@ -158,6 +160,15 @@ def test_the_batches_of_lesson_05_are_those_of_the_engine():
     history = dry_run(scheduler, batch.NUM_NEW)
     computed = [{id: n for id, (n, _) in record.scheduled.items()} for record in history]
     assert shown == computed
+
+
+def test_the_pool_of_a_server_has_any_requests_blocks_and_nobodys_text():
+    engine = engine_with(num_blocks=3)
+    engine.add(250, [1, 2, 3], SamplingParams(max_new_tokens=2))
+    engine.step()
+    (step,) = recording_of(engine)["steps"]
+    blocks = [value for key, value in step["set"].items() if key.startswith("pool/")]
+    assert blocks == [[[50], 3, "", ""], None, None]
 
 
 @pytest.mark.browser

@@ -43,7 +43,7 @@ def make_server(serving: Serving) -> LimitedServer:
             (r"/v1/models/(.+)", Models, given),
             (r"/health", Health, given),
             (r"/pool", Pool, given),
-            (r"/player.(js|css)", Player, given),
+            (r"/player\.(js|css)", Player, given),
         ],
         default_handler_class=NotFound,
         default_handler_args=given,

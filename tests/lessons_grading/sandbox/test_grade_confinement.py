@@ -23,6 +23,18 @@ def test_without_bubblewrap_it_is_said_what_to_install(tmp_path):
 
 
 @needs_sandbox
+def test_a_libseccomp_that_knows_too_few_calls_is_named():
+    code = """if True:
+        from lessons_grading import confinement, system_calls
+        system_calls.REFUSED["what comes one day"] = "call_of_one_day"
+        print(confinement.missing())"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "libseccomp is too old: it cannot refuse call_of_one_day" in ran.stdout
+
+
+@needs_sandbox
 def test_root_without_other_users_is_refused():
     """As in a container with a single user: root could not be left."""
     code = "from lessons_grading import confinement; print(confinement.missing())"
