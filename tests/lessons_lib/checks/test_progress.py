@@ -172,7 +172,10 @@ def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
     """A copy of it, as a learner may make for comparison."""
     (source,) = SOLUTIONS.glob("02_*.ipynb")
     notebook = nbformat.read(source, as_version=4)
-    place = {"metadata": {"path": str(tmp_path)}}
-    client = nbclient.NotebookClient(notebook, timeout=None, resources=place)
-    client.execute(kernel_name="python3")
+    nbclient.NotebookClient(
+        notebook,
+        timeout=None,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    ).execute()
     assert progress.load() == {} and not (learner / "parts").exists()
