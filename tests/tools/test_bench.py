@@ -19,9 +19,9 @@ from paged_attention.engine.paths import CPU_ONLY, PATHS
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
     *("two_gpus", "load", "path_b", "conversation", "checkpoint", "cpu_engine"),
-    "player",
+    *("player", "few_rows"),
 ]
-ON_GPUS = NAMES[:5]
+ON_GPUS = [*NAMES[:5], "few_rows"]
 DRAWN = [*ON_GPUS, "load"]
 each_benchmark = pytest.mark.parametrize("name", NAMES)
 

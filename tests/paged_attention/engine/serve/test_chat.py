@@ -5,7 +5,9 @@ the answer.
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
+from jupyterlab_driver import browser_page
 from serving import MODEL, RunningServer, wait_until
 from tiny_checkpoints import byte_level, save_model_that_speaks
 
@@ -135,3 +137,22 @@ def test_a_model_whose_template_is_missing_or_wrong(tmp_path, template):
         status, answer = running.ask(asked, "/v1/chat/completions")
     words = "template refuses these" if template else "no chat template"
     assert status == 400 and words in answer["error"]["message"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
+def test_the_chat_page_answers_and_shows_the_pool_without_a_fault_for_axe(
+    server, theme, width
+):
+    with browser_page({"width": width, "height": 800}) as page:
+        page.emulate_media(color_scheme=theme)
+        page.goto(server.address)
+        page.get_by_role("textbox", name="Your message").fill("naïve?")
+        page.keyboard.press("Enter")
+        page.get_by_text("a second").wait_for()
+        page.get_by_text("The pool of blocks").click()
+        page.locator("#pool [role=gridcell]").first.wait_for()
+        faults = Axe().run(page)
+        assert faults.violations_count == 0, faults.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.console_errors == []
