@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from batch_metadata import metadata_of
 from decode_calls import (
     BFLOAT,
     CACHE,
@@ -25,7 +26,6 @@ from paged_attention.paged_kernel import attn_paged_cuda
 from paged_attention.prefill import PagedPrefill, attn_paged_prefill, prefill_library
 from paged_attention.rungs import rung_library
 from paged_attention.self_planned import SelfPlannedDecode
-from prefill_batch import metadata_of
 from refused import refused
 
 SCALES = torch.ones(2)

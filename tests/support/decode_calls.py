@@ -2,9 +2,9 @@
 
 import torch
 
+from dense_attention import decode_attention
 from int32 import integers
 from paged_attention.ladder import FP8, PagedDecode, Shape
-from paged_batch import dense_attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
@@ -82,7 +82,7 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
 
 
 def assert_right(out, exact, expected=None):
-    expected = dense_attention(**exact) if expected is None else expected
+    expected = decode_attention(**exact) if expected is None else expected
     assert_within_rounding(out, exact["q"], expected)
 
 

@@ -5,10 +5,10 @@ import random
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dense_attention import dense_attention
 from disordered import disordered_manager
 from paged_attention.attention import (
     forward_prefill,
@@ -60,15 +60,6 @@ def random_request(
     return q, k, v
 
 
-def by_pytorch(q, k, v):
-    """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in
-    float64.
-    """
-    q, k, v = (x.double().transpose(0, 1)[None] for x in (q, k, v))
-    o = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    return o[0].transpose(0, 1)
-
-
 @BACKENDS
 @prop
 @given(
@@ -93,7 +84,7 @@ def test_attention_is_pytorchs_and_0_behind_the_last_token(
     rows = o.flatten(0, 1)
     assert not rows[length:].any()
     if length:
-        expected = by_pytorch(*(x.flatten(0, 1)[:length] for x in (q, k, v)))
+        expected = dense_attention(*(x.flatten(0, 1)[:length] for x in (q, k, v)))
         torch.testing.assert_close(rows[:length].double(), expected, **CLOSE)
 
 
@@ -117,7 +108,7 @@ def test_scores_far_from_0_are_harmless(attend):
     scores = torch.einsum("qhd,khd->hqk", rows[0], rows[1]) / 4
     assert scores.max() < -200
     torch.testing.assert_close(
-        attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE
+        attend(q, k, v, 9).flatten(0, 1)[:9].double(), dense_attention(*rows), **CLOSE
     )
 
 
@@ -151,7 +142,7 @@ def test_many_equal_keys_in_16_bits_give_the_mean_of_their_values(attend, device
     v = torch.linspace(0, 1, 384).to(device, dtype).view(128, 3, 1, 1).expand(k.shape)
     o = attend(q, k, v, 384)
     assert o.dtype == dtype
-    expected = by_pytorch(*(x.flatten(0, 1) for x in (q, k, v)))
+    expected = dense_attention(*(x.flatten(0, 1) for x in (q, k, v)))
     torch.testing.assert_close(o.flatten(0, 1).double(), expected, rtol=1e-2, atol=1e-3)
 
 
@@ -346,7 +337,7 @@ def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(
         q, k, v = layer.project(rows)
         assert not result[length:].any()
         if length:
-            expected = layer.output(by_pytorch(q, k, v).float())
+            expected = layer.output(dense_attention(q, k, v).float())
             torch.testing.assert_close(result[:length], expected, **CLOSE)
         for token in range(length):
             block_id = manager.blocks_of(seq_id)[token // block_size]

@@ -14,8 +14,7 @@ from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from paged_attention.prefill import PREFILL_RUNGS
-from paged_batch import Batch
-from prefill_batch import PrefillBatch, planned
+from paged_batch import Batch, PrefillBatch, planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))

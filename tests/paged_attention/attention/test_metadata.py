@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import scaled_dot_product_attention
 
-from disordered import disordered_manager
+from dense_attention import dense_attention
+from disordered import disordered_manager, write_tokens
 from int32 import integers
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import (
@@ -18,7 +18,7 @@ from paged_attention.metadata import (
     build_metadata,
     visible_keys,
 )
-from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.slots import write_kv
 from paged_attention.tiny_transformer import (
     TinyTransformer,
     generate_dense,
@@ -56,24 +56,6 @@ def make_manager(block_size, num_kv_heads, head_size, lengths, seed, poison=math
     )
 
 
-def write_past(manager, seq_id, k, v):
-    """Keys and values of the tokens that earlier steps computed."""
-    slots = slot_mapping(
-        manager.get_block_table_for_seq(seq_id), torch.arange(len(k)), manager.block_size
-    )
-    write_kv(*manager.kv_cache[0], slots, k, v)
-
-
-def dense_attention(q, k, v):
-    """The queries are the last tokens of k and v: PyTorch's attention with the mask written
-    out.
-    """
-    mask = torch.arange(len(k)) <= torch.arange(len(k) - len(q), len(k))[:, None]
-    heads_first = (x.transpose(0, 1)[None] for x in (q, k, v))
-    o = scaled_dot_product_attention(*heads_first, attn_mask=mask, enable_gqa=True)
-    return o[0].transpose(0, 1)
-
-
 @few
 @given(
     batch=BATCHES,
@@ -99,7 +81,7 @@ def test_any_batch_is_dense_attention(
     ]
     for seq_id, (past, _) in enumerate(batch):
         manager.add_sequence(seq_id, past)
-        write_past(manager, seq_id, *(x[:past] for x in tokens[seq_id][1:]))
+        write_tokens(manager, seq_id, *(x[:past] for x in tokens[seq_id][1:]))
     order = torch.randperm(len(batch), generator=generator).tolist()
     scheduled = [(seq_id, batch[seq_id][1]) for seq_id in order]
     manager.append_tokens(scheduled)
@@ -114,7 +96,7 @@ def test_any_batch_is_dense_attention(
         dense_attention(tokens[seq_id][0][batch[seq_id][0] :], *tokens[seq_id][1:])
         for seq_id in order
     ]
-    torch.testing.assert_close(result, torch.cat(expected), **CLOSE)
+    torch.testing.assert_close(result.double(), torch.cat(expected), **CLOSE)
     assert metadata.block_table.shape == (len(batch), manager.max_blocks_per_seq)
     for row, (seq_id, _) in zip(metadata.block_table.tolist(), scheduled, strict=True):
         blocks = manager.blocks_of(seq_id)
@@ -142,7 +124,8 @@ def test_a_prompt_may_be_cut_anywhere(chunks, block_size, seed):
         metadata = build_metadata(manager, [(0, len(rows))])
         write_kv(*manager.kv_cache[0], metadata.slot_mapping, k[rows], v[rows])
         outputs.append(attn_paged_torch(q[rows], *manager.kv_cache[0], metadata))
-    torch.testing.assert_close(torch.cat(outputs), dense_attention(q, k, v), **CLOSE)
+    found = torch.cat(outputs).double()
+    torch.testing.assert_close(found, dense_attention(q, k, v), **CLOSE)
 
 
 @few

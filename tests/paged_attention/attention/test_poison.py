@@ -10,12 +10,12 @@ from itertools import accumulate
 import pytest
 import torch
 
+from dense_attention import pool_attention
 from paged_attention.engine.paths import PATHS
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
 from poison import POISONS, fill_where, on_each_device, owned_slots
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
-from prefill_batch import attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
@@ -131,7 +131,7 @@ def test_the_fast_path_is_within_rounding_of_float64(dtype, device, batch):
     q = q[: len(metadata.slot_mapping)]
     heads_first = q.transpose(0, 1).contiguous().transpose(0, 1)  # as some models have them
     fill_where(manager.kv_cache, slots_of_no_one_here(manager), POISONS["NaN"])
-    expected = attention(q, *caches, metadata)
+    expected = pool_attention(q, *caches, metadata)
     for queries in (q, heads_first):
         assert_within_rounding(PATHS["fast"](metadata)(queries, *caches), q, expected)
 

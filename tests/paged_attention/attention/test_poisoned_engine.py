@@ -11,12 +11,12 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from dense_attention import pool_attention
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import RequestError, SamplingParams
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
-from prefill_batch import attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
@@ -197,7 +197,7 @@ def compared(metadata, path=PATHS["fast"], seen=None):
 
     def attend_and_compare(q, k_cache, v_cache):
         o = attend(q, k_cache, v_cache)
-        assert_within_rounding(o, q, attention(q, k_cache, v_cache, metadata))
+        assert_within_rounding(o, q, pool_attention(q, k_cache, v_cache, metadata))
         if seen is not None:
             seen.append(metadata.cu_seqlens_q.diff().tolist())
         return o

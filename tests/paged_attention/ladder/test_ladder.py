@@ -19,9 +19,10 @@ from decode_calls import (
     name_of,
     prepared,
 )
+from dense_attention import decode_attention
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import FP8, RUNGS, Shape, attn_paged_fast, rung_library
-from paged_batch import Batch, dense_attention, on_each_target
+from paged_batch import Batch, on_each_target
 from poison import POISONS_AND_GARBAGE, poisons
 from unsaid import unsaid
 
@@ -190,7 +191,7 @@ def test_other_scales_and_a_given_output(number, factor):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
     out = torch.full_like(arguments["q"], 7.0)
     assert decode(**arguments, scale=factor / 128**0.5, out=out) is out
-    assert_right(out, exact, dense_attention(**exact | {"q": factor * exact["q"].double()}))
+    assert_right(out, exact, decode_attention(**exact | {"q": factor * exact["q"].double()}))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -202,7 +203,7 @@ def test_loads_of_single_numbers_may_begin_anywhere(number):
 
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_empty_contexts_only(number):
-    decode, arguments, _ = prepared(number, replace(ONE_SHAPE, context_lens=(0, 0)), "fast")
+    decode, arguments, _ = prepared(number, replace(ONE_SHAPE, lens=(0, 0)), "fast")
     arguments["block_table"] = arguments["block_table"][:, :0].contiguous()
     assert not decode(**arguments).any()
 
@@ -279,7 +280,7 @@ def test_long_contexts(lengths):
     for row, length in enumerate(lengths):
         for token in (0, length - 1):
             tensors["v_cache"][tensors["block_table"][row, token // 16], token % 16] *= 1000
-    expected = dense_attention(**tensors)
+    expected = decode_attention(**tensors)
     for number in (*range(8), 9):
         decode, arguments, exact = prepared(number, batch, "gpu", tensors=tensors)
         assert_right(decode(**arguments), exact, expected)

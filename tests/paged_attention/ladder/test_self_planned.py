@@ -23,7 +23,7 @@ few = settings(max_examples=15)
 
 def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):
     return SelfPlannedDecode(
-        max_num_seqs or len(batch.context_lens),
+        max_num_seqs or len(batch.lens),
         num_q_heads=batch.num_q_heads,
         num_kv_heads=batch.num_kv_heads,
         head_size=batch.head_size,
@@ -64,7 +64,7 @@ def test_one_object_serves_one_batch_after_another(
     )
     decode = with_rung_9(model, target, 6, num_blocks)
     for lengths in batches:
-        tensors = replace(model, context_lens=tuple(lengths)).tensors(target)
+        tensors = replace(model, lens=tuple(lengths)).tensors(target)
         out = compute(decode, tensors)
         assert_right(out, tensors)
         assert torch.equal(compute(decode, tensors), out)

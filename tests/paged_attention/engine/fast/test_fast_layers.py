@@ -5,9 +5,9 @@ import functools
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from dense_attention import dense_attention
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.cpu.layers import CpuModel
 from paged_attention.engine.cpu.parts import CpuParts
@@ -46,9 +46,7 @@ def pool_of(own):
 def attend(q, k_cache, v_cache):
     """Attention of one sequence, which has the slots from 2 on."""
     k, v = (cache.flatten(0, 1)[2 : 2 + len(q)] for cache in (k_cache, v_cache))
-    q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))
-    out = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    return out[0].transpose(0, 1)
+    return dense_attention(q, k, v).to(q.dtype)
 
 
 def for_a_gpu(own):
