@@ -14,10 +14,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from dense_attention import pool_attention
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
-from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.engine.request import SamplingParams
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
 from rounding import assert_within_rounding
+from traces import actions, play
 
 HALF = torch.float16
 BFLOAT = torch.bfloat16
@@ -82,41 +83,22 @@ def poison_the_rest(engine, poison):
 
 def serve(model, path, trace, sizes, poison=None):
     """The requests of a trace, and of each the logits that its tokens were chosen from."""
-    engine = Engine(model, path=path, **{"block_size": 4} | sizes)
-    requests = []
-    logits = {}
-    choose = engine.sample
+    engine, logits = Engine(model, path=path, **{"block_size": 4} | sizes), {}
+    choose, step = engine.sample, engine.step
 
     def choose_and_keep(row, params, position):
-        logits.setdefault(params.seed, []).append(row.clone())
+        logits.setdefault(id(params), []).append(row.clone())
         return choose(row, params, position)
 
-    engine.sample = choose_and_keep
-
-    def step():
-        engine.step()
-        if poison is not None:
-            poison_the_rest(engine, poison)
-
-    if poison is not None:
+    def poisoned_step():
         poison_the_rest(engine, poison)
-    for number, (action, *details) in enumerate(trace):
-        if action == "add":
-            own = SamplingParams(details[1], seed=number)  # a seed, to tell requests apart
-            try:
-                requests.append(engine.add(number, details[0], own))
-            except RequestError:
-                pass  # too long for this pool
-        elif action == "step":
-            for _ in range(details[0]):
-                step()
-        elif details[0] < len(requests) and requests[details[0]].reason is None:
-            engine.cancel(requests[details[0]].id)
-            if poison is not None:
-                poison_the_rest(engine, poison)
-    while engine.scheduler.has_work():
-        step()
-    return requests, [logits.get(request.params.seed, []) for request in requests]
+        return step()
+
+    engine.sample = choose_and_keep
+    if poison is not None:
+        engine.step = poisoned_step
+    requests = play(engine, trace)
+    return requests, [logits.get(id(request.params), []) for request in requests]
 
 
 text = list(range(1, 25))
@@ -127,12 +109,15 @@ prompts = st.one_of(
         lambda pair: [*text[: pair[0]], pair[1]]
     ),
 )
-add = st.tuples(st.just("add"), prompts, st.integers(3, 9))
-actions = st.one_of(
-    add,
-    add,
-    st.tuples(st.just("step"), st.integers(1, 4)),
-    st.tuples(st.just("cancel"), st.integers(0, 4)),
+
+
+def answer(most):
+    """The parameters of one answer, an object of its own."""
+    return SamplingParams(most)
+
+
+traces = st.lists(
+    actions(prompts, st.builds(answer, st.integers(3, 9))), min_size=3, max_size=12
 )
 all_sizes = st.fixed_dictionaries(
     {
@@ -145,12 +130,12 @@ all_sizes = st.fixed_dictionaries(
 # Two share a prefix, one is cancelled, and the pool is too small for the rest.
 EXAMPLE = {
     "trace": [
-        ("add", text[:9], 8),
+        ("add", text[:9], [answer(8)]),
         ("step", 2),
-        ("add", [*text[:8], 3, 4], 8),
-        ("add", [7, 8, 9], 9),
+        ("add", [*text[:8], 3, 4], [answer(8)]),
+        ("add", [7, 8, 9], [answer(9)]),
         ("step", 3),
-        ("add", [2] * 9, 8),
+        ("add", [2] * 9, [answer(8)]),
         ("cancel", 2),
     ],
     "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True},
@@ -159,8 +144,8 @@ EXAMPLE = {
 
 @on_each_device
 @on_each_path
-@settings(max_examples=12)
-@given(trace=st.lists(actions, min_size=3, max_size=12), sizes=all_sizes, poison=poisons)
+@settings(max_examples=6)
+@given(trace=traces, sizes=all_sizes, poison=poisons)
 @example(**EXAMPLE, poison=POISONS["inf"])
 @example(**EXAMPLE, poison=POISONS["3e38"])
 def test_any_trace_gives_the_same_in_a_poisoned_pool(
@@ -178,6 +163,7 @@ def test_any_trace_gives_the_same_in_a_poisoned_pool(
         requests, expected, logits, expected_logits, strict=True
     ):
         assert (request.tokens, request.reason) == (clean.tokens, clean.reason)
+        assert len(rows) == len(request.output)
         if rows:
             torch.testing.assert_close(
                 torch.stack(rows), torch.stack(clean_rows), rtol=1e-4, atol=1e-4
@@ -211,9 +197,9 @@ BLOCKS_OF_8 = {**EXAMPLE["sizes"], "num_blocks": 4, "block_size": 8}
 
 @in_16_bits
 @on_each_device
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
-    trace=st.lists(actions, min_size=3, max_size=12),
+    trace=traces,
     sizes=all_sizes.map(
         lambda sizes: {**sizes, "block_size": 8, "num_blocks": sizes["num_blocks"] // 2 + 1}
     ),

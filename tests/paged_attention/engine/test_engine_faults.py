@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from batch_metadata import batch_metadata
+from batch_metadata import metadata_of
 from echo import EchoModel
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -13,26 +13,26 @@ from paged_attention.engine.request import SamplingParams
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 BLOCK_SIZE, NUM_BLOCKS = 8, 40
-# A fault: a batch's new tokens, its keys and its table, and the table that attention reads.
+# A fault: a batch's new tokens and keys, its table, and the table that attention reads.
 SEEN = [
     (
         "table one step late",
-        ([20, 1, 1, 1, 9], [20, 16, 17, 9, 17]),
+        ((20, 20), (1, 16), (1, 17), (1, 9), (9, 17)),
         [[1, 2, 3], [4, 5, -1], [6, 7, 8], [9, 10, -1], [11, 12, 13]],
         # the first is in its first step
         [[1, 2, 3], [4, 5, 0], [6, 7, 0], [9, 0, 0], [11, 0, 0]],
     ),
     (
         "a block of another sequence",  # the pool's next one
-        ([1, 1, 2], [9, 5, 20]),
+        ((1, 9), (1, 5), (2, 20)),
         [[3, 7, -1], [4, -1, -1], [5, NUM_BLOCKS - 1, 9]],
         [[3, 8, -1], [4, -1, -1], [5, 0, 9]],
     ),
-    ("a block of another sequence", ([1], [5]), [[4]], [[4]]),
-    ("a block of another sequence", ([1, 1], [9, 5]), [[3, 0], [7, -1]], [[3, 1], [7, -1]]),
+    ("a block of another sequence", ((1, 5),), [[4]], [[4]]),
+    ("a block of another sequence", ((1, 9), (1, 5)), [[3, 0], [7, -1]], [[3, 1], [7, -1]]),
     (
         "full blocks permuted",  # those of single tokens
-        ([1, 1, 1, 2, 1], [25, 24, 17, 25, 16]),
+        ((1, 25), (1, 24), (1, 17), (2, 25), (1, 16)),
         [[1, 2, 3, 4], [5, 6, 7, -1], [8, 9, 10, -1], [11, 12, 13, 14], [15, 16, -1, -1]],
         [[3, 2, 1, 4], [6, 5, 7, -1], [9, 8, 10, -1], [11, 12, 13, 14], [15, 16, -1, -1]],
     ),
@@ -41,7 +41,7 @@ SEEN = [
 
 @pytest.mark.parametrize("fault, lengths, table, expected", SEEN)
 def test_attention_reads_another_table(fault, lengths, table, expected):
-    seen, given = [], batch_metadata(*lengths, table)
+    seen, given = [], metadata_of(lengths, table)
     sizes = dict(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
     engine = Engine(EchoModel(), path=seen.append, **sizes)
     plant(engine, fault)
