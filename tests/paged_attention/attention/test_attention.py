@@ -112,22 +112,13 @@ def test_scores_far_from_0_are_harmless(attend):
     )
 
 
-ELSEWHERE = pytest.mark.parametrize(
-    "device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
-
-
 @BACKENDS
-@ELSEWHERE
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_all_is_computed_where_the_arguments_are(attend, device):
-    """A tensor on `meta` has no numbers, and PyTorch refuses to compute with it and one that
-    lies elsewhere.
-    """
+    """PyTorch refuses to compute with a tensor on `meta` and one that lies elsewhere."""
     arguments = random_request(11, 4, 2, 3, 16, seed=5)
     o = attend(*(x.to(device) for x in arguments), 11)
     assert o.device.type == device and o.shape == arguments[0].shape
-    if device != "meta":
-        torch.testing.assert_close(o.cpu(), attend(*arguments, 11), **CLOSE)
 
 
 IN_16_BITS = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -168,15 +159,6 @@ def test_sums_of_16_bit_numbers_have_32(num_keys, part, device, dtype):
     assert (o.dtype, o.device) == (torch.float32, scores.device)
     assert (m.item(), l.item()) == (0.0, num_keys)
     torch.testing.assert_close(o.item(), values.double().mean().item(), rtol=1e-5, atol=0)
-
-
-@ELSEWHERE
-def test_a_state_is_where_its_scores_are(device):
-    states = [SoftmaxState(2, head_size=4) for _ in range(2)]
-    for state in states:
-        state.update(torch.zeros(2, 3, device=device), torch.ones(2, 3, 4, device=device))
-    states[0].merge(states[1])
-    assert all(x.device.type == device for x in states[0].finish())
 
 
 def scores_and_values(num_rows, num_keys, head_size, spread, seed, dtype=torch.float64):

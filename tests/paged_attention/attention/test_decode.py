@@ -18,7 +18,6 @@ from paged_attention.decode import (
     dispatch,
     forward_decoding,
     forward_decoding_loop,
-    own_token,
 )
 from paged_attention.layer import AttentionLayer
 from paged_attention.three_requests import three_requests
@@ -277,18 +276,6 @@ def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
         y = form(layer, new.to(dtype), list(past), manager)
         assert y.dtype == dtype
         torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.05)
-
-
-@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_parts_are_where_their_arguments_are(device):
-    q = torch.ones(3, 6, 16, device=device)
-    k = torch.ones(3, 4, 2, 16, device=device)
-    num_valid = torch.ones(3, device=device)
-    parts = block_attention(q, k, k, num_valid)
-    assert all(
-        part.device.type == device
-        for part in (*parts, *combine_result(*parts), *own_token(q, k[:, 0], k[:, 0]))
-    )
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,7 +1,6 @@
 """Any batch, paged, against dense attention; and what does not fit is refused by name."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +9,8 @@ from hypothesis import strategies as st
 
 from dense_attention import dense_attention
 from disordered import disordered_manager, write_tokens
-from int32 import integers
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import (
-    BatchMetadata,
     attn_paged_torch,
     build_metadata,
     visible_keys,
@@ -26,7 +23,6 @@ from paged_attention.tiny_transformer import (
     merge_in_a_hurry,
 )
 from poison import poisons
-from refused import refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -136,26 +132,6 @@ def test_the_mask_is_the_rule(kv_len, data):
     assert seen.tolist() == [
         [key <= kv_len - q_len + query for key in range(kv_len)] for query in range(q_len)
     ]
-
-
-@pytest.mark.parametrize(
-    "starts, error, words",
-    [
-        (integers(0, 2, 3).long(), TypeError, "cu_seqlens_q must be torch.int32"),
-        (integers(2, 1), ValueError, r"cu_seqlens_q must have the shape \(3,\), not \(2,\)"),
-        (integers(1, 2, 3), ValueError, "0 to the 3 tokens of q, not from 1 to 3"),
-        (integers(0, 2, 4), ValueError, "0 to the 3 tokens of q, not from 0 to 4"),
-        (integers(0, 3, 3), ValueError, "sequence 1 0 queries; it must be 1"),
-        (integers(0, 4, 3), ValueError, "sequence 1 -1 queries; it must be 1"),
-    ],
-)
-def test_starts_that_do_not_fit_are_refused(starts, error, words):
-    table = integers(3, 0, 5, -1).view(2, 2)
-    metadata = BatchMetadata(starts, integers(8, 4), table, torch.tensor([3, 12, 23]))
-    given = torch.ones(3, 6, 8), *torch.ones(2, 6, 4, 2, 8)
-    refused(error, words, attn_paged_torch, *given, metadata)
-    right = replace(metadata, cu_seqlens_q=integers(0, 2, 3))
-    assert torch.equal(attn_paged_torch(*given, right), torch.ones(3, 6, 8))
 
 
 def test_the_debugging_exercise_holds_what_the_lesson_says():

@@ -143,55 +143,6 @@ def test_heads_share_a_block_where_rows_are_many(
     assert choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors) == expected
 
 
-def cost(shares, rows, heads_at_once, multiprocessors, busy_blocks):
-    """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a
-    block hands over. Where more blocks read at once than keep the memory busy, each is slower.
-    """
-    shares = [pieces for pieces in shares if pieces]
-    most_tiles = max(sum(end - first for _, first, end in pieces) for pieces in shares)
-    most_parts = max(
-        sum(end - first < rows[row] for row, first, end in pieces) for pieces in shares
-    )
-    tiles = most_tiles * heads_at_once * max(len(shares), busy_blocks)
-    return tiles + 40 * most_parts * multiprocessors
-
-
-@few
-@given(
-    lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=12),
-    heads=HEADS,
-    multiprocessors=st.integers(1, 40),
-    busy=st.sampled_from([0.3, 0.8, 1.0, 2.0]),
-)
-def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
-    rows = by_row(lengths, *heads)
-    limit = max(1, int(busy * multiprocessors))
-    whole = max(n for n in range(1, multiprocessors + 1) if len(rows) % n == 0)
-    each = len(rows) // whole
-    ways = [
-        [
-            [(row, 0, rows[row]) for row in range(first, first + each)]
-            for first in range(0, len(rows), each)
-        ],
-        cut_evenly(rows, min(limit, sum(rows))),
-    ]
-    if len(rows) <= multiprocessors:
-        pieces = multiprocessors // len(rows)
-        ways.append(
-            [
-                [(row, first, end)]
-                for row, tiles in enumerate(rows)
-                for ((_, first, end),) in filter(None, cut_evenly([tiles], pieces))
-            ]
-        )
-    plan = best_plan(lengths, heads[0] * heads[1], heads[0], multiprocessors, busy)
-    sound(plan, lengths, heads)
-    assert plan.num_blocks <= max(multiprocessors, limit)
-    assert cost_of(plan, heads[0], multiprocessors, limit) == min(
-        cost(shares, rows, heads[0], multiprocessors, limit) for shares in ways
-    )
-
-
 @few
 @given(lengths=LENGTHS, heads=HEADS)
 def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
@@ -220,31 +171,23 @@ def test_a_row_goes_to_the_multiprocessor_that_is_free_first(times, multiprocess
     num_warps=st.sampled_from([4, 8]),
     multiprocessors=st.sampled_from([1, 4, 20]),
 )
-def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multiprocessors):
-    """Equal shares, or rows dealt out: 4 to begin one, and 2 for each warp's state."""
-    chosen_heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
-    groups = num_kv_heads // chosen_heads
-    assert chosen_heads * groups == num_kv_heads and num_warps % chosen_heads == 0
-    sound(plan, lengths, (chosen_heads, groups))
+def test_what_is_chosen_is_sound_and_equal_shares_are_cut_in_the_quickest_way(
+    lengths, num_kv_heads, num_warps, multiprocessors
+):
+    """Anywhere, for as many blocks as keep the memory busy; or into whole rows, or pieces."""
+    heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
+    assert num_kv_heads % heads == 0 and num_warps % heads == 0
+    sound(plan, lengths, (heads, num_kv_heads // heads))
     shared = choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors)
-    assert num_kv_heads % shared == 0 and num_warps % shared == 0
+    num_rows, busy = len(lengths) * num_kv_heads // shared, max(1, int(0.8 * multiprocessors))
+    ways = [plan_work(lengths, num_kv_heads, busy, shared)]
+    for num_blocks in (num_rows, multiprocessors // num_rows * num_rows):
+        if 0 < num_blocks <= multiprocessors:
+            ways.append(plan_work(lengths, num_kv_heads, num_blocks, shared, by_rows=True))
     equal = best_plan(lengths, num_kv_heads, shared, multiprocessors)
-    busy_blocks = max(1, int(0.8 * multiprocessors))
-    times = {0: cost_of(equal, shared, multiprocessors, busy_blocks) / multiprocessors}
-    for heads in (1, 2, 4, 8):
-        num_rows = len(lengths) * num_kv_heads // heads
-        if num_warps % heads or num_kv_heads % heads or num_rows > 8 * multiprocessors:
-            continue
-        rows = sorted(by_row(lengths, heads, num_kv_heads // heads), reverse=True)
-        times[heads] = dealt_time(
-            [tiles * heads + 4 + 2 * num_warps / heads for tiles in rows], multiprocessors
-        )
-    quickest = min(times.values())
-    if times[0] == quickest:
-        assert (chosen_heads, plan.items.tolist()) == (shared, equal.items.tolist())
-    else:
-        assert times[chosen_heads] == quickest
-        assert plan.num_blocks == len(lengths) * groups
+    sound(equal, lengths, (shared, num_kv_heads // shared))
+    times = [cost_of(each, shared, multiprocessors, busy) for each in (equal, *ways)]
+    assert times[0] == min(times)
 
 
 @pytest.mark.parametrize("rows_each, are_dealt", [(7, True), (8, True), (9, False)])

@@ -14,6 +14,7 @@ from paged_attention.fused import fused_needs
 from paged_attention.ladder import Shape
 from pretended_card import pretend_card
 
+
 @pytest.mark.parametrize(
     "lens, is_one",
     [

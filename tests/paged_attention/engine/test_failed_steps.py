@@ -68,7 +68,9 @@ def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
 
 
 @ENGINES
-@pytest.mark.parametrize("steps", [0, 3, 9])
+@pytest.mark.parametrize(
+    "steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (0, 9))]
+)
 def test_nor_does_it_before_any_instruction_of_step_itself(make, steps):
     """Compilers leave some instructions of a `try` without its handler."""
     assert_a_step_loses_nothing(make, steps, range, "step")

@@ -121,7 +121,7 @@ def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, dat
             st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0])
         )
     if number >= 7:
-        how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 40]))
+        how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 1000]))
     if target == "fast":
         rung_library(number, shape_of(number, batch), target).options(seed=batch.seed % 3)
     check(number, batch, target, **how)
@@ -161,20 +161,6 @@ def test_the_context_in_splits(target, num_splits):
     check(6, ONE_SHAPE, target, num_splits=num_splits)
 
 
-@pytest.mark.sampled(12)
-@on_each_target
-@pytest.mark.parametrize("heads_at_once", [1, 2, 4, 8])
-@pytest.mark.parametrize("num_blocks", [None, 1, 5, 1000])
-def test_work_for_any_number_of_blocks(target, heads_at_once, num_blocks):
-    check(
-        7,
-        replace(ONE_SHAPE, num_q_heads=32, num_kv_heads=8),
-        target,
-        heads_at_once=heads_at_once,
-        num_blocks=num_blocks,
-    )
-
-
 @pytest.mark.sampled(4)
 @on_each_target
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -208,6 +194,7 @@ def test_empty_contexts_only(number):
     assert not decode(**arguments).any()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 def test_after_an_error_the_next_call_is_right(number):
     decode, arguments, exact = prepared(number, ONE_SHAPE, "checked")

@@ -17,21 +17,13 @@ from hypothesis.stateful import (
 from manager_state import state_of
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import (
-    DuplicateSequenceError,
     OutOfRowsError,
     PagedAttentionManager,
     SequenceTooLongError,
-    UnknownSequenceError,
 )
 from paged_attention.slots import slot_mapping, write_kv
 
-ERRORS = (
-    DuplicateSequenceError,
-    OutOfBlocksError,
-    OutOfRowsError,
-    SequenceTooLongError,
-    UnknownSequenceError,
-)
+ERRORS = OutOfBlocksError, OutOfRowsError, SequenceTooLongError
 PICK = st.integers(0, 10)  # which of the ids that are possible
 
 
@@ -171,19 +163,6 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         self.attempt(None, lambda: self.manager.free_sequence(seq_id))
         del self.tokens[seq_id]
 
-    @rule(pick=PICK, other=PICK)
-    def ids_that_are_wrong(self, pick, other):
-        unknown = self.unknown(pick)
-        self.attempt(UnknownSequenceError, lambda: self.manager.append_token(unknown))
-        self.attempt(UnknownSequenceError, lambda: self.manager.free_sequence(unknown))
-        self.attempt(UnknownSequenceError, lambda: self.manager.fork_sequence(unknown, 11))
-        if self.tokens:
-            known = self.known(other)
-            self.attempt(DuplicateSequenceError, lambda: self.manager.add_sequence(known, 1))
-            self.attempt(
-                DuplicateSequenceError, lambda: self.manager.fork_sequence(known, known)
-            )
-
     @invariant()
     def every_token_reads_back(self):
         """Nobody's writes ever reached another sequence, in any layer."""
@@ -253,22 +232,6 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
     else:
         manager.append_tokens(batch)
         assert state_of(manager) == state_of(expected)
-
-
-def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
-    manager = PagedAttentionManager(5, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
-    manager.add_sequence(0, 4)
-    first, last = manager.blocks_of(0)
-    manager.kv_cache[:, :, last] = 7.0
-    manager.fork_sequence(0, 1)
-    slot = manager.append_token(1)
-    copied = slot // 3
-    assert manager.blocks_of(1) == [first, copied] and copied not in (first, last)
-    assert (manager.kv_cache[:, :, copied] == 7.0).all()
-    assert not manager.kv_cache[:, :, first].any()
-    counts = map(manager.block_manager.get_ref_count, (first, last, copied))
-    assert list(counts) == [2, 1, 1]
-    assert manager.append_token(1) == slot + 1 and manager.blocks_of(1) == [first, copied]
 
 
 def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwise():
