@@ -20,6 +20,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import attn_paged_torch
 from paged_attention.tiny_qwen3.tasks import encode
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [
     encode(prompt)
     for prompt in (
@@ -89,15 +90,6 @@ def folder(tmp_path, monkeypatch):
     """The progress folder of a learner who has not begun."""
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
     return tmp_path / "parts"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

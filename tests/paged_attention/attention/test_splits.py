@@ -22,7 +22,7 @@ from paged_attention.work_plan import (
     plan_work,
     tiles_of,
 )
-from work_items import rows_and_parts
+from work_items import items_of, rows_and_parts
 
 few = settings(max_examples=200)
 LENGTHS = st.lists(
@@ -37,17 +37,6 @@ def by_row(length, heads_at_once, groups):
     return np.repeat(tiles_of(length), groups).tolist()
 
 
-def items_of(plan, block):
-    """A block's items in the order in which it comes to them."""
-    item = block
-    for _ in plan.items:
-        yield plan.items[item].tolist()
-        item = plan.items[item, 7]
-        if item < 0:
-            return
-    pytest.fail(f"the items of block {block} have no end")
-
-
 def sound(plan, lengths, heads):
     """Asserts that each tile has one block, and each part its place. Returns the tiles of each
     block.
@@ -55,7 +44,8 @@ def sound(plan, lengths, heads):
     heads_at_once, groups = heads
     assert plan.items.dtype == np.int32 and plan.items.flags.c_contiguous
     assert plan.items[:, 7].min() == -1
-    blocks = [list(items_of(plan, block)) for block in range(plan.num_blocks)]
+    items = plan.items.tolist()
+    blocks = [list(items_of(items, block)) for block in range(plan.num_blocks)]
     assert sum(map(len, blocks)) == len(plan.items)  # each item belongs to one block
     shares = [
         sum(max(1, -(-(end - begin) // TILE_SIZE)) for _, _, begin, end, *_ in items)
@@ -89,7 +79,9 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
             )
             for row, first, end in pieces
         ]
-        assert sorted(tuple(item[:4]) for item in items_of(plan, block)) == sorted(expected)
+        assert sorted(
+            tuple(item[:4]) for item in items_of(plan.items.tolist(), block)
+        ) == sorted(expected)
 
 
 @few
@@ -233,16 +225,6 @@ def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiproc
     assert choose_num_splits(num_rows, num_tiles, num_multiprocessors) == 1 + times.index(
         min(times)
     )
-
-
-def test_a_split_costs_as_much_as_four_tiles():
-    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4
-    waves of 5.
-    """
-    # 3 * (8 + 4) against 4 * (5 + 4); at 3 for a split, 33 against 32
-    assert choose_num_splits(5, 15, 4) == 2
-    # 3 * (7 + 4) against 2 * (13 + 4), whole; at 5 for a split, 36 each
-    assert choose_num_splits(5, 13, 4) == 2
 
 
 def test_a_tile_is_the_kernels():
