@@ -116,19 +116,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def expected():
-    model = load_model()
-    model.generation_config.eos_token_id = None
-    prompts = [torch.tensor([prompt]) for prompt in PROMPTS]
-    return [
-        model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=NUM_TOKENS,
-            do_sample=False,
-            pad_token_id=0,
-        )[0, prompt.shape[1] :].tolist()
-        for prompt in prompts
-    ]
+    return [request.output for request in serve(Engine(load_model()), len(PROMPTS))]
 
 
 def serve(engine, num_prompts=2):

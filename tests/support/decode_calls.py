@@ -64,11 +64,7 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
     decode = PagedDecode(
         number,
         tensors["context_lens"],
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
+        **batch.model,
         kv_dtype=FP8 if number == 8 else None,
         target=target,
         library=library,

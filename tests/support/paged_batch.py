@@ -45,6 +45,12 @@ class Batch:
     seed: int = 0
     poison: float = NAN
 
+    @property
+    def model(self) -> dict:
+        """What a rung is made for."""
+        names = "num_q_heads", "num_kv_heads", "head_size", "block_size", "dtype"
+        return {name: getattr(self, name) for name in names}
+
     def tensors(self, target: str = "fast") -> dict[str, Tensor]:
         """The arguments of attn_paged_cuda: blocks in any order, and poison."""
         q, *caches, table = filled(self, len(self.lens), self.lens, target)
@@ -103,18 +109,8 @@ def device_of(target):
 
 def planned(number, batch, metadata, target, **how):
     """A rung of the prefill ladder, for batches of this shape."""
-    return PagedPrefill(
-        number,
-        metadata.cu_seqlens_q,
-        metadata.seq_lens_kv,
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
-        target=target,
-        **how,
-    )
+    lengths = metadata.cu_seqlens_q, metadata.seq_lens_kv
+    return PagedPrefill(number, *lengths, **batch.model, target=target, **how)
 
 
 def assert_right(out, tensors):

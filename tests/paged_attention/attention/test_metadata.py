@@ -103,28 +103,6 @@ def test_any_batch_is_dense_attention(
 
 
 @few
-@given(
-    chunks=st.lists(st.integers(1, 60), min_size=1, max_size=6),
-    block_size=st.sampled_from([1, 4, 5, 16]),
-    seed=st.integers(0, 10**6),
-)
-def test_a_prompt_may_be_cut_anywhere(chunks, block_size, seed):
-    length, generator = sum(chunks), torch.Generator().manual_seed(seed)
-    q = torch.randn(length, 6, 16, generator=generator)
-    k, v = torch.randn(2, length, 2, 16, generator=generator)
-    manager = make_manager(block_size, 2, 16, [length], seed)
-    manager.add_sequence(0, 0)
-    outputs = []
-    for rows in torch.arange(length).split(chunks):
-        manager.append_tokens([(0, len(rows))])
-        metadata = build_metadata(manager, [(0, len(rows))])
-        write_kv(*manager.kv_cache[0], metadata.slot_mapping, k[rows], v[rows])
-        outputs.append(attn_paged_torch(q[rows], *manager.kv_cache[0], metadata))
-    found = torch.cat(outputs).double()
-    torch.testing.assert_close(found, dense_attention(q, k, v), **CLOSE)
-
-
-@few
 @given(kv_len=st.integers(1, 40), data=st.data())
 def test_the_mask_is_the_rule(kv_len, data):
     q_len = data.draw(st.integers(1, kv_len))

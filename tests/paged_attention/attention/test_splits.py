@@ -104,37 +104,6 @@ def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, h
         ]
 
 
-# the longest row that is not worth cutting, and one that is
-SHORT, LONG = 64 * TILE_SIZE, 64 * TILE_SIZE + 1
-
-
-@pytest.mark.parametrize(
-    "lengths, num_kv_heads, num_warps, multiprocessors, expected",
-    [
-        # 40 rows find room at once, and none is worth cutting
-        ([SHORT] * 5, 8, 8, 132, 1),
-        # one is: pairs leave 20 rows, more than an eighth of 132
-        ([LONG] + [1] * 4, 8, 8, 132, 2),
-        ([LONG] + [1] * 3, 8, 8, 132, 1),  # 16 rows are less
-        ([SHORT] * 33, 4, 8, 132, 1),  # 132 rows, as many as there are multiprocessors
-        ([SHORT] * 34, 4, 8, 132, 2),
-        # 6 rows of all heads: 1.5 for each of 4 multiprocessors
-        ([1] * 6, 8, 8, 4, 8),
-        ([1] * 5, 8, 8, 4, 2),
-        ([1] * 3, 8, 4, 4, 4),  # the same with 4 warps in a block
-        ([1] * 6, 12, 8, 4, 2),  # 8 warps cannot share 12 heads
-        ([LONG] * 2, 2, 8, 16, 2),  # 2 rows of pairs: an eighth of 16
-        ([LONG], 2, 8, 16, 1),
-        ([LONG] * 10, 3, 8, 4, 1),  # 3 heads have no pairs
-        ([LONG] * 10, 1, 8, 4, 1),
-    ],
-)
-def test_heads_share_a_block_where_rows_are_many(
-    lengths, num_kv_heads, num_warps, multiprocessors, expected
-):
-    assert choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors) == expected
-
-
 @few
 @given(lengths=LENGTHS, heads=HEADS)
 def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):

@@ -24,11 +24,7 @@ few = settings(max_examples=15)
 def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):
     return SelfPlannedDecode(
         max_num_seqs or len(batch.lens),
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
+        **batch.model,
         device=device_of(target),
         target=target,
         num_blocks=num_blocks,

@@ -3,11 +3,12 @@ call by call.
 """
 
 import pytest
-from hypothesis import settings, strategies
+from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from paged_attention import block_manager
 from paged_attention.block_manager import PythonBlockManager, build_block_manager
+from state_machines import steps
 
 module = build_block_manager()
 NUM_BLOCKS = 5
@@ -61,7 +62,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
-TestAgainstTheModel.settings = settings(max_examples=100, stateful_step_count=40)
+TestAgainstTheModel.settings = steps(20)
 
 
 MANAGERS = pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from hypothesis.stateful import (
 
 from manager_state import state_of
 from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.engine.fast import room
 from paged_attention.kv_cache import (
     OutOfRowsError,
     PagedAttentionManager,
     SequenceTooLongError,
 )
 from paged_attention.slots import slot_mapping, write_kv
+from state_machines import steps
 
 ERRORS = OutOfBlocksError, OutOfRowsError, SequenceTooLongError
 PICK = st.integers(0, 10)  # which of the ids that are possible
@@ -196,7 +198,7 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
 
 
 TestManager = ManagerAgainstDictionaries.TestCase
-TestManager.settings = settings(max_examples=100, stateful_step_count=30)
+TestManager.settings = steps(20)
 
 
 @settings(max_examples=300)
@@ -206,10 +208,11 @@ TestManager.settings = settings(max_examples=100, stateful_step_count=30)
     row=st.integers(2, 5),
     prompts=st.lists(st.integers(0, 7), min_size=1, max_size=2),
     forks=st.lists(st.integers(0, 1), max_size=3),
-    num_new=st.lists(st.integers(0, 3), min_size=5, max_size=5),
+    num_new=st.lists(st.integers(0, 9), min_size=5, max_size=5),
 )
-def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, num_new):
-    """Trying it token by token on a copy says whether a batch fits."""
+@pytest.mark.parametrize("append", [PagedAttentionManager.append_tokens, room.append_tokens])
+def test_room_for_all_or_for_none(append, num_spare, block_size, row, prompts, forks, num_new):
+    """Trying it token by token on a copy says whether a batch fits, and what it gets."""
     num_blocks = sum(-(-num_tokens // block_size) for num_tokens in prompts) + num_spare
     assume(max(prompts) <= row * block_size)
     manager = PagedAttentionManager(max(num_blocks, 1), block_size, 1, 1, 8, row)
@@ -219,6 +222,8 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
     for parent in forks:
         manager.fork_sequence(parent % len(prompts), len(manager.sequences))
     batch = [pair for pair in zip(manager.sequences, num_new) if pair[1]]
+    if append is room.append_tokens:  # which makes room for one prompt at a time
+        batch = batch[:1]
     assume(batch)
     before, expected = state_of(manager), copy.deepcopy(manager)
     try:
@@ -227,10 +232,10 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
                 expected.append_token(seq_id)
     except (OutOfBlocksError, SequenceTooLongError):
         with pytest.raises((OutOfBlocksError, SequenceTooLongError)):
-            manager.append_tokens(batch)
+            append(manager, batch)
         assert state_of(manager) == before
     else:
-        manager.append_tokens(batch)
+        append(manager, batch)
         assert state_of(manager) == state_of(expected)
 
 

@@ -89,12 +89,6 @@ def test_tiles_are_of_the_size_that_the_kernels_have(
     assert repr(found) == repr(expected)  # whole numbers
 
 
-def test_few_rows_take_a_third_of_the_time():
-    """One row and 20 tiles of keys before four rows and 6, but after four rows and 8."""
-    order = needed([(4, 12), (1, 40), (4, 16)], 1, 1).items[:, 0]
-    assert order.tolist() == [2, 1, 0]
-
-
 @pytest.mark.parametrize(
     "lens, num_kv_heads, num_slots, num_parts",
     [
