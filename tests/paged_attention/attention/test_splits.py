@@ -1,6 +1,4 @@
-"""How a batch is shared out: the number of splits, equal shares, and the plan that rungs 7 and
-8 are given.
-"""
+"""How a batch is shared out: equal shares, and the plan that rungs 7 and 8 are given."""
 
 from itertools import product
 
@@ -10,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_lib.inline import read_kernel
-from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
+from paged_attention.splits import cut_evenly
 from paged_attention.work_plan import (
     TILE_SIZE,
     best_plan,
@@ -18,7 +16,6 @@ from paged_attention.work_plan import (
     choose_plan,
     cost_of,
     deal_rows,
-    dealt_time,
     plan_work,
     tiles_of,
 )
@@ -115,18 +112,6 @@ def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
 
 @few
 @given(
-    times=st.lists(st.integers(1, 100), min_size=1, max_size=30),
-    multiprocessors=st.integers(1, 8),
-)
-def test_a_row_goes_to_the_multiprocessor_that_is_free_first(times, multiprocessors):
-    busy_until = [0] * multiprocessors
-    for row_time in times:
-        busy_until[busy_until.index(min(busy_until))] += row_time
-    assert dealt_time(times, multiprocessors) == max(busy_until)
-
-
-@few
-@given(
     lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=20),
     num_kv_heads=st.integers(1, 16),
     num_warps=st.sampled_from([4, 8]),
@@ -178,22 +163,6 @@ def test_shares_are_even_and_in_order(num_tiles, num_blocks):
         (row, tile) for row, count in enumerate(num_tiles) for tile in range(count)
     ]
     assert all(first < end for pieces in shares for _, first, end in pieces)
-
-
-@few
-@given(
-    num_rows=st.integers(1, 300),
-    num_tiles=st.integers(1, 200),
-    num_multiprocessors=st.sampled_from([1, 4, 108, 132]),
-)
-def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiprocessors):
-    times = [
-        -(-num_rows * splits // num_multiprocessors) * (-(-num_tiles // splits) + SPLIT_COST)
-        for splits in range(1, num_tiles + 1)
-    ]
-    assert choose_num_splits(num_rows, num_tiles, num_multiprocessors) == 1 + times.index(
-        min(times)
-    )
 
 
 def test_a_tile_is_the_kernels():

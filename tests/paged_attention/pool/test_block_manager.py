@@ -81,12 +81,6 @@ def test_a_pool_needs_blocks(manager_type, errors, num_blocks):
     assert isinstance(caught.value, ValueError)
 
 
-@MANAGERS
-def test_the_smallest_pool_has_one_block(manager_type, errors):
-    manager = manager_type(1)
-    assert manager.get_num_free_blocks() == 1 and manager.allocate() == 0
-
-
 def test_the_python_manager_takes_whole_numbers():
     with pytest.raises(TypeError, match=r"^num_blocks must be an integer, not float: 2\.0$"):
         PythonBlockManager(2.0)

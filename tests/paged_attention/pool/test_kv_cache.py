@@ -249,14 +249,6 @@ def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwis
     assert manager.kv_cache.is_meta and manager.block_table.is_meta
 
 
-def test_the_two_tables_are_apart_and_rows_are_taken_from_the_first_on():
-    manager = PagedAttentionManager(4, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=2)
-    for seq_id in "abc":
-        manager.add_sequence(seq_id, 1)
-    assert [manager.get(seq_id).row for seq_id in "abc"] == [0, 1, 2]
-    assert manager.table.cpu.data_ptr() != manager.table.on_device.data_ptr()
-
-
 def test_the_cpp_block_manager_fits_in():
     from paged_attention.block_manager import build_block_manager
 
