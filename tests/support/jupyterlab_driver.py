@@ -126,8 +126,8 @@ def browser_page(size=LAPTOP):
         yield page
 
 
-def faults(page, part: str = "body") -> list[str]:
-    """What axe finds in a part of a page."""
+def faults(page, part: str | None = None) -> list[str]:
+    """What axe finds in a page, or in a part of it."""
     from axe_playwright_python.sync_playwright import Axe
 
     return [each["id"] for each in Axe().run(page, part).response["violations"]]
