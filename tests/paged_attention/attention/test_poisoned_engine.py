@@ -111,13 +111,8 @@ prompts = st.one_of(
 )
 
 
-def answer(most):
-    """The parameters of one answer, an object of its own."""
-    return SamplingParams(most)
-
-
 traces = st.lists(
-    actions(prompts, st.builds(answer, st.integers(3, 9))), min_size=3, max_size=12
+    actions(prompts, st.builds(SamplingParams, st.integers(3, 9))), min_size=3, max_size=12
 )
 all_sizes = st.fixed_dictionaries(
     {
@@ -130,12 +125,12 @@ all_sizes = st.fixed_dictionaries(
 # Two share a prefix, one is cancelled, and the pool is too small for the rest.
 EXAMPLE = {
     "trace": [
-        ("add", text[:9], [answer(8)]),
+        ("add", text[:9], [SamplingParams(8)]),
         ("step", 2),
-        ("add", [*text[:8], 3, 4], [answer(8)]),
-        ("add", [7, 8, 9], [answer(9)]),
+        ("add", [*text[:8], 3, 4], [SamplingParams(8)]),
+        ("add", [7, 8, 9], [SamplingParams(9)]),
         ("step", 3),
-        ("add", [2] * 9, [answer(8)]),
+        ("add", [2] * 9, [SamplingParams(8)]),
         ("cancel", 2),
     ],
     "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True},
