@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lessons_lib import machine
+from lessons_lib import helpers, machine
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
 from lessons_processes import error_line, isolation, one_call
@@ -268,6 +268,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
     refused = refuse(exercise, answer)
     if refused:
         return refused
+    answer = helpers.carried(answer)
     verdict, outcome = _try(exercise, answer)
     if verdict.passed or not machine.may_be_at_fault(outcome, verdict.message):
         return verdict
@@ -329,7 +330,7 @@ def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
 
 def _sources(answer) -> dict[str, list[str]]:
     """The lines of the cell that defines the answer, by the name that its code has for it."""
-    code = getattr(answer, "__code__", None)
+    code = getattr(getattr(answer, "__wrapped__", answer), "__code__", None)
     if inspect.isclass(answer):
         functions = filter(inspect.isfunction, vars(answer).values())
         code = next((function.__code__ for function in functions), None)

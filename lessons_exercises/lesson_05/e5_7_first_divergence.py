@@ -80,8 +80,7 @@ CASES = [
 ]
 # Where 0 is expected: a NaN that was made 0 looks right there.
 ZEROS = Case(2, 3, 2, 0.1, [(1, 1, 0, NAN)], scale=0)
-# A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep
-# their names.
+# A case where tensors are told from ints, so that other mistakes keep their names.
 KINDS = Case(3, 4, 2, 0.1, [(1, 2, 0, 1.0)])
 
 
@@ -155,11 +154,9 @@ def plain(part):
 
 
 def kind_of(result):
-    if isinstance(result, tuple) and all(isinstance(part, Integral) for part in result):
+    if isinstance(result, tuple | list) and all(isinstance(part, Integral) for part in result):
         return tuple(map(int, result))
-    if isinstance(result, tuple):
-        return Text(f"({', '.join(map(repr, result))})")
-    return Text(f"a list, {result}" if isinstance(result, list) else repr(result))
+    return Text(repr(result))
 
 
 def unchanged(now, before):
