@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lessons_lib import helpers, machine
+from lessons_lib import helpers, machine, thrown
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
 from lessons_processes import error_line, isolation, one_call
@@ -349,7 +349,10 @@ def crashed_first(outcome: isolation.Outcome) -> bool:
 def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> CheckResult:
     if outcome.ending != "returned":
         return named_from_text(exercise, answer, from_broken_run(exercise, outcome))
-    return named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
+    verdict = named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
+    if verdict.mistake == "wrong" and exercise.language == "c++":
+        return replace(verdict, message=thrown.told(verdict.message, answer))
+    return verdict
 
 
 def refuse(exercise: Exercise, answer) -> CheckResult | None:
@@ -470,7 +473,7 @@ def _examine(
 
 
 def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
-    """The verdict on a wrong answer, named if only what it does beside its result is wrong."""
+    """The verdict on a wrong answer, named by a rule for all exercises if one fits."""
     from lessons_lib import remedies  # imports PyTorch, which the notebook may not need
 
     def passes(theirs, ours) -> bool:
@@ -479,8 +482,22 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
             for case in exercise.in_order(exercise.cases())
         )
 
-    slip = remedies.slip(exercise.reference, subject, passes)
+    slip = remedies.slip(exercise.reference, subject, passes) or _explained(exercise, subject)
     return _said(verdict, *slip) if slip else verdict
+
+
+def _explained(exercise: Exercise, subject) -> tuple[str, str] | None:
+    """The slug and the words of a slip that no known mistake has."""
+    explain = getattr(exercise.mistakes, "explain", None)
+    if explain is None:
+        return None
+    cases = exercise.in_order(exercise.cases())
+    given, expected = (
+        [attempt(exercise, answer, case) for case in cases]
+        for answer in (subject, exercise.reference)
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        return explain(exercise, subject, cases, given, expected)
 
 
 def compare(

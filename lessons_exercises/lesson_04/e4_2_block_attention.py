@@ -99,10 +99,17 @@ def size(case):
     return (len(counts) or 2) * numbers, sum(counts)
 
 
+def in_words(name, x):
+    first = x.flatten()[0].item()
+    if x.numel() > 3 and (x == first).all():
+        return f"{name} of shape {tuple(x.shape)}: all {first:g}"
+    return listed(**{name: x})
+
+
 def describe(case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
     if is_small(case):
-        return listed(**tensors_of(case))
+        return ", ".join(in_words(name, x) for name, x in tensors_of(case).items())
     words = (
         f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape "
         f"({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), "
