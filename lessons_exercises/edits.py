@@ -25,8 +25,8 @@ loop's first line on. A form may also be
 
 In C++ and CUDA a form is edits, or a whole text: lines of which none is an edit.
 
-`## together`, the last section, has names of mistakes, a line for each group that a text may make
-at once. Each combination of two or more is a form of the one that is named first in its line.
+`## together`, the last section, lists mistakes that a text may make at once. Each combination
+of two or more in a line is a form of the one that comes first in it.
 
 `## spellings`, the first section, has forms that are right: each mistake is made in each
 combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all

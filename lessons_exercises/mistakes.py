@@ -205,8 +205,9 @@ class Bank(Sequence):
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
     def explain(self, exercise, answer, cases: list, given: list, expected: list):
-        """(slug, message) where no mistake explains an answer: one that any answer may have, or
-        two of this exercise. None if there is none of these.
+        """(slug, message) of an answer that no mistake explains, or None.
+
+        It has a slip that any answer may have, or two of this exercise's mistakes at once.
 
         given, expected: the answer's results on the cases, and ours.
         """

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from lessons_exercises.edits import combined
+from lessons_exercises.tensors import Values
 from lessons_lib import checks
 
 WORK = 2.0  # seconds of this thread's work
@@ -27,7 +28,7 @@ def find(bank, exercise, cases: list, given: list, expected: list) -> tuple[str,
     shown, begun = differing[0], time.thread_time()
     places = dict.fromkeys([*differing, *range(len(cases))])
     shows = _what_shows(bank, exercise.same, shown, given[shown], expected[shown])
-    for first, second, text in _texts(bank, shows):
+    for first, second, text in _texts(bank, shows, _is_of_numbers(given[shown])):
         if time.thread_time() - begun > WORK:
             return None
         form = bank.form(text)
@@ -53,14 +54,22 @@ def _what_shows(bank, same, number: int, given, expected) -> dict[str, str]:
     return shows
 
 
-def _texts(bank, shows: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(slug, slug, text) of two mistakes that may together give what is given: one of them
-    gives it alone, or both show. The likely ones come first.
+def _is_of_numbers(result) -> bool:
+    if isinstance(result, tuple | list):
+        return all(map(_is_of_numbers, result))
+    return isinstance(result, int | float | Values)
+
+
+def _texts(bank, shows: dict[str, str], both: bool) -> Iterator[tuple[str, str, str]]:
+    """(slug, slug, text) of two mistakes that may together give what is given.
+
+    One of them gives it alone, or, after these, both show. In numbers each of two has its
+    effect. Of two that do something else one may undo what the other one's message says.
     """
     forms = dict(bank.first_forms())
     pairs = [*itertools.combinations(shows, 2)]
     likely = [pair for pair in pairs if {shows[slug] for slug in pair} == {"", "all"}]
-    others = [pair for pair in pairs if all(shows[slug] for slug in pair)]
+    others = [pair for pair in pairs if both and all(shows[slug] for slug in pair)]
     for pair in (*likely, *others):
         groups = [(slug, (forms[slug],)) for slug in pair]
         for text in [*combined(groups, bank.answer)][:1]:

@@ -91,7 +91,7 @@ def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
 
 
 def _definitions(lines: list[str], answer) -> ast.Module | None:
-    """What the cell defines, if the answer is in it; a class without loops that may not end."""
+    """What the answer's cell defines; None for a class with loops that may not end."""
     try:
         tree = ast.parse("".join(lines))
     except SyntaxError:  # a magic of IPython's
@@ -102,7 +102,9 @@ def _definitions(lines: list[str], answer) -> ast.Module | None:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list
     ]
     own = [node for node in tree.body if node.name == answer.__name__]
-    loops = inspect.isclass(answer) and any(isinstance(node, ast.While) for node in ast.walk(tree))
+    loops = inspect.isclass(answer) and any(
+        isinstance(node, ast.While) for node in ast.walk(tree)
+    )
     return tree if own and not loops else None
 
 
@@ -218,6 +220,11 @@ def _in_32_bits(node):
         yield ast.Attribute(node.value, _SHORT[node.attr], node.ctx)
 
 
+def _in_floats(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield ast.BinOp(node.left, ast.FloorDiv(), node.right)
+
+
 def _other_division(node):
     if isinstance(node, ast.BinOp) and isinstance(node.op, _DIVISIONS):
         for operator in _DIVISIONS:
@@ -250,9 +257,9 @@ def _edge(node):
 
 
 def _one_off(node):
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        if isinstance(node.right, ast.Constant) and node.right.value == 1:
-            yield node.left
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    if is_sum and isinstance(node.right, ast.Constant) and node.right.value == 1:
+        yield node.left
     if _calls(node, "range") and node.args:
         end = min(len(node.args), 2) - 1
         for text in "{end} + 1", "{end} - 1":
@@ -298,6 +305,11 @@ TRAPS = {
         "As an index, 0 and 1 are places, and the opposite of 1 is -2. A mask is of booleans.",
         _numbers_as_mask,
     ),
+    "float-for-a-quotient": (
+        "`/` computes with floats, which are rounded where numbers are large. Is a whole number "
+        "meant?",
+        _in_floats,
+    ),
     "too-few-bits": ("The number does not fit into 32 bits.", _in_32_bits),
 }
 OTHERS = {
@@ -305,14 +317,20 @@ OTHERS = {
         "Do you need the whole part of the quotient, the next whole number, or what is left?",
         _other_division,
     ),
-    "other-stride": ("Which number counts steps, how long is a step, and what is left?", _other_stride),
+    "other-stride": (
+        "Which number counts steps, how long is a step, and what is left?",
+        _other_stride,
+    ),
     "exponent-upside-down": (
         "Is the exponent 0 or less, as it is when the maximum is taken away?",
         _upside_down,
     ),
     "edge-of-a-comparison": ("What if both sides are equal?", _edge),
     "one-off": ("Is this one too many, or one too few?", _one_off),
-    "needless-line": ("What is this line for? Look at a case where it changes something.", _needless),
+    "needless-line": (
+        "What is this line for? Look at a case where it changes something.",
+        _needless,
+    ),
     "order-of-lines": ("Which comes first, this line or the next one?", _swapped),
 }
 RULES = [(slug, *rule) for slug, rule in (TRAPS | OTHERS).items()]

@@ -5,9 +5,21 @@ import re
 _GOT = re.compile(r"^  got: .*?\b(RuntimeError|StandardOutOfRange)\b(?:: ([^;\n]*))?", re.M)
 # the exception, by what the library says; and the code that throws it
 _OF_THE_LIBRARY = (
-    (r"^StandardOutOfRange|range_check|: __pos|\bat\b", "std::out_of_range", r"\.(at|substr)\("),
-    (r"bad_alloc", "std::bad_alloc", r"\bnew\b|\b(resize|reserve|assign)\(|vector<.*>\s*\w*\("),
-    (r"length_error|_M_\w+$|larger than max_size", "std::length_error", r"resize\(|vector<.*\("),
+    (
+        r"^StandardOutOfRange|range_check|: __pos|\bat\b",
+        "std::out_of_range",
+        r"\.(at|substr)\(",
+    ),
+    (
+        r"bad_alloc",
+        "std::bad_alloc",
+        r"\bnew\b|\b(resize|reserve|assign)\(|vector<.*>\s*\w*\(",
+    ),
+    (
+        r"length_error|_M_\w+$|larger than max_size",
+        "std::length_error",
+        r"resize\(|vector<.*\(",
+    ),
 )
 
 

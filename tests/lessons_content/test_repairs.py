@@ -12,6 +12,7 @@ from lessons_lib import checks
 WORDS = [["b", "a", "b", "c", "d"], ["z"], [], ["y", "x", "z", "y"]]
 NUMBERS = [[3, 10, 9], [7], [100, 20, 3]]
 PAIRS = [(3, 2), (4, 2), (1, 5), (0, 3)]
+LARGE = [(3, 2), (10**17 - 1, 10), (4, 2)]
 TENSORS = [torch.arange(6.0).view(3, 1, 2), torch.ones(1, 1, 2), torch.zeros(2, 1, 1)]
 # the slug, the answer, what is right, and the cases
 SLIPS = [
@@ -79,6 +80,12 @@ SLIPS = [
         lambda x: x.long() * 2**20,
         [torch.tensor([1 << 12, 3], dtype=torch.int32)],
     ),
+    (
+        "float-for-a-quotient",
+        "def f(a, b):\n    return int(a / b)",
+        lambda a, b: a // b,
+        LARGE,
+    ),
     ("other-division", "def f(a, b):\n    return a % b", lambda a, b: a // b, PAIRS),
     ("other-division", "def f(a, b):\n    return a // b", lambda a, b: -(-a // b), PAIRS),
     ("other-stride", "def f(a, b):\n    return a * 7 + b", lambda a, b: b * 7 + a, PAIRS),
@@ -88,7 +95,12 @@ SLIPS = [
         lambda a, b: math.exp(a - max(a, b)),
         PAIRS,
     ),
-    ("edge-of-a-comparison", "def f(a, b):\n    return a > b", lambda a, b: a >= b, [*PAIRS, (1, 1)]),
+    (
+        "edge-of-a-comparison",
+        "def f(a, b):\n    return a > b",
+        lambda a, b: a >= b,
+        [*PAIRS, (1, 1)],
+    ),
     ("one-off", "def f(a, b):\n    return [*range(a + 1)]", lambda a, b: [*range(a)], PAIRS),
     ("one-off", "def f(a, b):\n    return [*range(a)]", lambda a, b: [*range(a + 1)], PAIRS),
     (
