@@ -103,7 +103,7 @@ def _definitions(lines: list[str], answer) -> ast.Module | None:
     ]
     own = [node for node in tree.body if node.name == answer.__name__]
     loops = inspect.isclass(answer) and any(
-        isinstance(node, ast.While) for node in ast.walk(tree)
+        isinstance(node, ast.While | ast.For) for node in ast.walk(tree)
     )
     return tree if own and not loops else None
 
@@ -306,7 +306,7 @@ TRAPS = {
         _numbers_as_mask,
     ),
     "float-for-a-quotient": (
-        "`/` computes with floats, which are rounded where numbers are large. Is a whole number "
+        "`/` computes with floats, which are rounded where they are large. Is a whole number "
         "meant?",
         _in_floats,
     ),
