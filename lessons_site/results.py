@@ -8,6 +8,7 @@ from lessons_bench import (
     cpu_engine_runs,
     engine_peers_runs,
     fast_engine_runs,
+    few_rows_runs,
     ladder_runs,
     load_runs,
     player_runs,
@@ -158,6 +159,14 @@ def engine(pictures: Pictures) -> list[str]:
             pictures.drawn(lesson_10.ladder(run)),
             table("requests, engine, tokens a second, ready after s", rows),
             *everything(run, fast_engine_runs.table),
+        ]
+    for run in few_rows_runs.recorded():
+        parts += [
+            f"### One sequence and eight: {run.card}",
+            origin(run),
+            pictures.drawn(lesson_10.rates(run)),
+            pictures.drawn(lesson_10.reads_over_time(run)),
+            *everything(run, few_rows_runs.table),
         ]
     for number, run in enumerate(timeline_runs.recorded()):
         parts += [
