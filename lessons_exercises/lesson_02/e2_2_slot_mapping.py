@@ -1,13 +1,9 @@
 """Exercise 2.2: from positions in a sequence to slots in the pool."""
 
-import random
-
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.exercise import exercise
 from paged_attention.slots import slot_mapping
 
 
@@ -44,9 +40,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any positions in any order; none; one pool whose slots do not fit into 32 bits."""
-    chance = random.Random(seed)
     for number in range(12):
         block_size, length = chance.randint(1, 20), chance.randint(1, 6)
         blocks = chance.sample(range(2 * length), length)
@@ -58,20 +53,13 @@ def hidden(seed):
     yield 16, far, [chance.randrange(16), chance.randrange(16, 48)], 1
 
 
-EXERCISE = Exercise(
-    id="2.2",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="slots",
     answer_name="slot_mapping",
-    reference=slot_mapping,
-    cases=lambda: CASES,
     size=lambda case: (len(case[2]), len(case[1]) + case[3], case[0], max(case[1])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("2.2", "slot_mapping", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which entry of the block table belongs to position 5 when a block holds 4 tokens? And
         to positions 3 and 4?
 
@@ -79,5 +67,5 @@ EXERCISE = Exercise(
         blocks at once.
 
         The table is int32, slots are int64: `.long()` changes the type.
-    """),
+    """,
 )

@@ -1,16 +1,12 @@
 """Exercise 6.4: the scores of one query, a thread for each token."""
 
-import random
-
 import torch
 
-from lessons_exercises import tensors
 from lessons_exercises.drawn import normal
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import NOT_WRITTEN, Case, FarCase, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 
 
 def scores(batch):
@@ -73,9 +69,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Batches of any shape, then an empty context and extreme sizes."""
-    chance = random.Random(seed)
     yield from (drawn(chance) for _ in range(10))
     yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
     yield from native.drawn_extremes(chance)
@@ -102,24 +97,17 @@ def show(expected, actual):
     )
 
 
-EXERCISE = Exercise(
-    id="6.4",
+EXERCISE = exercise(
+    globals(),
+    native,
     title="the scores",
     answer_name="paged_scores",
     language="cuda",
     reference=scores,
-    prepare=prepare,
-    cases=lambda: CASES,
-    size=native.size,
-    hidden=hidden,
-    observe=observe,
     chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: case.describe("the scores for each (sequence, head, token)"),
-    same=tensors.same,
-    show=show,
     points=2,
-    mistakes=Bank("6.4", "paged_scores", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         First bring the query into q, all threads together: thread 0 takes the elements 0,
         blockDim.x, 2 * blockDim.x and so on. to_float() makes a float of each. Then wait until
         all of it is there.
@@ -129,5 +117,5 @@ EXERCISE = Exercise(
 
         For each token, cache_offset() says where its key begins in k_cache. Multiply the key
         with q element by element and add up. Then scale the sum and write it to scores[token].
-        """),
+    """,
 )

@@ -1,16 +1,13 @@
 """Exercise 6.5: the softmax over a block's threads, and the weighted values."""
 
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import Case, FarCase, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 THREADS = 128
@@ -90,9 +87,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """As those of the scores; also with scores in a workspace, or far from 0."""
-    chance = random.Random(seed)
     yield from (drawn(chance, workspace=number % 3 == 0) for number in range(9))
     yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
     for shift in (200.0, -200.0):
@@ -120,24 +116,17 @@ def is_chancy(case):
     return is_long or isinstance(case, FarCase)
 
 
-EXERCISE = Exercise(
-    id="6.5",
+EXERCISE = exercise(
+    globals(),
+    native,
     title="softmax and values",
     answer_name="paged_values",
     language="cuda",
     reference=native.attention,
-    prepare=prepare,
-    cases=lambda: CASES,
-    size=native.size,
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
     chancy=is_chancy,
-    same=native.same,
-    show=native.show,
     points=2,
-    mistakes=Bank("6.5", "paged_values", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on.
         Find the largest score. Make weights and add them up. Divide. After the first and the
         second round the threads combine their results.
@@ -150,5 +139,5 @@ EXERCISE = Exercise(
 
         Without a token, the loop over the tokens does nothing. Is the output written all the
         same?
-        """),
+    """,
 )

@@ -1,17 +1,15 @@
 """Exercise 6.6: the launcher."""
 
 import math
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import STREAM, Batch, Case, Finding, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.paged_kernel import KERNEL_FILES
@@ -151,9 +149,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any shape; scores that need more shared memory, or too much; batches to refuse."""
-    chance = random.Random(seed)
     yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
     for least, dtype in ((2_100, 0), (12_300, 0), (12_300, chance.randint(1, 2))):
         length, seed = least + chance.randint(0, 700), chance.randrange(2**31)
@@ -238,27 +235,19 @@ def name_from_text(source: str) -> str | None:
     return "fixed-score-buffer" if is_fixed else None
 
 
-EXERCISE = Exercise(
-    id="6.6",
+EXERCISE = exercise(
+    globals(),
+    native,
     title="the launcher",
     answer_name="paged_attention",
     language="cuda",
     reference=attention,
-    prepare=prepare,
-    cases=lambda: CASES,
     size=lambda case: (*native.size(case), getattr(case, "entries", 0)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # mistakes that other cases find may give anything here
     chancy=lambda case: isinstance(case, RefusedCase),
-    name_from_text=name_from_text,
-    same=same,
-    show=native.show,
     points=2,
     time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
-    mistakes=Bank("6.6", "paged_attention", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         `kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T.
         The grid is a dim3 of two numbers, sequences and heads.
 
@@ -271,5 +260,5 @@ EXERCISE = Exercise(
 
         launch<T>() ends by asking how the launch went. paged_attention() chooses T by
         params.dtype and returns what launch<T>() returns.
-        """),
+    """,
 )

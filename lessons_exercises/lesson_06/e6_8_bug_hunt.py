@@ -7,18 +7,16 @@ fault that is left.
 
 import functools
 import math
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import STREAM, FarCase
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted, listed
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.code_text import mask
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
@@ -116,9 +114,8 @@ def hunted_attention(source: str):
     return attend
 
 
-def hidden(seed):
+def hidden(chance):
     """Batches in which several faults would show; then low scores and many tokens."""
-    chance = random.Random(seed)
 
     def drawn(kind, *lengths, **sizes):
         return kind(f"contexts of {listed(lengths)} tokens", lengths, **sizes)
@@ -193,8 +190,9 @@ class IsGiven:
         return self.given
 
 
-EXERCISE = Exercise(
-    id="6.8",
+EXERCISE = exercise(
+    globals(),
+    native,
     title="a bug hunt",
     answer_name="bug_hunt",
     language="cuda",
@@ -202,18 +200,12 @@ EXERCISE = Exercise(
     prepare=hunted_attention,
     cases=lambda: CHECKED,
     size=lambda case: 1,  # they come as in hunt(), which takes one fault after the other
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # the first case that fails names the fault; later cases show later faults as well
     chancy=lambda case: True,
-    same=tensors.same,
-    show=native.show,
     is_given=IsGiven(),
     points=3,
     time_limit=30.0,  # the long context takes a second, and more on a busy machine
-    mistakes=Bank("6.8", "bug_hunt", __file__, globals(), hunted_attention),
-    hints=paragraphs("""
+    hints="""
         One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first one
         that goes wrong. Repair that, run the cell of the kernel again, and hunt again. Do not
         look for the next fault before this one is gone.
@@ -229,5 +221,5 @@ EXERCISE = Exercise(
 
         The parameters' struct gives the sizes of each tensor. Compare each index in the kernel
         with them, the largest step first.
-        """),
+    """,
 )

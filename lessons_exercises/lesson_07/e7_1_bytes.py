@@ -2,13 +2,11 @@
 
 import itertools
 import math
-import random
 from dataclasses import dataclass
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted, listed
 from paged_attention.traffic import kv_bytes
 
 
@@ -37,8 +35,7 @@ def cases():
     )
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(10):
         lengths = [
             chance.choice((0, chance.randint(1, 99), chance.randint(1, 9_999)))
@@ -79,27 +76,19 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="7.1",
+EXERCISE = exercise(
+    globals(),
     title="the bytes that must be read",
     answer_name="kv_bytes",
-    reference=kv_bytes,
-    cases=cases,
     size=lambda case: (
         sum(case.context_lens),
         case.num_kv_heads * case.head_size * case.bytes_per_number,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("7.1", "kv_bytes", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What does one token have in the cache? Begin with its key for one KV head: how many
         numbers, how many bytes?
 
         A decode step reads this for every token of every sequence, once. It does not matter
         how the tokens are spread over sequences.
-    """),
+    """,
 )

@@ -1,13 +1,12 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
-import random
 from dataclasses import dataclass
 from types import GeneratorType
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention import splits
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
@@ -24,9 +23,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Fewer tiles than blocks, as many, more, many more; then borders that floats miss."""
-    chance = random.Random(seed)
     for number in range(16):
         num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
         total = sum(num_tiles)
@@ -114,21 +112,15 @@ def show(ours, theirs):
     return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
 
 
-EXERCISE = Exercise(
-    id="7.7",
+EXERCISE = exercise(
+    globals(),
     title="equal shares",
     answer_name="cut_evenly",
     reference=splits.cut_evenly,
-    cases=lambda: CASES,
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
-    same=same,
-    show=show,
     points=2,
-    mistakes=Bank("7.7", "cut_evenly", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
         num_tiles[0] + num_tiles[1].
 
@@ -137,5 +129,5 @@ EXERCISE = Exercise(
         may be nothing.
 
         Turn that into tiles of the row by subtracting the row's beginning.
-    """),
+    """,
 )

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import SLIPS, paragraphs
-from lessons_lib.checks import Exercise, Raised, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import SLIPS
+from lessons_lib.checks import Raised, Text
 from paged_attention.engine.draws import draw_number
 from paged_attention.engine.request import SamplingParams
 
@@ -107,9 +107,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """The same in another order, with other seeds, and all a little higher or lower."""
-    chance = random.Random(seed)
     for known in CASES:
         shift = chance.choice((-1, 1)) * chance.randint(1, 25) / 100
         logits = chance.sample(known.logits, len(known.logits))
@@ -200,20 +199,13 @@ def _in_words(part, value):
     return f"tokens with seed {seed}: {', '.join(first)}, …"
 
 
-EXERCISE = Exercise(
-    id="8.7",
+EXERCISE = exercise(
+    globals(),
     title="draw a token",
     answer_name="sample",
     reference=reference,
-    cases=lambda: CASES,
     size=lambda case: len(case.logits),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("8.7", "sample", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Begin with temperature 0: one line, and the division below is safe.
 
         Sort the logits once, the largest first, and keep the order that the sort gives: top_k
@@ -225,5 +217,5 @@ EXERCISE = Exercise(
         Imagine the probabilities that are left as pieces of a line, side by side. The random
         number, times the length of the line, is a point on it. In which piece does it lie? How
         many running sums are below it?
-    """),
+    """,
 )

@@ -1,12 +1,10 @@
 """Exercise 9.1: the operations and the bytes of a batch of prompts."""
 
-import random
 from dataclasses import dataclass
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted
 from paged_attention.prefill_tiles import count_work
 
 
@@ -42,8 +40,7 @@ def cases():
     )
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(12):
         cached = [
             chance.choice((0, chance.randint(1, 9), chance.randint(10, 400)))
@@ -109,26 +106,18 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="9.1",
+EXERCISE = exercise(
+    globals(),
     title="the work of a batch",
     answer_name="count_work",
-    reference=count_work,
-    cases=cases,
     size=lambda case: (
         sum(case.kv_lens),
         sum(case.q_lens),
         case.num_q_heads * case.num_kv_heads * case.head_size * case.bytes_per_number,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
     # An empty batch has no work. An error there says little of what else went wrong.
     chancy=lambda case: not case.q_lens,
-    mistakes=Bank("9.1", "count_work", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Draw a sequence with 2 queries and 5 keys: a row for each query, a column for each key.
         Which squares does causal attention fill?
 
@@ -141,5 +130,5 @@ EXERCISE = Exercise(
 
         For the bytes, count vectors of head_size numbers. Queries and outputs have one for
         each query and query head. Keys and values have one for each key and KV head.
-    """),
+    """,
 )

@@ -1,12 +1,10 @@
 """Exercise 9.5: the tiles of keys that a tile of queries meets."""
 
 import math
-import random
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention import prefill_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
@@ -23,9 +21,8 @@ SIZES = """
 CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
 
 
-def hidden(seed):
+def hidden(chance):
     """Whole prompts, chunks and single queries, first small and then large."""
-    chance = random.Random(seed)
     for number in range(24):
         scale = 1 + number // 8 * 5
         num_queries = (1, chance.randint(2, 9 * scale))[number % 4 > 0]
@@ -67,20 +64,13 @@ def describe(case):
     return ", ".join(f"{name} = {number}" for name, number in zip(names, case, strict=True))
 
 
-EXERCISE = Exercise(
-    id="9.5",
+EXERCISE = exercise(
+    globals(),
     title="the causal edge",
     answer_name="causal_tiles",
     reference=prefill_tiles.causal_tiles,
-    cases=lambda: CASES,
     size=lambda case: (case[3], case[2], case[1] - case[0], case[4], case[0]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("9.5", "causal_tiles", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which is the last key that query i sees? And how many keys does it see?
 
         Of all queries in the tile, one sees the fewest keys. Which one is it? The tiles that
@@ -91,5 +81,5 @@ EXERCISE = Exercise(
 
         A query that sees n keys sees n // tile_keys tiles whole. Key k is in tile
         k // tile_keys.
-    """),
+    """,
 )

@@ -1,13 +1,12 @@
 """Exercise 9.6: which item runs where, and when it begins."""
 
 import math
-import random
 from types import GeneratorType
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention import prefill_tiles
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
@@ -27,9 +26,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Equal lengths and different ones; one slot, a few, and more than there are items."""
-    chance = random.Random(seed)
     for number in range(20):
         longest = (3, 6, 20, 100)[number // 5]
         times = [chance.randint(1, longest) for _ in range(chance.randint(3, 6 + 2 * number))]
@@ -84,22 +82,16 @@ def show(ours, theirs):
     return f"{after}{ours[place]!r}", f"{after}{theirs[place]!r}"
 
 
-EXERCISE = Exercise(
-    id="9.6",
+EXERCISE = exercise(
+    globals(),
     title="the order of work",
     answer_name="run_items",
     reference=prefill_tiles.run_items,
-    cases=lambda: CASES,
     size=lambda case: (len(case[0]), sum(case[0]), case[1], int(case[2])),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: (
         f"times = {case[0]}, num_slots = {case[1]}, longest_first = {case[2]}"
     ),
-    same=same,
-    show=show,
-    mistakes=Bank("9.6", "run_items", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What do you have to know about a slot, so that the next item can be placed?
 
         Keep a list with the time from which each slot is free. At first all these times are 0.
@@ -110,5 +102,5 @@ EXERCISE = Exercise(
 
         For longest_first, sort the numbers of the items, not their times:
         sorted(range(len(times)), key=...). Python's sort keeps the order of equal ones.
-    """),
+    """,
 )

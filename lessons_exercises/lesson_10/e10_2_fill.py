@@ -1,11 +1,11 @@
 """Exercise 10.2: write a decode step into the tensors that a recorded step reads."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_10.step_tensors import (
     BareState,
     Changed,
@@ -15,9 +15,7 @@ from lessons_exercises.lesson_10.step_tensors import (
     on_a_device,
 )
 from lessons_exercises.lesson_10.watch import HostRead
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.engine.fast.state import PADDING, StepState
 from paged_attention.send import send, send_into
@@ -225,9 +223,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to four calls, in each of which some sequences go on and others begin."""
-    chance = random.Random(seed)
     for number in range(20):
         block_size = chance.choice((1, 2, 3, 4, 6, 7, 16))
         num_rows = chance.randint(1, 2 + number // 2)
@@ -248,21 +245,14 @@ def size(case):
     return sum(call.size for call in case.calls), lengths, case.num_rows
 
 
-EXERCISE = Exercise(
-    id="10.2",
+EXERCISE = exercise(
+    globals(),
     title="write into the tensors",
     answer_name="fill",
     reference=StepState.fill,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
     # Most wrong answers could also be wrong there, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,
-    mistakes=Bank("10.2", "fill", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Say that a batch of two runs in the step for four. Which of the four places does your
         code write, in which of the tensors? And who wrote last into the other places?
 
@@ -278,5 +268,5 @@ EXERCISE = Exercise(
         takes one block of each, for `columns` of the shape (n, 1). A block times
         self.block_size, plus the offset, is a slot; make it int64 before you multiply. Then
         write 0 into the places from n to size, and PADDING into those of self.slots.
-    """),
+    """,
 )

@@ -1,9 +1,8 @@
 """Exercise 10.3: a kernel moves each sequence of a batch one token on."""
 
-import random
-
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_06 import native
 from lessons_exercises.lesson_06.native import NO_FAULT, Finding
 from lessons_exercises.lesson_10.batches import (
@@ -17,9 +16,7 @@ from lessons_exercises.lesson_10.batches import (
     describe,
     size,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 
@@ -125,9 +122,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Any rows, with padding anywhere; lengths around whole blocks; a few calls."""
-    chance = random.Random(seed)
     for number in range(16):
         block_size = chance.choice((1, 2, 3, 5, 7, 16, 48))
         num_rows = chance.randint(1, 3 + number)
@@ -151,21 +147,12 @@ def hidden(seed):
         )
 
 
-EXERCISE = Exercise(
-    id="10.3",
+EXERCISE = exercise(
+    globals(),
     title="one token on",
     answer_name="advance",
     language="cuda",
-    reference=advance,
-    prepare=prepare,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("10.3", "advance", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Which block of threads has which place in the batch, and where does it find the row of
         the sequence there? If the row is -1, nothing may be read at that row.
 
@@ -181,5 +168,5 @@ EXERCISE = Exercise(
         there are threads, so copy them in a loop: i from threadIdx.x on, in steps of
         blockDim.x. Then let all threads wait at __syncthreads(). After that, a single thread
         writes the other numbers.
-    """),
+    """,
 )
