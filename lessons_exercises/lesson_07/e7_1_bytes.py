@@ -4,8 +4,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted, listed
 from paged_attention.traffic import kv_bytes
 
@@ -46,23 +46,11 @@ def hidden(chance):
 
 
 def observe(subject, case):
-    mine = list(case.context_lens)
-    result = subject(mine, case.num_kv_heads, case.head_size, case.bytes_per_number)
-    if mine != list(case.context_lens):
-        return outcomes.Changed("context_lens was changed")
-    return result.item() if hasattr(result, "item") else result
+    return outcomes.called(subject, **vars(case) | {"context_lens": [*case.context_lens]})
 
 
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(actual) in (int, float, type(expected)) and expected == actual
-
-
-def show(expected, actual):
-    if isinstance(actual, outcomes.Changed):
-        return "context_lens as it was", actual
-    return repr(expected), outcomes.show_no_result(actual) or repr(actual)
+    return outcomes.same(expected, int(actual) if actual == expected else actual)
 
 
 def describe(case):
@@ -78,6 +66,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="the bytes that must be read",
     answer_name="kv_bytes",
     size=lambda case: (

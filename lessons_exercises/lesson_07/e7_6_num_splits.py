@@ -2,8 +2,8 @@
 
 import math
 
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted
 from lessons_lib.checks import Text
 from paged_attention import splits
@@ -34,21 +34,7 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    result = answer(*case)
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(result):
-    """Numbers of NumPy and of torch as Python's own, and their arrays in words."""
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and expected == actual
+    return outcomes.plain(answer(*case), tuple)
 
 
 def show(expected, actual):
@@ -68,6 +54,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="how many splits",
     answer_name="choose_num_splits",
     reference=splits.choose_num_splits,

@@ -1,12 +1,10 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
 from dataclasses import dataclass
-from types import GeneratorType
 
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted
-from lessons_lib.checks import Text
 from paged_attention import splits
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
@@ -38,9 +36,9 @@ def hidden(chance):
 
 def observe(answer, case):
     num_tiles, num_blocks = case
-    mine = list(num_tiles)
-    result = answer(mine, num_blocks)
-    return outcomes.Changed("num_tiles was changed") if mine != num_tiles else plain(result)
+    return outcomes.called(
+        answer, list, list, tuple, num_tiles=num_tiles, num_blocks=num_blocks
+    )
 
 
 @dataclass(frozen=True)
@@ -54,29 +52,10 @@ class Alike:
     way: str
 
 
-def _is_list(value):
-    return isinstance(value, list | tuple)
-
-
-def plain(result):
-    """Lists of lists of tuples, or only of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not _is_list(result) or not all(map(_is_list, result)):
-        return result
-    if result and all(share and not _is_list(share[0]) for share in result):
-        return [tuple(share) for share in result]
-    return [
-        [tuple(piece) if _is_list(piece) else piece for piece in share] for share in result
-    ]
-
-
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
     if isinstance(expected, Alike) and has_pieces(actual):
         return SEEN[expected.way](expected.shares) == SEEN[expected.way](actual)
-    return expected == actual
+    return outcomes.same(expected, actual)
 
 
 def has_pieces(result):
@@ -100,12 +79,8 @@ SEEN = {"tiles": with_tiles, "order": in_one_order}
 
 def show(ours, theirs):
     """The first share that differs."""
-    if isinstance(theirs, outcomes.Changed):
-        return "num_tiles as it was", theirs
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if any(isinstance(share, tuple) for share in theirs):
-        return repr(ours), repr(theirs)
+    if not isinstance(theirs, list) or any(isinstance(share, tuple) for share in theirs):
+        return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
     block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
@@ -114,6 +89,7 @@ def show(ours, theirs):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="equal shares",
     answer_name="cut_evenly",
     reference=splits.cut_evenly,

@@ -1,9 +1,10 @@
 """Exercise 9.1: the operations and the bytes of a batch of prompts."""
 
+import functools
 from dataclasses import dataclass
 
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted
 from paged_attention.prefill_tiles import count_work
 
@@ -59,35 +60,15 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    lists = list(case.q_lens), list(case.kv_lens)
-    result = answer(
-        *lists,
-        num_q_heads=case.num_q_heads,
-        num_kv_heads=case.num_kv_heads,
-        head_size=case.head_size,
-        bytes_per_number=case.bytes_per_number,
-    )
-    if lists != (list(case.q_lens), list(case.kv_lens)):
-        return outcomes.Changed("q_lens or kv_lens was changed")
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(number):
-    """Numbers of NumPy and of torch as Python's own."""
-    has_one = hasattr(number, "item") and sum(1 for _ in number.reshape(-1)) == 1
-    return number.item() if has_one else number
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and bool(expected == actual)
+    lists = {"q_lens": [*case.q_lens], "kv_lens": [*case.kv_lens]}
+    sizes = {name: size for name, size in vars(case).items() if name not in lists}
+    return outcomes.called(functools.partial(answer, **sizes), tuple, **lists)
 
 
 def show(expected, actual):
-    if isinstance(actual, outcomes.Changed):
-        return "q_lens and kv_lens as they were", actual
-    return words_of(expected), outcomes.show_no_result(actual) or words_of(actual)
+    if isinstance(actual, outcomes.Changed) or outcomes.show_no_result(actual):
+        return words_of(expected), outcomes.show(expected, actual)[1]
+    return words_of(expected), words_of(actual)
 
 
 def words_of(result):
@@ -108,6 +89,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="the work of a batch",
     answer_name="count_work",
     size=lambda case: (

@@ -1,11 +1,8 @@
 """Exercise 9.4: the queries of a KV head, with all their heads, packed into tiles."""
 
-from types import GeneratorType
-
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted, listed
-from lessons_lib.checks import Text
 from paged_attention.prefill_tiles import pack_rows
 
 NAMES = "num_queries", "queries_per_kv_head", "kv_head", "tile_rows"
@@ -30,36 +27,14 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    return plain(answer(*case))
-
-
-def _is_list(value):
-    return isinstance(value, list | tuple)
-
-
-def plain(result):
-    """Lists of lists of tuples, or only of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not _is_list(result) or not all(map(_is_list, result)):
-        return result
-    if any(tile and not _is_list(tile[0]) for tile in result):
-        return [tuple(row) for row in result]
-    return [[tuple(row) if _is_list(row) else row for row in tile] for tile in result]
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and bool(expected == actual)
+    return outcomes.plain(answer(*case), list, list, tuple)
 
 
 def show(ours, theirs):
     """The first row that differs, or how many rows the tiles have."""
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if not all(isinstance(tile, list) for tile in theirs) or sum(map(len, ours + theirs)) < 9:
-        return repr(ours), repr(theirs)
+    has_tiles = isinstance(theirs, list) and all(isinstance(tile, list) for tile in theirs)
+    if not has_tiles or sum(map(len, ours + theirs)) < 9:
+        return outcomes.show(ours, theirs)
     if [*map(len, ours)] != [*map(len, theirs)]:
         return f"{rows_of(ours)}: {ours}", f"{rows_of(theirs)}: {theirs}"
     pairs = zip(ours, theirs, strict=True)
@@ -79,6 +54,7 @@ def rows_of(tiles):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="rows of a tile",
     answer_name="pack_rows",
     size=lambda case: (case[0] * case[1], case[2], case[3]),

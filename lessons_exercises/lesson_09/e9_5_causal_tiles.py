@@ -1,10 +1,7 @@
 """Exercise 9.5: the tiles of keys that a tile of queries meets."""
 
-import math
-
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
-from lessons_lib.checks import Text
 from paged_attention import prefill_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
@@ -34,29 +31,14 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    result = answer(*case)
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(result):
-    """Numbers of NumPy and torch as Python's own, their arrays in words, ranges as lists."""
-    if isinstance(result, range):
-        return list(result)
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
+    return outcomes.plain(answer(*case), tuple)
 
 
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    if isinstance(expected, tuple) and isinstance(actual, tuple):
-        return [*map(type, expected)] == [*map(type, actual)] and expected == actual
-    return type(expected) is type(actual) and expected == actual
-
-
-def show(expected, actual):
-    return repr(expected), outcomes.show_no_result(actual) or repr(actual)
+    """Ints only: 1.0 equals 1 in Python."""
+    are_tuples = isinstance(expected, tuple) and isinstance(actual, tuple)
+    of_one_kind = not are_tuples or [*map(type, expected)] == [*map(type, actual)]
+    return of_one_kind and outcomes.same(expected, actual)
 
 
 def describe(case):
@@ -66,6 +48,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="the causal edge",
     answer_name="causal_tiles",
     reference=prefill_tiles.causal_tiles,

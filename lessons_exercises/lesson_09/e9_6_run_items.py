@@ -1,12 +1,8 @@
 """Exercise 9.6: which item runs where, and when it begins."""
 
-import math
-from types import GeneratorType
-
+from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_07 import outcomes
 from lessons_exercises.words import counted
-from lessons_lib.checks import Text
 from paged_attention import prefill_tiles
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
@@ -37,44 +33,14 @@ def hidden(chance):
 
 def observe(answer, case):
     times, num_slots, longest_first = case
-    mine = list(times)
-    result = answer(mine, num_slots, longest_first)
-    return outcomes.Changed("times was changed") if mine != times else plain(result)
-
-
-def plain(result):
-    """A list of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not isinstance(result, list | tuple):
-        return number(result)
-    return [
-        tuple(map(number, begun)) if isinstance(begun, list | tuple) else number(begun)
-        for begun in result
-    ]
-
-
-def number(result):
-    """A number of NumPy or torch as Python's own, and their arrays in words."""
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return expected == actual
+    given = {"times": times, "num_slots": num_slots, "longest_first": longest_first}
+    return outcomes.called(answer, list, tuple, **given)
 
 
 def show(ours, theirs):
     """Short lists whole, and of longer ones the first place where they differ."""
-    if isinstance(theirs, outcomes.Changed):
-        return "times as it was", theirs
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if len(ours) <= 6:
-        return repr(ours), repr(theirs)
+    if not isinstance(theirs, list) or len(ours) <= 6:
+        return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return f"a list of {len(ours)}", f"a list of {len(theirs)}: {theirs}"
     place = next((place for place in range(len(ours)) if ours[place] != theirs[place]), 0)
@@ -84,6 +50,7 @@ def show(ours, theirs):
 
 EXERCISE = exercise(
     globals(),
+    outcomes,
     title="the order of work",
     answer_name="run_items",
     reference=prefill_tiles.run_items,
