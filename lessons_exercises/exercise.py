@@ -2,17 +2,14 @@
 
 import random
 import re
+from dataclasses import fields
 from types import ModuleType
 
 from lessons_exercises.mistakes import Bank
 from lessons_exercises.words import paragraphs
 from lessons_lib.checks import Exercise
 
-# fields of an exercise that go by these names in its file, or in a module of its kind
-FIELDS = (
-    *("prepare", "arrange", "observe", "describe", "size", "same", "show"),
-    *("chancy", "recognise", "name_from_text"),
-)
+FIELDS = {field.name for field in fields(Exercise)}
 
 
 def exercise(
@@ -35,22 +32,17 @@ def exercise(
     """
     lesson, number = re.search(r"\.e(\d+)_(\d+)_\w+$", scope["__name__"]).groups()
     id = f"{lesson}.{number}"
-    given = {name: scope[name] for name in FIELDS if name in scope} | own
-    for kind in kinds:
-        given = {name: vars(kind)[name] for name in FIELDS if name in vars(kind)} | given
-    if "cases" not in given:
-        given["cases"] = scope.get("cases") or (lambda: scope["CASES"])
-    hidden = given.pop("hidden", None) or _first("hidden", scope, *map(vars, kinds))
+    found = {"reference": scope.get(answer_name)}
+    for source in (*map(vars, reversed(kinds)), scope, own):
+        table = {"cases": lambda table=source["CASES"]: table} if "CASES" in source else {}
+        found |= table | {name: source[name] for name in FIELDS & source.keys()}
+    hidden = found.pop("hidden")
     names = scope | (also or {})
     return Exercise(
         id=id,
         answer_name=answer_name,
         hidden=lambda seed: hidden(random.Random(seed)),
         hints=paragraphs(hints),
-        mistakes=Bank(id, answer_name, scope["__file__"], names, given.get("prepare")),
-        **{"reference": scope.get(answer_name)} | given,
+        mistakes=Bank(id, answer_name, scope["__file__"], names, found.get("prepare")),
+        **found,
     )
-
-
-def _first(name: str, *scopes: dict):
-    return next(scope[name] for scope in scopes if name in scope)

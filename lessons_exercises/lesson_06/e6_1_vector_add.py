@@ -5,8 +5,8 @@ import math
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
@@ -23,17 +23,17 @@ def add(a, b):
 
 
 def prepare(answer):
-    library = native.build(answer)
+    library = kernels.build(answer)
     one, many = launch_for(library, 1), launch_for(library, MANY)
     is_fixed = bool(one and many) and one[0].grid == many[0].grid
     wasteful = what_is_wasted(one, many, is_fixed)
 
     def run(a, b):
         out = torch.empty_like(a)
-        stream = native.STREAM if len(a) % 2 else 0
+        stream = kernels.STREAM if len(a) % 2 else 0
         with library.launches(stream=stream) as launches:
             library.add(a, b, out, len(a))
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out, launches
 
     def add_checked(a, b):
@@ -60,7 +60,7 @@ def prepare(answer):
 def launch_for(library, n):
     """What the launcher asks for. Nothing runs, so one element is enough."""
     number = torch.zeros(1)
-    return native.asked(library, lambda: library.add(number, number, torch.empty(1), n))
+    return kernels.asked(library, lambda: library.add(number, number, torch.empty(1), n))
 
 
 def threads_of(launches):
@@ -117,15 +117,14 @@ def observe(subject, case):
     n, seed = case
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(2, n, generator=generator)
-    return native.result_of(lambda: subject(a, b))
+    return kernels.result_of(lambda: subject(a, b))
 
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="one thread for each element",
     answer_name="vector_add",
-    language="cuda",
     reference=add,
     # the last one is so long that 256 blocks cannot do it, however many threads they have
     cases=lambda: [(n, seed) for seed, n in enumerate(LENGTHS)],

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import build, result_of, show, without_comments
+from lessons_exercises.kernels import result_of, without_comments
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
@@ -32,7 +32,7 @@ def offsets(table, sizes):
 
 
 def prepare(answer):
-    library = build(answer, "paged_params.cuh", wrapper="address_check.cu")
+    library = kernels.build(answer, "paged_params", "address_check.cu")
 
     def addresses(table, sizes):
         num_tokens = sizes.max_blocks_per_seq * sizes.block_size
@@ -111,10 +111,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="from a token to its address",
     answer_name="paged_address",
-    language="cuda",
     reference=offsets,
     cases=lambda: [(sizes, seed) for seed, sizes in enumerate(CASES)],
     size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),

@@ -5,8 +5,8 @@ import re
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
@@ -30,12 +30,12 @@ def name_from_text(answer):
 
 
 def prepare(answer):
-    library = native.build(answer, wrapper="reduce_check.cu")
+    library = kernels.build(answer, wrapper="reduce_check.cu")
 
     def reduce_checked(values):
         out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
         try:
-            native.with_misplaced_barriers(
+            kernels.with_misplaced_barriers(
                 lambda: library.reduce(values, out_max, out_sum, *values.shape), answer
             )
         except KernelError as error:
@@ -54,7 +54,7 @@ def prepare(answer):
 
 def warp_of_another_size(answer):
     """Whether warps have 16 or 64 threads. (blockDim.x / 64 may be half their number.)"""
-    text = native.without_comments(answer)
+    text = kernels.without_comments(answer)
     own = "|".join((r"threadIdx\.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]", text)))
     divided = r"\s*(?:[/%]\s*(?:16|64)|>>\s*[46]|&\s*(?:15|63|0xf|0x3f))\b"
     warps_of_16 = r"\bblockDim\.x\s*(?:/\s*16|>>\s*4)\b"
@@ -102,7 +102,7 @@ def observe(subject, case):
     blocks, rounds, threads, shift = case
     generator = torch.Generator().manual_seed(threads + rounds)
     values = torch.randn(blocks, rounds, threads, generator=generator).clamp(-4, 4) + shift
-    return native.result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
+    return kernels.result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
 
 
 def describe(case):
@@ -118,10 +118,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="maximum and sum over a block",
     answer_name="block_reduce",
-    language="cuda",
     reference=reduce,
     size=lambda case: math.prod(case[:3]),
     points=2,

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import Case, FarCase, drawn
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import Case, FarCase, drawn
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 THREADS = 128
-GIVEN = ("numbers", "paged_params", "paged_address", "paged_scores", "block_reduce")
+BEFORE = "numbers paged_params paged_address paged_scores block_reduce"
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,7 @@ class SimilarValues(Case):
 
 
 def prepare(answer):
-    library = native.build(
-        answer, *(f"{name}.cuh" for name in GIVEN), wrapper="values_check.cu"
-    )
+    library = kernels.build(answer, BEFORE, "values_check.cu")
     first_of_pass_2 = 1 + answer[: max(answer.find("paged_values"), 0)].count("\n")
 
     def attend(batch):
@@ -45,7 +44,7 @@ def prepare(answer):
         weights = torch.full((*batch.q.shape[:2], batch.max_context_len), 1.0)
         library.values_alone(**batch.fields(out=torch.empty(batch.q.shape), scores=weights))
 
-    attend.far = lambda batch: native.reached(lambda: look_far(batch))
+    attend.far = lambda batch: batches.reached(lambda: look_far(batch))
     return attend
 
 
@@ -83,7 +82,7 @@ CASES = [
     Case((2,), 2, 2, 256, 4, dtype=1),
     Case((11, 140), 6, 2, 8, 16, spare_context=30),
     SimilarValues((600,), 1, 1, 2, 16, dtype=2),
-    native.FAR,
+    batches.FAR,
 ]
 
 
@@ -97,13 +96,13 @@ def hidden(chance):
     yield Case((length,), 1, 1, 8, 4, shift=shift, spread=0.0)
     length, seed = chance.randint(560, 640), chance.randrange(2**31)
     yield SimilarValues((length,), 1, 1, 2, 16, dtype=2, seed=seed)
-    yield from native.drawn_extremes(chance)
+    yield from batches.drawn_extremes(chance)
 
 
 def observe(subject, case):
     if isinstance(case, FarCase):
-        return native.observe_far(subject, case)
-    return native.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
+        return batches.observe_far(subject, case)
+    return kernels.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
 
 
 def is_chancy(case):
@@ -118,11 +117,11 @@ def is_chancy(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
+    batches,
     title="softmax and values",
     answer_name="paged_values",
-    language="cuda",
-    reference=native.attention,
+    reference=batches.attention,
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
     chancy=is_chancy,
     points=2,

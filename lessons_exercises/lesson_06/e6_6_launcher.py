@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import STREAM, Batch, Case, Finding, drawn
+from lessons_exercises.kernels import STREAM, Finding
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import Batch, Case, drawn
 from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
@@ -17,6 +19,7 @@ from paged_attention.paged_kernel import KERNEL_FILES
 # bytes of dynamic shared memory that a kernel gets without asking, its static part included
 LARGEST = 48 * 1024
 ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
+BEFORE = " ".join(name.removesuffix(".cuh") for name in KERNEL_FILES[:-1])
 TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 
@@ -67,11 +70,11 @@ class WideCase(Case):
 def attention(batch):
     if isinstance(batch, Refused):
         raise KernelError("This batch cannot be launched.", "bad-launch")
-    return native.attention(batch)
+    return batches.attention(batch)
 
 
 def prepare(answer):
-    library = native.build(answer, *KERNEL_FILES[:-1])
+    library = kernels.build(answer, BEFORE)
 
     def launch(batch):
         out = torch.empty(batch.q.shape, dtype=batch.q.dtype)
@@ -90,7 +93,7 @@ def prepare(answer):
                 error.kind = kind_by_launches(error, launches, batch)
                 raise
         attend.num_launches = len(launches) if several_kernels(launches) else 0
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out
 
     def launch_refused(batch):
@@ -171,13 +174,13 @@ def same(expected, actual) -> bool:
     Any two such results are the same: their numbers depend on the launch.
     """
     given = getattr(actual, "result", None)
-    return native.same(expected, given) or native.same(expected, actual)
+    return kernels.same(expected, given) or kernels.same(expected, actual)
 
 
 def observe(subject, case):
     """The output or what was found; of what cannot be launched, what the launcher returned."""
     if not isinstance(case, RefusedCase):
-        result = native.result_of(lambda: subject(case.batch()))
+        result = kernels.result_of(lambda: subject(case.batch()))
         if isinstance(result, Finding) or not getattr(subject, "num_launches", 0):
             return result
         words = f"{subject.num_launches} kernels were launched, one after the other."
@@ -237,12 +240,11 @@ def name_from_text(source: str) -> str | None:
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="the launcher",
     answer_name="paged_attention",
-    language="cuda",
     reference=attention,
-    size=lambda case: (*native.size(case), getattr(case, "entries", 0)),
+    size=lambda case: (*batches.size(case), getattr(case, "entries", 0)),
     # mistakes that other cases find may give anything here
     chancy=lambda case: isinstance(case, RefusedCase),
     points=2,

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import STREAM, FarCase
+from lessons_exercises.kernels import STREAM
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import FarCase
 from lessons_exercises.words import counted, listed
 from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.code_text import mask
@@ -78,7 +80,7 @@ FAILING = FailingLaunch("a launch that is made to fail", (2,))
 RETURNS_ERROR = Text("an error is returned")
 RETURNS_ZERO = Text("0 is returned, as if all were well")
 HUNTED = [LONGER if case is VERY_MANY_TOKENS else case for case in CASES]
-CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, native.FAR]
+CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, batches.FAR]
 
 
 def hunted_attention(source: str):
@@ -92,23 +94,23 @@ def hunted_attention(source: str):
         stream = STREAM if len(inputs["q"]) == 1 else 0
         with library.launches(stream=stream) as launches:
             try:
-                out = native.with_misplaced_barriers(lambda: run(**inputs), source)
+                out = kernels.with_misplaced_barriers(lambda: run(**inputs), source)
             except KernelError as error:
                 # With one token, only one thread has a score to write over the query.
                 is_alias = aliased and inputs["context_lens"].max() > 1
-                if native.kind_of(error) == "order" and is_alias:
+                if kernels.kind_of(error) == "order" and is_alias:
                     error.kind = "shared-alias"
                 raise
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out
 
     def failing(case):
-        launches = native.asked(library, lambda: run(**case.tensors()))
+        launches = kernels.asked(library, lambda: run(**case.tensors()))
         return RETURNS_ERROR if launches.returned else RETURNS_ZERO
 
     def far(batch):  # attn_paged_cuda() would refuse its table
         fields = batch.fields(out=torch.empty(batch.q.shape))
-        return native.reached(lambda: library.paged_attention(**fields))
+        return batches.reached(lambda: library.paged_attention(**fields))
 
     attend.failing, attend.far = failing, far
     return attend
@@ -142,16 +144,16 @@ def hidden(chance):
     lengths = chance.randint(2, 9), chance.randint(2, 9)
     yield drawn(SpacedQueries, *lengths, num_q_heads=chance.randint(2, 5))
     yield drawn(FailingLaunch, chance.randint(2, 9))
-    yield native.drawn_far(chance)
+    yield batches.drawn_far(chance)
 
 
 def observe(attend, case):
     """The output or what was found; of a launch that fails, what the launcher returns."""
     if isinstance(case, FarCase):
-        return native.observe_far(attend, case)
+        return batches.observe_far(attend, case)
     if isinstance(case, FailingLaunch):
         return attend.failing(case) if hasattr(attend, "failing") else RETURNS_ERROR
-    return native.result_of(lambda: attend(**case.tensors()), names=("context_lens",))
+    return kernels.result_of(lambda: attend(**case.tensors()), names=("context_lens",))
 
 
 def describe(case):
@@ -192,10 +194,9 @@ class IsGiven:
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="a bug hunt",
     answer_name="bug_hunt",
-    language="cuda",
     reference=expected_output,
     prepare=hunted_attention,
     cases=lambda: CHECKED,

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lessons_exercises import drawn
+from lessons_exercises import drawn, kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import POISON, Finding, result_of
-from lessons_exercises.lesson_07.native import (
-    COMMENT,
+from lessons_exercises.kernels import Finding, result_of
+from lessons_exercises.lesson_06.batches import POISON
+from lessons_exercises.lesson_07.shapes import (
     SHAPES,
     build_all,
     group_lanes,
@@ -69,7 +68,7 @@ def scores(keys: Keys) -> tuple[Tensor, Text]:
 
 def recognise(answer: str) -> str | None:
     """A sum without a start, or a part whose second load has no value."""
-    text = re.sub(COMMENT, "", answer)
+    text = kernels.without_comments(answer)
     if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
         return "sum-without-a-start"
     return "first-load-only" if first_load_alone_is_set(text) else None
@@ -154,10 +153,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="wide loads",
     answer_name="wide_score",
-    language="cuda",
     reference=scores,
     size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
     points=2,

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lessons_exercises import drawn
+from lessons_exercises import drawn, kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import result_of
-from lessons_exercises.lesson_07.native import COMMENT, SHAPES, build_all, group_lanes
+from lessons_exercises.kernels import result_of
+from lessons_exercises.lesson_07.shapes import SHAPES, build_all, group_lanes
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.ladder import Shape
@@ -73,7 +72,7 @@ def states(rounds: Rounds):
 
 def recognise(answer):
     """In these, what is read or written is whatever lies past the end of an array."""
-    text = re.sub(COMMENT, "", answer)
+    text = kernels.without_comments(answer)
     if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
         return "place-in-the-part"
     ends = {}
@@ -161,10 +160,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="the online softmax, token by token",
     answer_name="softmax_state",
-    language="cuda",
     reference=states,
     size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
     points=2,

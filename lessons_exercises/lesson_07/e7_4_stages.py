@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
+from lessons_exercises import kernels, tensors
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import kind_of, result_of, show
-from lessons_exercises.lesson_07.native import compiled, own_text
+from lessons_exercises.kernels import kind_of, result_of, show
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
@@ -43,12 +41,12 @@ def when(late, in_use):
 def prepare(answer):
     tile = read_kernel("ladder/staged_tile.cuh").replace("float add_up(", "float column_sum(")
     texts = {
-        "the check's copies": own_text("stages_copies.cuh"),
+        "the check's copies": kernels.own_text("stages_copies.cuh"),
         "staged_tile.cuh": tile,
         "your code": answer,
-        "the check": own_text("stages_check.cu"),
+        "the check": kernels.own_text("stages_check.cu"),
     }
-    library = compiled(texts)
+    library = kernels.compiled(texts)
 
     def native(case):
         num_warps = len(case.counts)
@@ -121,10 +119,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="tiles on their way",
     answer_name="staged_sum",
-    language="cuda",
     reference=column_sums,
     size=lambda case: (len(case[0]), sum(case[0])),
     show=show_result,

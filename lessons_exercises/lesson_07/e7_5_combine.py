@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06.native import DTYPES, result_of, same, show
-from lessons_exercises.lesson_07.native import build
+from lessons_exercises.kernels import result_of
+from lessons_exercises.lesson_06.batches import DTYPES
 from lessons_exercises.words import counted, listed
 from paged_attention.ladder import Shape
 
@@ -35,7 +36,7 @@ def combined(parts):
 def prepare(answer):
     before = "numbers paged_params"
     libraries = {
-        dtype: build(answer, Shape(dtype, size, 4, 16), before, "combine_check.cu")
+        dtype: kernels.build(answer, before, "combine_check.cu", Shape(dtype, size, 4, 16))
         for dtype, size in SHAPES.items()
     }
     # what the kernel that combines does not look at
@@ -171,9 +172,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
+    kernels,
     title="combine the parts in a kernel",
     answer_name="combine_parts",
-    language="cuda",
     reference=combined,
     size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     points=2,

@@ -6,8 +6,7 @@ from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
 from lessons_exercises.words import counted
 from lessons_lib.checks import Text
-from paged_attention import splits
-from paged_attention.splits import SPLIT_COST
+from paged_attention.splits import SPLIT_COST, choose_num_splits
 
 # Rows, tiles and multiprocessors: up to real sizes, but not so large that an answer which
 # makes each block takes seconds. Then contexts of one tile, where a loop that ends too soon
@@ -57,7 +56,6 @@ EXERCISE = exercise(
     outcomes,
     title="how many splits",
     answer_name="choose_num_splits",
-    reference=splits.choose_num_splits,
     size=lambda case: (case[0] * case[1], case[2]),
     # A single tile says little of what went wrong, and different errors come from it.
     chancy=lambda case: case[1] == 1,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
 from lessons_exercises.words import counted
-from paged_attention import splits
+from paged_attention.splits import cut_evenly
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
 # floats miss.
@@ -92,7 +92,6 @@ EXERCISE = exercise(
     outcomes,
     title="equal shares",
     answer_name="cut_evenly",
-    reference=splits.cut_evenly,
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
     points=2,

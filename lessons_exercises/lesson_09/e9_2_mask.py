@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import result_of
+from lessons_exercises.kernels import result_of
 from lessons_exercises.lesson_09.native import AROUND, build
 from lessons_exercises.words import counted, listed
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -153,10 +153,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="hide what a row does not see",
     answer_name="mask",
-    language="cuda",
     reference=masked,
     size=lambda case: (len(case.warps) * case.num_rows * case.num_keys, case.heads),
     hints="""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import result_of
+from lessons_exercises.kernels import result_of
 from lessons_exercises.lesson_09.native import AROUND, build
 from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -204,10 +204,9 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    native,
+    kernels,
     title="the softmax of a tile",
     answer_name="take_scores",
-    language="cuda",
     reference=taken,
     size=lambda case: (
         len(case.seen),

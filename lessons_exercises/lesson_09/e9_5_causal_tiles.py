@@ -2,7 +2,7 @@
 
 from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
-from paged_attention import prefill_tiles
+from paged_attention.prefill_tiles import causal_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
 # First single queries, at the ends of tiles and between them. Then whole prompts, chunks with
@@ -51,7 +51,6 @@ EXERCISE = exercise(
     outcomes,
     title="the causal edge",
     answer_name="causal_tiles",
-    reference=prefill_tiles.causal_tiles,
     size=lambda case: (case[3], case[2], case[1] - case[0], case[4], case[0]),
     hints="""
         Which is the last key that query i sees? And how many keys does it see?

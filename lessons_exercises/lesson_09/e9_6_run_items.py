@@ -3,7 +3,7 @@
 from lessons_exercises import outcomes
 from lessons_exercises.exercise import exercise
 from lessons_exercises.words import counted
-from paged_attention import prefill_tiles
+from paged_attention.prefill_tiles import run_items
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
 # items, and several slots that are free at the same time, which did not begin in their order.
@@ -53,7 +53,6 @@ EXERCISE = exercise(
     outcomes,
     title="the order of work",
     answer_name="run_items",
-    reference=prefill_tiles.run_items,
     size=lambda case: (len(case[0]), sum(case[0]), case[1], int(case[2])),
     describe=lambda case: (
         f"times = {case[0]}, num_slots = {case[1]}, longest_first = {case[2]}"

@@ -2,9 +2,9 @@
 
 import torch
 
+from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import NO_FAULT, Finding
+from lessons_exercises.kernels import NO_FAULT, Finding
 from lessons_exercises.lesson_10.batches import (
     BATCH,
     MOST_SHOWN,
@@ -24,12 +24,12 @@ INPUTS = ("last_tokens", "rows", "block_table")
 
 
 def prepare(answer):
-    library = native.build(answer)
+    library = kernels.build(answer)
 
     def advance_checked(**arguments):
-        with library.launches(stream=native.STREAM) as launches:
-            native.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
-        native.check_streams(launches, native.STREAM)
+        with library.launches(stream=kernels.STREAM) as launches:
+            kernels.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
+        kernels.check_streams(launches, kernels.STREAM)
 
     return advance_checked
 
@@ -45,7 +45,7 @@ def observe(subject, case):
         try:
             subject(**tensors, num_seqs=len(rows), **sizes)
         except KernelError as error:
-            is_race = native.kind_of(error) in ("several-writers", "order")
+            is_race = kernels.kind_of(error) in ("several-writers", "order")
             return Finding(error, ("batch_table",) if is_race else tuple(tensors))
         when = f" after call {call + 1}" if len(case.batches) > 1 else ""
         found += [(name + when, tensors[name].tolist()) for name in BATCH]

@@ -1,13 +1,10 @@
 """Exercise 10.4: a block finds by itself which tiles are its share."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_06.native import NO_FAULT, Finding, kind_of
-from lessons_exercises.lesson_07.native import compiled
+from lessons_exercises.kernels import NO_FAULT, Finding, compiled, kind_of, own_text
 from lessons_exercises.lesson_10.shares import (
     Case,
     describe,
@@ -21,7 +18,7 @@ from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
 
-BEFORE, CHECK = "ladder/plan_rows.cuh", Path(__file__).with_name("share_of_check.cu")
+BEFORE = "ladder/plan_rows.cuh"
 NUMBERS = (
     *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
     *("num_parts()", "num_items()"),
@@ -34,7 +31,7 @@ def prepare(answer):
     texts = {
         BEFORE: read_kernel(BEFORE),
         "your code": answer,
-        "the check": CHECK.read_text("utf-8"),
+        "the check": own_text("share_of_check.cu"),
     }
     library = compiled(texts)
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_08 import draws
 from lessons_exercises.lesson_10.rows import Row, batch, row, token_of
 from lessons_exercises.lesson_10.watch import Elsewhere, HostRead, Watch
 from lessons_exercises.second_device import SECOND, tensors_in
@@ -188,11 +189,9 @@ def describe(case):
     where = ", on a GPU" if case.elsewhere else ""
     lines = [f"{counted(len(case.rows), 'row')} of {name_of(case.dtype)} logits{where}"]
     for number, own in enumerate(case.rows):
-        shown = own.logits[: 4 if len(own.logits) > 12 else 12]
-        rest = f", …] ({len(own.logits)} of them)" if shown != own.logits else "]"
         lines.append(
-            f"row {number}: [{', '.join(f'{logit:g}' for logit in shown)}{rest}, temperature="
-            f"{own.temperature:g}, top_k={own.top_k}, top_p={own.top_p}, number={own.number}"
+            f"row {number}: {draws.in_words(own.logits)}, temperature={own.temperature:g}, "
+            f"top_k={own.top_k}, top_p={own.top_p}, number={own.number}"
         )
     return "\n    ".join(lines)
 
@@ -214,7 +213,6 @@ EXERCISE = exercise(
     globals(),
     title="draw for the whole batch",
     answer_name="draw_tokens",
-    reference=reference,
     size=lambda case: (len(case.rows) * len(case.rows[0].logits), len(case.rows)),
     # It finds tensors of two devices, whatever else is wrong.
     chancy=lambda case: case.elsewhere,
