@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_10 import named_numbers
+from lessons_exercises.lesson_10.named_numbers import MOST_SHOWN, in_words, short
 from lessons_exercises.lesson_10.step_tensors import (
     BareState,
     Changed,
@@ -22,7 +24,6 @@ from paged_attention.send import send, send_into
 
 OLD_BLOCK = 999  # after a row's last block, left from another sequence
 NUM_BLOCKS = 2003  # a prime number, so that steps of 7 reach all of them
-MOST_SHOWN = 8  # numbers of a list in a message
 TIMES = ("first", "second", "third", "fourth")
 
 
@@ -143,23 +144,7 @@ def show(expected, actual):
     if not isinstance(actual, list):
         reads = isinstance(actual, HostRead)
         return "nothing is read on the host" if reads else "no error", str(actual)
-    for (name, ours), (_, theirs) in zip(expected, actual, strict=True):
-        if ours != theirs:
-            return in_words(name, ours, theirs), in_words(name, theirs, ours)
-    return repr(expected), repr(actual)
-
-
-def in_words(name: str, numbers, others) -> str:
-    """The numbers, if there are many from the first that is another one on."""
-    if isinstance(numbers, Text) or len(numbers) <= MOST_SHOWN:
-        return f"{name}: {numbers}"
-    first = next((i for i, pair in enumerate(zip(numbers, others)) if len(set(pair)) > 1), 0)
-    return f"{name}, from [{first}] on: {short(numbers[first:])}"
-
-
-def short(numbers) -> str:
-    more = ", …" if len(numbers) > MOST_SHOWN else ""
-    return f"[{', '.join(map(str, numbers[:MOST_SHOWN]))}{more}]"
+    return named_numbers.show(expected, actual)
 
 
 def describe(case):

@@ -5,18 +5,8 @@ import torch
 from lessons_exercises import kernels
 from lessons_exercises.exercise import exercise
 from lessons_exercises.kernels import NO_FAULT, Finding
-from lessons_exercises.lesson_10.batches import (
-    BATCH,
-    MOST_SHOWN,
-    NOT_WRITTEN,
-    OLD_BLOCK,
-    PADDING,
-    Case,
-    advance,
-    describe,
-    size,
-)
-from lessons_lib.checks import Text
+from lessons_exercises.lesson_10 import batches, named_numbers
+from lessons_exercises.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 
@@ -64,23 +54,9 @@ def observe(subject, case):
 
 
 def show(expected, actual):
-    """The first numbers that differ."""
     if not isinstance(actual, list):
         return NO_FAULT, repr(actual)
-    for (name, ours), (_, theirs) in zip(expected, actual, strict=True):
-        if ours != theirs:
-            return in_words(name, ours, theirs), in_words(name, theirs, ours)
-    return repr(expected), repr(actual)
-
-
-def in_words(name: str, numbers: list, others: list) -> Text:
-    """The numbers, if there are many from the first that is another one on."""
-    words = ["not written" if number == NOT_WRITTEN else str(number) for number in numbers]
-    if len(words) <= MOST_SHOWN:
-        return Text(f"{name}: {', '.join(words) or 'none'}")
-    first = next((i for i, pair in enumerate(zip(numbers, others)) if len(set(pair)) > 1), 0)
-    more = ", …" if len(words) > first + MOST_SHOWN else ""
-    return Text(f"{name}, from [{first}] on: {', '.join(words[first:][:MOST_SHOWN])}{more}")
+    return named_numbers.show(expected, actual)
 
 
 def cases():
@@ -132,14 +108,14 @@ def hidden(chance):
             max(0, block_size * chance.randint(0, most) + chance.choice((-1, 0, 1, 2)))
             for _ in range(num_rows)
         ]
-        batches = []
+        of_calls = []
         for _ in range(chance.choice((1, 1, 2, 3))):
             batch = chance.sample(range(num_rows), chance.randint(1, num_rows))
             batch += [PADDING] * chance.choice((0, 1, 2))
-            batches.append(tuple(chance.sample(batch, len(batch))))
+            of_calls.append(tuple(chance.sample(batch, len(batch))))
         yield Case(
             tuple(lengths),
-            tuple(batches),
+            tuple(of_calls),
             block_size,
             chance.choice((0, 1, 4)),
             chance.choice((NO_BLOCK, OLD_BLOCK)),
@@ -149,9 +125,10 @@ def hidden(chance):
 
 EXERCISE = exercise(
     globals(),
+    kernels,
+    batches,
     title="one token on",
     answer_name="advance",
-    language="cuda",
     hints="""
         Which block of threads has which place in the batch, and where does it find the row of
         the sequence there? If the row is -1, nothing may be read at that row.
