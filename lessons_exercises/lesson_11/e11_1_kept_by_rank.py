@@ -89,23 +89,6 @@ def describe(case: Case) -> str:
     )
 
 
-def otherwise(
-    layer, shape, rank, world_size, by_rows=BY_ROWS, by_columns=BY_COLUMNS, to_the_end=False
-):
-    """For the mistakes: the parts, with other layers cut by rows and by columns."""
-    kept = [slice(0, size) for size in shape]
-    if layer in (*by_rows, *by_columns):
-        side = int(layer in by_columns)
-        part = shape[side] // world_size
-        kept[side] = slice(rank * part, shape[side] if to_the_end else (rank + 1) * part)
-    return tuple(kept)
-
-
-def to_the_end(layer, shape, rank, world_size):
-    """For the mistakes: a rank's part, and all that comes after it."""
-    return otherwise(layer, shape, rank, world_size, to_the_end=True)
-
-
 EXERCISE = exercise(
     globals(),
     title="what a rank keeps",

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from lessons_exercises.exercise import exercise
-from lessons_exercises.lesson_11 import streams
-from lessons_exercises.lesson_11.streams import BROKEN
 from lessons_exercises.words import counted
 from lessons_lib.checks import Text
 from paged_attention.engine.serve.events import next_event
+
+BROKEN = "\ufffd"  # what bytes become that are no whole character yet
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,6 @@ EXERCISE = exercise(
         case.reason is not None,
         case.num_sent,
     ),
-    also=vars(streams),
     hints="""
         There are three cases: the text has a stop text in it, the answer has ended, or it goes
         on. In which of them may something have to wait?
