@@ -98,7 +98,7 @@ class Side:
         )
         self.pool = Cells(
             f"{name}-pool",
-            f"memory: a square holds {BLOCK} tokens",
+            f"memory: {BLOCK} tokens a square; hatched is reserved and empty, plain is free",
             [Row("", places)],
             BLOCK,
             PIECE,

@@ -219,7 +219,7 @@ function createPlayer(root, recording) {
   const told = make("p", "told", { "aria-hidden": "true" });
   const count = make("span", "count", { "aria-hidden": "true" });
   const slider = make("input", "", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "Step" });
-  const playing = button("Play", "", () => toggle());
+  const playing = button("", "", () => toggle());
   const controls = make("div", "controls", {}, [
     playing,
     button("‹", "One step back", () => leap(player.step - 1)),
@@ -242,7 +242,7 @@ function createPlayer(root, recording) {
       fresh = false;
       const next = Math.max(0, Math.min(steps.length - 1, step));
       const before = player.step;
-      if (next === before) return;
+      if (next === before) return offerToPlay();
       const keys = new Set();
       for (let each = Math.min(before, next) + 1; each <= Math.max(before, next); each++) {
         for (const key of Object.keys(steps[each].set)) keys.add(key);
@@ -256,6 +256,7 @@ function createPlayer(root, recording) {
       slider.value = next;
       slider.setAttribute("aria-valuetext", `${next} of ${steps.length - 1}`);
       count.textContent = `${next} / ${steps.length - 1}`;
+      if (!timer) offerToPlay();
       if (pointed) tell(pointed);
     },
 
@@ -266,6 +267,10 @@ function createPlayer(root, recording) {
     },
   };
 
+  const beginsAnew = () => fresh || player.step === steps.length - 1;
+  const offerToPlay = () => {
+    playing.textContent = player.step > 0 && beginsAnew() ? "Play from the start" : "Play";
+  };
   const leap = (step) => {
     pause();
     player.show(step);
@@ -274,7 +279,7 @@ function createPlayer(root, recording) {
     if (!timer) return;
     clearTimeout(timer);
     timer = 0;
-    playing.textContent = "Play";
+    offerToPlay();
     say.setAttribute("aria-live", "polite");
   };
   const goOn = () => {
@@ -284,7 +289,7 @@ function createPlayer(root, recording) {
   };
   const toggle = () => {
     if (timer) return pause();
-    if (fresh || player.step === steps.length - 1) player.show(0);
+    if (beginsAnew()) player.show(0);
     playing.textContent = "Pause";
     say.setAttribute("aria-live", "off"); // no sentence would be read to its end
     timer = setTimeout(goOn, recording.pace / 3);
@@ -338,6 +343,7 @@ function createPlayer(root, recording) {
   );
   player.show(recording.still ?? 0);
   fresh = true;
+  offerToPlay();
   root.player = player;
   return player;
 }

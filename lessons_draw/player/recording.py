@@ -140,8 +140,11 @@ def script(*more: str) -> str:
 
 
 def _texts(suffix: str, more: Iterable[str]) -> str:
+    """Without indentation and comments of whole lines: each notebook carries this text."""
     files = [HERE / f"{name}.{suffix}" for name in ("player", *more)]
-    return "".join(file.read_text(encoding="utf-8") for file in files)
+    lines = "".join(file.read_text(encoding="utf-8") for file in files).splitlines()
+    bare = (line.strip() for line in lines)
+    return "".join(f"{line}\n" for line in bare if line and not line.startswith("//"))
 
 
 def style(num_names: int, *more: str) -> str:

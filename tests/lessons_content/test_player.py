@@ -177,6 +177,7 @@ def test_keys_buttons_and_the_slider_move_it_and_words_say_what_happened(shown):
     say, slider = page.get_by_role("status"), page.get_by_role("slider", name="Step")
     assert say.inner_text() == "B shares it." and say.get_attribute("aria-live") == "polite"
     assert not page.get_by_alt_text("Two requests share a block.").is_visible()
+    assert page.get_by_role("button", name="Play from the start").is_visible()
     slider.focus()
     seen = []
     for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "End", "ArrowRight", "Home", "ArrowUp"):
@@ -184,12 +185,13 @@ def test_keys_buttons_and_the_slider_move_it_and_words_say_what_happened(shown):
         seen.append(slider.get_attribute("aria-valuetext"))
     assert seen == [f"{step} of 3" for step in (1, 0, 0, 3, 3, 0, 1)]
     assert say.inner_text() == "A takes block 3."
+    assert page.get_by_role("button", name="Play", exact=True).is_visible()
     page.get_by_role("button", name="One step on").click()
     slider.fill("3")
     assert say.inner_text() == "All is free again."
     page.keyboard.press(" ")  # plays from the beginning, to the end
     page.get_by_role("button", name="Pause").wait_for()
-    page.get_by_role("button", name="Play").wait_for()
+    page.get_by_role("button", name="Play from the start").wait_for()
     assert slider.input_value() == "3"
 
 
