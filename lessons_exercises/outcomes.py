@@ -5,13 +5,14 @@ import math
 import re
 from types import GeneratorType
 
+from lessons_exercises.words import Alike
 from lessons_lib.checks import HANG, Raised, Text
 
 CHANGED = " was changed"
 
 
-class Changed(Text):
-    """The result of an answer that changed its argument."""
+class Changed(Alike):
+    """The result of an answer that changed an argument, whichever it is."""
 
 
 class AnyError(Exception):
