@@ -34,7 +34,7 @@ ORDER = ("graphs", "state", "plan", "layers", "sampling", "ahead")
 STEPS = ((64, 610), (256, 850))  # sequences, and their mean context
 KINDS = {  # of kernels, by what their names hold
     "attention": ("planned_kernel",),
-    "products of matrices": ("nvjet", "gemm", "splitK", "cutlass", "xmma"),
+    "products of matrices": ("few_rows", "nvjet", "gemm", "splitK", "cutlass", "xmma"),
     "norms, rotation, gate": ("add_norm", "rotate_kernel", "gate_kernel"),
     "plan and state": ("plan_kernel", "advance_kernel"),
 }
@@ -130,13 +130,13 @@ def serve(
         seconds=tuple(seconds),
         ready=ready,
         graph_bytes=getattr(engine.runner, "graph_bytes", None),
-        same_tokens=_same(answers, expected or answers),
+        same_tokens=same_share(answers, expected or answers),
         reason="; ".join(getattr(engine.runner, "reasons", {}).values()),
     )
     return row, answers
 
 
-def _same(answers: list[list[int]], expected: list[list[int]]) -> float:
+def same_share(answers: list[list[int]], expected: list[list[int]]) -> float:
     """The share of tokens before an answer's first difference."""
     same = 0
     for answer, other in zip(answers, expected, strict=True):

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+import lessons_bench.few_rows_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine_runs import Run
-from lessons_draw import Picture, fast_engine, show, turns
+from lessons_draw import Picture, fast_engine, show, turns, weights
 from lessons_draw import host_and_gpu as lanes
 from lessons_draw.player import Player
 
@@ -51,5 +52,35 @@ def ladder(run: Run) -> Picture:
             f" {last:,.0f} with all parts. Below, decode steps cut into attention, products of"
             " matrices and smaller parts, with a dashed line where all bytes would be read"
             " once."
+        ),
+    )
+
+
+def rates(run: lessons_bench.few_rows_runs.Run) -> Picture:
+    """How fast small batches read the weights, with PyTorch's products and with our own."""
+    batches = "; ".join(
+        f"{rows[0].model} with {rows[0].num_seqs}: "
+        + ", ".join(f"{row.tokens_per_second:,.0f}" for row in rows)
+        for rows in run.batches()
+    )
+    return show(
+        weights.rates(run),
+        alt=(
+            "Bars of gigabytes of weights a second, three for each model and number of"
+            f" sequences: cuBLAS, few rows, early. In tokens a second: {batches}."
+        ),
+    )
+
+
+def reads_over_time(run: lessons_bench.few_rows_runs.Run) -> Picture:
+    """What the card reads in each moment, without and with kernels that begin early."""
+    lengths = [max(map(len, reads.kilobytes)) for reads in run.reads]
+    return show(
+        weights.reads_over_time(run),
+        alt=(
+            f"Two rows over time, {run.reads_layers} layers each, in four colours for four"
+            " products. Above, there are gaps between the products, and each begins slowly."
+            " Below, the gaps are smaller, and the layers end after"
+            f" {lengths[1]} microseconds instead of {lengths[0]}."
         ),
     )

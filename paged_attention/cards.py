@@ -40,6 +40,7 @@ _PRODUCTS = "large matrix products (mma.m16n8k16)"
 PRODUCTS = Need((8, 0), f"{_PRODUCTS} came with Ampere")
 COPIES = Need((8, 0), f"background copies (cp.async) and {_PRODUCTS} came with Ampere")
 GROUPS = Need((9, 0), "products by groups of four warps (wgmma) are Hopper's own", only=True)
+EARLY = Need((9, 0), "kernels that begin early (griddepcontrol) came with Hopper")
 EIGHT_BITS = Need((8, 9), "conversions of 8-bit numbers (cvt.f16x2.e4m3x2) came with Ada")
 
 
@@ -57,6 +58,16 @@ def lack(need: Need, of_the_ladder: Sequence[Need]) -> str:
         f"and {torch.cuda.get_device_name()} has {in_words(has)}: {need.reason}. "
         f"Rungs {', '.join(able[:-1])} and {able[-1]} run on it."
     )
+
+
+def lack_of(need: Need, device: torch.device) -> str:
+    """Says what a GPU lacks for a part of an engine; "" if it lacks nothing, and for a CPU."""
+    if device.type != "cuda":
+        return ""
+    has = torch.cuda.get_device_capability(device)
+    if need.met_by(has):
+        return ""
+    return f"needs a GPU of compute capability {need}, not {in_words(has)}: {need.reason}"
 
 
 def in_words(capability: Capability) -> str:

@@ -52,6 +52,8 @@ class SelfPlannedDecode:
     target: as for `build_cuda`; None takes "gpu" on a GPU and "fast" on the CPU.
     library: a library with the rung's interface; None takes the course's own.
     num_blocks: that share the work; None takes one for each multiprocessor.
+    early: whether attention may begin before the kernel before it has ended; it then waits for
+        it. Needs a GPU of compute capability 9.0 or more.
     Raises ValueError or TypeError for a shape that the rung is not made for.
     """
 
@@ -69,6 +71,7 @@ class SelfPlannedDecode:
         target: str | None = None,
         library: CudaLibrary | None = None,
         num_blocks: int | None = None,
+        early: bool = False,
     ):
         check_heads(num_q_heads, num_kv_heads)
         self.device = device = torch.empty(0, device=device).device  # with its number
@@ -98,7 +101,7 @@ class SelfPlannedDecode:
         busy = 1.0 if shape.cache_dtype == FP8 else BUSY
         self.busy = max(1, int(busy * num_blocks))
         self.buffers = make_buffers(max_num_seqs, num_kv_heads, num_blocks, shape, device)
-        self.num_seqs = 0  # nothing is planned
+        self.num_seqs, self.early = 0, early  # nothing is planned
         self.num_wrong = torch.zeros(1, dtype=torch.int32, device=device)
         self._plan: Prepared | None = None
         self._check_table: Prepared | None = None
@@ -233,6 +236,7 @@ class SelfPlannedDecode:
             max_blocks_per_seq=block_table.shape[1],
             max_context_len=0,
             num_blocks=self.num_blocks,
+            early=int(self.early),
             dtype=KERNEL_DTYPES.index(self.shape.dtype),
         )
 

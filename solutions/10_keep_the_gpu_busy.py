@@ -543,7 +543,8 @@ draw.host_and_gpu(["+ graphs", "+ plan"])
 # `rotate` norms and rotates queries and keys and writes keys and values into the pool, and
 # `gate` multiplies the two halves. And products with the same input become one: queries, keys
 # and values have one weight, gate and up have another. This is the whole model then
-# (`sum_over_ranks` is for lesson [11](11_beyond_one_gpu.ipynb), and does nothing on one GPU):
+# (`product` is PyTorch's for now. `sum_over_ranks` is for lesson
+# [11](11_beyond_one_gpu.ipynb), and does nothing on one GPU):
 
 # %%
 from pathlib import Path
@@ -552,7 +553,7 @@ import paged_attention.engine.fast.layers as layers
 
 source = Path(layers.__file__).read_text().split("\n")
 first = next(n for n, line in enumerate(source) if "residual, x = embedding" in line)
-last = next(n for n, line in enumerate(source) if "return torch.mm" in line)
+last = next(n for n, line in enumerate(source) if "self.head, out=out" in line)
 print("\n".join(line[4:] for line in source[first : last + 1]))
 
 # %% [markdown]
@@ -908,7 +909,132 @@ assert moved < 0.1 * spread
 # takes little more than half of the time. With 64 of 610 the gain is smaller, because there is
 # less to read, and the rest of the step is as long as before. (*Tokens and the rest* grows,
 # since the queries of this bfloat16 model are converted for the kernel.)
+
+# %% [markdown]
+# ## One sequence alone
 #
+# Somebody who chats with a model alone is a batch of one. Keys and values are few then, and
+# nearly all that a step has to read is weights: each of them, for a single row. How near does
+# this engine come to the time that reading them takes?
+
+# %%
+import lessons_bench.few_rows_runs
+
+alone = lessons_bench.few_rows_runs.recorded()[0]
+
+
+def step_times(title):
+    """Prints what a step of one sequence takes, beside reading the weights."""
+    for rows in alone.batches():
+        row = next(row for row in rows if row.engine == title)
+        if row.num_seqs == 1:
+            step = 1000 / row.tokens_per_second
+            limit = row.weight_bytes / alone.read_limit / 1e6
+            print(
+                f"{row.model:>4}: {step:.2f} ms for a token, {limit:.2f} to read the weights;"
+                f" {limit / step:.0%} of the card's rate"
+            )
+
+
+step_times("cuBLAS")
+print(f"on one {alone.card}, which reads {alone.read_limit:,.0f} GB/s (recorded {alone.date})")
+
+# %% [markdown]
+# cuBLAS is PyTorch's library of products, and it is made for many rows. A small model's
+# products are over before all multiprocessors read. Larger ones do better, and still wait.
+#
+# ### Reads that are always under way
+#
+# A product of one row reads a weight, multiplies it once and adds. So there is one thing to
+# do: always have reads of W under way. `kernels/engine/few_rows.cu` does it with what you know
+# from lesson [07](07_fast_kernel.ipynb), copies in the background and tensor cores:
+#
+# - A block takes 16 rows of W. Its warps share out the columns in tiles of 128, and each warp
+#   has two tiles on their way. No warp waits for another before the sums are added up.
+# - There are as many warps as the shared memory has room for. All of it is a buffer for W.
+# - A tensor core multiplies 16 rows of W by 8 rows of x. With one row of x, seven eighths of
+#   its work is for nothing. But it has time: it waits for W anyway. And the same kernel serves
+#   up to 16 sequences. With more, PyTorch's product stays.
+
+# %%
+from lessons_lib.inline import read_kernel
+
+kernel = read_kernel("engine/few_rows.cu")
+main_loop = kernel[kernel.index("  float sums[") : kernel.index("  add_up(params")]
+print(main_loop)
+
+# %% [markdown]
+# On the CPU, checked mode can count what it reads. Three rows, and a weight of 64 × 512:
+
+# %%
+from paged_attention.engine.fast.few_rows import FewRows
+
+few_rows = FewRows("checked", torch.device("cpu"), early=False)
+x, w = (torch.randn(rows, 512, dtype=torch.bfloat16) for rows in (3, 64))
+with few_rows.library.count("w") as counts:
+    y = few_rows(x, w)
+print(f"{counts.bytes_read:,} bytes of W are read, and W has {w.nbytes:,}")
+error = (y.double() - x.double() @ w.double().t()).abs().max()
+print("the largest error is one of rounding to 16 bits:", bool(error < 0.2))
+
+# %% [markdown]
+# **Predict.** The small model of 0.6B gains more by this, or the large one of 8B?
+#
+# <details><summary>A way to work it out</summary>
+#
+# Look at the shares of the card's rate above. A model that reads at two thirds of the rate
+# cannot become twice as fast. One that reads at a sixth of it could, if reading is what it
+# waits for. But it has the same small kernels between its products, and they are no faster.
+# </details>
+
+# %%
+draw.rates(alone)
+step_times("+ few rows")
+
+# %% [markdown]
+# ### Kernels that begin early
+#
+# What is left? Look at the upper half of this picture. Each colour is a product. Between two
+# of them nothing is read: a small kernel runs, and the next product begins with empty buffers.
+# (A tile counts when it is used. So the peaks above the dashed line, which is the card's rate,
+# are tiles that had to wait.)
+
+# %%
+draw.reads_over_time(alone)
+
+# %% [markdown]
+# The lower half has the same kernels with one change. A kernel may begin while the one before
+# it still runs, as soon as there is room on a multiprocessor. (NVIDIA calls it *programmatic
+# dependent launch*. It came with Hopper.) The weights do not depend on the kernel before, only
+# x does. So a product asks for its first tiles of W, and only then waits:
+
+# %%
+beginning = kernel[kernel.index("  let_next_begin();") : kernel.index("  float sums[")]
+print(beginning)
+
+# %% [markdown]
+# `let_next_begin` is for the kernel after this one. `wait_for_previous` returns when the kernel
+# before has ended, and all before that one. Until then a kernel may read only what none of
+# them writes, and write nothing. The small kernels between the products and attention begin
+# early too. They have nothing to ask for beforehand, but so the product after them can begin.
+#
+# What if a kernel did not wait? It would read numbers of the step before, now and then. No
+# error would say so. The course's tests compare the logits of both, bit for bit, again and
+# again.
+
+# %%
+step_times("+ early")
+for rows in alone.batches():
+    first, *_, last = (row.tokens_per_second for row in rows)
+    sequences = f"{rows[0].num_seqs} sequence{'s' * (rows[0].num_seqs > 1)}"
+    print(f"{rows[0].model:>4}, {sequences}: {last / first:.2f} times as fast as with cuBLAS")
+
+# %% [markdown]
+# With all parts, the large model reads its weights at four fifths of the card's rate. The
+# longest pause that is left is attention's, after the first product of each layer. With one
+# sequence it has little to read, and takes its time to find out what.
+
+# %% [markdown]
 # ## Compared with others
 #
 # The engines to learn from next are nano-vllm and Mini-SGLang. Both are written to be read,

@@ -1,6 +1,5 @@
 // The two halves of a layer's wide product become one: silu(gate) * up.
-#include <cuda_runtime.h>
-
+#include "../early.cuh"
 #include "chunk.cuh"
 
 constexpr int gate_threads = 256;
@@ -8,6 +7,8 @@ constexpr int gate_threads = 256;
 // Grid: (num_tokens, chunks of a row / gate_threads, rounded up).
 template <typename T>
 __global__ void gate_kernel(T* out, const T* gate_up, int size) {
+  let_next_begin();
+  wait_for_previous();
   int i = blockIdx.y * gate_threads + threadIdx.x;
   if (i >= size / Chunk<T>::size) return;
   const T* row = gate_up + int64_t(blockIdx.x) * 2 * size;
@@ -20,13 +21,13 @@ __global__ void gate_kernel(T* out, const T* gate_up, int size) {
 }
 
 // gate_up: (num_tokens, 2 * size). out: (num_tokens, size).
-extern "C" int gate(void* out, const void* gate_up, int num_tokens, int size, int dtype,
-                    cudaStream_t stream) {
+extern "C" int gate(void* out, const void* gate_up, int num_tokens, int size, int early,
+                    int dtype, cudaStream_t stream) {
   return for_dtype(dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     dim3 grid(num_tokens, (size / Chunk<T>::size + gate_threads - 1) / gate_threads);
-    gate_kernel<T><<<grid, gate_threads, 0, stream>>>(static_cast<T*>(out),
-                                                      static_cast<const T*>(gate_up), size);
-    return int(cudaGetLastError());
+    return launch_maybe_early<gate_kernel<T>>(early, grid, gate_threads, 0, stream,
+                                              static_cast<T*>(out),
+                                              static_cast<const T*>(gate_up), size);
   });
 }

@@ -1,6 +1,7 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
 import lessons_bench.engine_peers_runs
+import lessons_bench.few_rows_runs
 import lessons_bench.timeline_runs
 from lessons_bench.fast_engine import ORDER
 from lessons_bench.fast_engine_runs import recorded
@@ -175,3 +176,20 @@ def test_choosing_the_tokens_is_most_of_completing_a_step():
     predicted, gained = step / (step - completes), RATES["+ sampling"] / RATES["+ layers"]
     assert "about 1.5 times as fast" in TEXT and abs(predicted - gained) < 0.1
     assert f"{TIMELINES['+ sampling'].host_time('completes'):.1f} milliseconds" in TEXT
+
+
+def test_one_sequence_alone_waits_for_the_weights():
+    run = lessons_bench.few_rows_runs.recorded()[0]
+    shares = {
+        (row.model, row.engine): row.tokens_per_second
+        * row.weight_bytes
+        / 1e9
+        / run.read_limit
+        for row in run.rows
+        if row.num_seqs == 1
+    }
+    assert "reads at two thirds of the rate" in TEXT and "reads at a sixth of it" in TEXT
+    assert 0.64 < shares["8B", "cuBLAS"] < 0.69 and 0.15 < shares["0.6B", "cuBLAS"] < 0.19
+    assert "at four fifths of the card's rate" in TEXT
+    assert 0.78 < shares["8B", "+ early"] < 0.83
+    assert all(row.same_tokens == 1 for row in run.rows if row.engine == "+ early")

@@ -1,13 +1,16 @@
-"""Launches each of the course's kernels once in every dtype: what compute-sanitizer watches
-(tests/gpu.sh).
+"""Launches each of the course's kernels once in every dtype, and lets an engine generate: what
+compute-sanitizer watches (tests/gpu.sh).
 """
 
 import sys
 
 import torch
 
+from lessons_bench.servers import random_model
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
+from paged_attention.engine.fast import fast_engine
+from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
@@ -91,10 +94,22 @@ def prefills():
             yield number, dtype, head_size, context_lens
 
 
+def generate():
+    """The engine's kernels, which begin early, in a prompt's step and in recorded ones."""
+    sizes = dict(hidden_size=256, num_attention_heads=4, num_key_value_heads=2)
+    model = random_model(2, intermediate_size=384, vocab_size=512, **sizes)
+    engine = fast_engine(model, sizes=[2], num_blocks=20, block_size=16, max_num_seqs=2)
+    assert engine.runner.reasons == {}
+    prompts = [list(range(40)), list(range(9))]
+    requests = engine.generate(prompts, SamplingParams(max_new_tokens=3, ignore_end=True))
+    assert all(len(request.output) == 3 for request in requests)
+
+
 def main(build_only: bool = False):
     library = paged_attention_library("gpu")
     vector_add = build_cuda(read_kernel("vector_add.cu"), target="gpu")
     torch.manual_seed(0)
+    generate()
     for rung in rungs():
         launch_rung(*rung, launch=not build_only)
     for prefill in prefills():

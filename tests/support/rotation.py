@@ -26,5 +26,6 @@ def rotate(target, qkv, caches, weights, turns, positions, slots, kernel="rotate
         num_kv_heads=num_kv_heads,
         head_size=head_size,
         epsilon=EPSILON,
+        early=0,
         dtype=KERNEL_DTYPES.index(qkv.dtype),
     )

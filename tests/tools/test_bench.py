@@ -13,9 +13,9 @@ from lessons_bench.records import MEASURED
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
     *("two_gpus", "load", "path_b", "conversation", "checkpoint", "cpu_engine"),
-    "player",
+    *("player", "few_rows"),
 ]
-ON_GPUS = NAMES[:5]
+ON_GPUS = [*NAMES[:5], "few_rows"]
 DRAWN = [*ON_GPUS, "load"]
 each_benchmark = pytest.mark.parametrize("name", NAMES)
 

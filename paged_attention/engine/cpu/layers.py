@@ -90,20 +90,26 @@ class CpuModel(FusedModel):
         return self.product(x if last is None else x[last], self.head)
 
     def product(
-        self, x: Tensor, weight: Tensor | NarrowWeight, bias: Tensor | None = None
+        self,
+        x: Tensor,
+        weight: Tensor | NarrowWeight,
+        bias: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
-        """x: float32 (num_tokens, size). Returns float32 (num_tokens, num_features)."""
+        """x: float32 (num_tokens, size). Returns float32 (num_tokens, num_features), and never
+        `out`.
+        """
         if isinstance(weight, NarrowWeight):
             numbers, scales = weight.numbers, weight.scales
-            pieces = [self.few_rows(rows, numbers, scales) for rows in x.split(MOST_ROWS)]
-            out = torch.cat(pieces)
+            pieces = [self.own_product(rows, numbers, scales) for rows in x.split(MOST_ROWS)]
+            y = torch.cat(pieces)
         elif len(x) <= self.most_rows:
-            out = self.few_rows(x, weight)
+            y = self.own_product(x, weight)
         else:
             return linear(x.to(weight.dtype), weight, bias).float()
-        return out if bias is None else out.add_(bias)
+        return y if bias is None else y.add_(bias)
 
-    def few_rows(self, x: Tensor, weight: Tensor, scales: Tensor | None = None) -> Tensor:
+    def own_product(self, x: Tensor, weight: Tensor, scales: Tensor | None = None) -> Tensor:
         """Our product of at most MOST_ROWS rows."""
         out = torch.empty(len(x), len(weight))
         sizes = len(x), *weight.shape, bits_of(weight)

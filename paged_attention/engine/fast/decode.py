@@ -14,11 +14,12 @@ from paged_attention.validate import KERNEL_DTYPES
 FLOAT16 = torch.float16
 
 
-def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool):
+def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool, early: bool):
     """Chooses the fastest attention for a pool, of those that need no plan on the host.
 
     config_heads: the number of query heads.
     plans: whether rung 9 may be taken, which plans on the device.
+    early: whether rung 9 may begin before the kernel before it has ended.
     Returns the attention, and why it is not rung 9: "" if it is, or may not be.
     Raises UnsupportedModelError if the pool is of fp8 and rung 9 cannot be taken.
     """
@@ -36,7 +37,7 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
         if not plans:
             raise ValueError("a pool of fp8 needs the part `plan`: only rung 9 reads one")
         try:
-            return NarrowDecode(max_num_seqs, device=device, **sizes), ""
+            return NarrowDecode(max_num_seqs, device=device, early=early, **sizes), ""
         except (TypeError, ValueError) as error:
             raise UnsupportedModelError(
                 f"only rung 9 decodes from a pool of fp8, and it does not take this: {error}"
@@ -44,7 +45,8 @@ def decode_attention(manager, config_heads: int, dtype, target: str, plans: bool
     reason = ""
     if plans:
         try:
-            return SelfPlannedDecode(max_num_seqs, device=device, **sizes), reason
+            decode = SelfPlannedDecode(max_num_seqs, device=device, early=early, **sizes)
+            return decode, reason
         except (TypeError, ValueError) as error:
             reason = str(error)
     longest = manager.max_blocks_per_seq * block_size

@@ -2,7 +2,7 @@
 
 Between two products of matrices a layer does little work in many small steps. Here they are
 three kernels: kernels/engine/add_norm.cu, rotate.cu and gate.cu. Products with the same input
-are one product.
+are one product, and those of few rows have a kernel of their own, few_rows.cu.
 """
 
 import functools
@@ -15,6 +15,7 @@ from torch.nn.functional import embedding, linear
 
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.inline import read_kernel
+from paged_attention.engine.fast.few_rows import FewRows
 from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.served import head_size_of
 from paged_attention.fused import Attend
@@ -24,6 +25,7 @@ from paged_attention.validate import KERNEL_DTYPES
 KERNEL_FILES = (
     "numbers.cuh",
     "block_reduce.cuh",
+    "early.cuh",
     "engine/chunk.cuh",
     "ladder/shape.cuh",
     "engine/narrow.cuh",
@@ -59,11 +61,22 @@ class FusedModel:
     num_positions: positions 0 … num_positions - 1 can be computed.
     model.ranks: if a model has it, the weights are cut over these ranks.
     target: "gpu", or "fast" or "checked" on the CPU.
+    few_rows: products of few rows; None leaves all to PyTorch.
+    early: whether a kernel may begin before the one before it has ended.
     Raises UnfusedModelError, which names what is not fused.
     """
 
-    def __init__(self, model, kv_cache: Tensor, num_positions: int, target: str):
+    def __init__(
+        self,
+        model,
+        kv_cache: Tensor,
+        num_positions: int,
+        target: str,
+        few_rows: FewRows | None = None,
+        early: bool = False,
+    ):
         check_fused(model.config, model.dtype)
+        self.few_rows, self.early = few_rows, int(early)
         config = model.config
         self.ranks: Any = getattr(model, "ranks", None)
         self.kernels, self.kv_cache = self.build_kernels(target), kv_cache
@@ -104,19 +117,28 @@ class FusedModel:
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
             q = self.project(x, layer, positions, slots, *cache)
-            x = linear(attend(q, *cache).flatten(1), layer.w_out)
+            x = self.product(attend(q, *cache).flatten(1), layer.w_out)
             x = self.sum_over_ranks(x, layer.b_out)
             x = self.add_norm(residual, x, layer.mlp_norm)
-            x = self.gate(linear(x, layer.w_gate_up, layer.b_gate_up))
-            x = self.sum_over_ranks(linear(x, layer.w_down), layer.b_down)
+            x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
+            x = self.sum_over_ranks(self.product(x, layer.w_down), layer.b_down)
         x = self.add_norm(residual, x, self.last_norm)
         x = x if last is None else x[last]
         if len(self.head) == self.vocab_size:  # it is whole
-            return torch.mm(x, self.head.t(), out=out)
+            return self.product(x, self.head, out=out)
         if out is None:
             out = torch.empty(len(x), self.vocab_size, dtype=x.dtype, device=x.device)
-        launch(self.ranks.join, torch.mm(x, self.head.t()), out)
+        launch(self.ranks.join, self.product(x, self.head), out)
         return out
+
+    def product(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """Returns x Wᵀ + bias, (num_tokens, num_features). out: for a product without bias."""
+        if self.few_rows is not None and self.few_rows.takes(x, weight):
+            out = self.few_rows(x, weight, out)
+            return out if bias is None else out.add_(bias)
+        return linear(x, weight, bias) if out is None else torch.mm(x, weight.t(), out=out)
 
     def sum_over_ranks(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Completes a product whose weight is cut by columns."""
@@ -137,6 +159,7 @@ class FusedModel:
             num_tokens=num_tokens,
             hidden_size=hidden_size,
             epsilon=self.epsilon,
+            early=self.early,
             dtype=self.dtype,
         )
         return out
@@ -148,7 +171,7 @@ class FusedModel:
 
         Returns the queries, (num_tokens, num_q_heads, head_size), a part of a larger tensor.
         """
-        qkv = linear(x, layer.w_qkv, layer.b_qkv)
+        qkv = self.product(x, layer.w_qkv, layer.b_qkv)
         self.launch(
             self.rotate,
             qkv=qkv,
@@ -164,6 +187,7 @@ class FusedModel:
             num_kv_heads=self.num_kv_heads,
             head_size=self.head_size,
             epsilon=self.epsilon,
+            early=self.early,
             dtype=self.dtype,
         )
         return qkv.view(len(x), -1, self.head_size)[:, : self.num_q_heads]
@@ -177,6 +201,7 @@ class FusedModel:
             gate_up=gate_up,
             num_tokens=num_tokens,
             size=size,
+            early=self.early,
             dtype=self.dtype,
         )
         return out

@@ -14,6 +14,9 @@ class FastParts:
     sampling: tokens are chosen on the device for the whole batch.
     ahead: the host schedules a step while the GPU computes the one before. It needs `state`
         and `sampling`, since the host does not know the tokens then.
+    few_rows: products of at most 16 rows by our kernel. Of no effect without `layers`.
+    early: a kernel begins while the one before it still runs, and asks for what does not
+        depend on that one. Likewise.
     Raises ValueError for `ahead` without these two.
     """
 
@@ -23,6 +26,8 @@ class FastParts:
     plan: bool = True
     sampling: bool = True
     ahead: bool = True
+    few_rows: bool = True
+    early: bool = True
 
     def __post_init__(self):
         if self.ahead and not (self.state and self.sampling):

@@ -8,8 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from paged_attention.cards import COPIES, EARLY, Need, lack_of
 from paged_attention.engine.attention import PagedStep, plugged_in
 from paged_attention.engine.fast.decode import decode_attention
+from paged_attention.engine.fast.few_rows import FewRows
 from paged_attention.engine.fast.graph import GraphError, StepGraph, capture, launch
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
 from paged_attention.engine.fast.mixed import MixedStep, chunk_kernel
@@ -53,12 +55,15 @@ class FastRunner:
         manager.append_tokens = partial(append_tokens, weakref.proxy(manager))
         self.state = StepState(manager.block_table, manager.block_size, target)
         heads = model.config.num_attention_heads
-        self.decode, reason = decode_attention(manager, heads, model.dtype, target, parts.plan)
+        early = parts.early and self._card_has("early", EARLY) and self.device.type == "cuda"
+        self.decode, reason = decode_attention(
+            manager, heads, model.dtype, target, parts.plan, early
+        )
         if reason:
             self.reasons["plan"] = reason
         if (kernel := chunk_kernel(self)) is not None:
             prefill_library(*kernel, target)  # compiled now, not in a step
-        self.fused = self._fuse(target) if parts.layers else None
+        self.fused = self._fuse(target, early) if parts.layers else None
         # One tensor for all recorded steps, since each would keep its own.
         of_all = max_num_seqs, model.config.vocab_size
         self.logits = torch.empty(of_all, dtype=model.dtype, device=self.device)
@@ -69,10 +74,20 @@ class FastRunner:
         if parts.graphs:
             self._capture(sizes)
 
-    def _fuse(self, target: str) -> FusedModel | None:
-        longest = self.manager.max_blocks_per_seq * self.manager.block_size
+    def _card_has(self, part: str, need: Need) -> bool:
+        """Whether the GPU has what a part needs. If not, notes the reason."""
+        if reason := lack_of(need, self.device):
+            self.reasons[part] = reason
+        return not reason
+
+    def _fuse(self, target: str, early: bool) -> FusedModel | None:
+        longest, few_rows = self.manager.max_blocks_per_seq * self.manager.block_size, None
+        if self.parts.few_rows and self._card_has("few_rows", COPIES):
+            few_rows = FewRows(target, self.device, early)
         try:
-            return FusedModel(self.model, self.manager.kv_cache, longest, target)
+            return FusedModel(
+                self.model, self.manager.kv_cache, longest, target, few_rows, early
+            )
         except UnfusedModelError as error:
             self.reasons["layers"] = str(error)
             return None

@@ -9,6 +9,8 @@ from rotation import EPSILON, rotate
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 dtypes = pytest.mark.parametrize("dtype", KERNEL_DTYPES, ids=str)
+# 1 begins early, which only a GPU can do
+early = pytest.mark.parametrize("early", [0, 1])
 targets = pytest.mark.parametrize("target", TARGETS)
 
 
@@ -33,15 +35,18 @@ def norm(x, weight, epsilon):
 
 @targets
 @dtypes
-@pytest.mark.parametrize("hidden_size", [8, 128, 1032])
+@pytest.mark.parametrize("hidden_size", [8, 128, 1032, 8216])
 @pytest.mark.parametrize("adds", [True, False])
-def test_add_norm(target, dtype, hidden_size, adds):
+@early
+def test_add_norm(target, dtype, hidden_size, adds, early):
     residual, x = (random(3, hidden_size, dtype=dtype, target=target, seed=s) for s in (1, 2))
     weight = random(hidden_size, dtype=dtype, target=target, seed=3)
     total = residual + x if adds else residual.clone()
     out = torch.empty_like(x)
     added, number = x if adds else None, KERNEL_DTYPES.index(dtype)
-    step_kernels(target).add_norm(out, residual, added, weight, 3, hidden_size, 1e-6, number)
+    step_kernels(target).add_norm(
+        out, residual, added, weight, 3, hidden_size, 1e-6, early, number
+    )
     assert torch.equal(residual, total)
     close(out, norm(total, weight, 1e-6), dtype)
 
@@ -49,10 +54,11 @@ def test_add_norm(target, dtype, hidden_size, adds):
 @targets
 @dtypes
 @pytest.mark.parametrize("size", [8, 24, 3080])
-def test_gate(target, dtype, size):
+@early
+def test_gate(target, dtype, size, early):
     gate_up = random(5, 2 * size, dtype=dtype, target=target)
     out = torch.empty(5, size, dtype=dtype, device=gate_up.device)
-    step_kernels(target).gate(out, gate_up, 5, size, KERNEL_DTYPES.index(dtype))
+    step_kernels(target).gate(out, gate_up, 5, size, early, KERNEL_DTYPES.index(dtype))
     gate, up = gate_up.double().chunk(2, -1)
     close(out, gate * torch.sigmoid(gate) * up, dtype)
 
@@ -67,7 +73,7 @@ def rotated(heads, turns):
 
 @targets
 @dtypes
-@pytest.mark.parametrize("head_size", [32, 64, 80, 256])
+@pytest.mark.parametrize("head_size", [10, 32, 64, 80, 256])
 @pytest.mark.parametrize("heads", [(4, 2), (3, 1), (1, 1)], ids=str)
 @pytest.mark.parametrize("norms", [True, False])
 def test_rotate(target, dtype, head_size, heads, norms):
