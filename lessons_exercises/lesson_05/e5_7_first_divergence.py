@@ -1,16 +1,15 @@
 """Exercise 5.7: where two traces part."""
 
 import math
-import random
 from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 
 
 def first_divergence(
@@ -88,9 +87,8 @@ def is_about_kinds(case):
     return case[:4] == KINDS[:4] and len(case.changes) == 1
 
 
-def hidden(seed):
+def hidden(chance):
     """Differences, some within the tolerance or exactly it; large numbers and small ones."""
-    chance = random.Random(seed)
 
     def place(*sizes):
         return tuple(map(chance.randrange, sizes))
@@ -189,25 +187,20 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="5.7",
+EXERCISE = exercise(
+    globals(),
     title="the first divergence",
     answer_name="first_divergence",
-    reference=first_divergence,
     cases=lambda: [*CASES, ZEROS, KINDS],
     size=lambda case: (math.prod(case[:3]), len(case.changes)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=lambda case: case is ZEROS or is_about_kinds(case),
     same=lambda expected, actual: (
         type(expected) is type(actual) and repr(expected) == repr(actual)
     ),
-    mistakes=Bank("5.7", "first_divergence", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Layers on the outside, positions on the inside: return at the first place that differs.
 
         A row has dim numbers. It agrees when all of their absolute differences are at most the
         tolerance. Ask it this way round, and a NaN does not agree.
-        """),
+    """,
 )
