@@ -37,9 +37,10 @@ OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
 # an error as a result: alone, or of one of several calls, and what it has left
 ERROR = re.compile(
-    r"(?:the call raised |(?:in|before) step \d+: )?"
+    r"(?:the call raised |an error, |(?:in|before) step \d+: )?"
     r"((\w+(?:Error|Exception)): (?:(?!; |, and )[^\n])*)"
 )
+AN_ERROR = "Your code raised"
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
@@ -482,7 +483,10 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
             for case in exercise.in_order(exercise.cases())
         )
 
-    slip = remedies.slip(exercise.reference, subject, passes) or _explained(exercise, subject)
+    slip = remedies.slip(exercise.reference, subject, passes)
+    if slip is None and (slip := _explained(exercise, subject)):
+        error = verdict.message.split("\n")[0]  # an exception is told as one all the same
+        slip = slip[0], f"{error} {slip[1]}" if error.startswith(AN_ERROR) else slip[1]
     return _said(verdict, *slip) if slip else verdict
 
 
@@ -679,7 +683,7 @@ def _unnamed(failure: Failure) -> str:
     error = ERROR.match(failure.actual)
     if error is None or error[2] in failure.expected:
         return "The result is not right."
-    return f"Your code raised {error[1].rstrip('.')}." + (
+    return f"{AN_ERROR} {error[1].rstrip('.')}." + (
         " Is it imported, or defined in a cell that ran?" * (error[2] == "NameError")
     )
 

@@ -23,6 +23,7 @@ def is_a_function(exercise) -> bool:
     return exercise.language == "python" and not isinstance(exercise.reference, type)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "exercise", [*filter(is_a_function, every_exercise())], ids=lambda exercise: exercise.id
 )
