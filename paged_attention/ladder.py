@@ -292,7 +292,8 @@ class PagedDecode:
         )
         scales = dict(k_scales=k_scales, v_scales=v_scales)
         if self.number == 9:
-            self.library.paged_attention_planned(**arguments, **scales, **self.workspace)
+            more = scales | self.workspace
+            self.library.paged_attention_planned(**arguments, **more, early=0)
         elif self.number == 8:
             self.library.paged_attention_fp8(**arguments, **scales, **self.workspace)
         else:

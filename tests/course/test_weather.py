@@ -14,8 +14,6 @@ CLOCKS = {"time", "monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns"
 # Functions that look at a clock and decide nothing by it, or only that something hangs.
 HARMLESS = {
     ("jupyterlab_driver", "_wait_until_up"),  # gives up after a quarter of an hour
-    # says how many lives there are, not how they end
-    ("test_soak", "test_lives_with_faults_for_as_long_as_it_is_asked"),
     # more has passed than the limit: it is made so
     ("test_time_limits", "test_a_busy_processor_takes_no_time_from_a_run"),
 }

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from jupyterlab_driver import browser_page
+from jupyterlab_driver import page_of
 from lessons_draw import FREE, LINES, QUIET, SEVERAL, WASTED, show
 from lessons_draw.films import Film
 from lessons_draw.tables import draw_tables
@@ -102,9 +102,9 @@ def contrast(one, other) -> float:
     ],
 )
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_can_be_read_in_both_themes(theme, sheet, place):
+def test_words_can_be_read_in_both_themes(browser, theme, sheet, place):
     """Black words on blocks, and coloured words on paper."""
-    with browser_page() as page:
+    with page_of(browser) as page:
 
         def seen(colour):
             figure = plt.figure(figsize=(1, 1))

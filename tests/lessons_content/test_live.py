@@ -4,13 +4,12 @@ import re
 
 import nbformat
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from nbformat.v4 import new_code_cell, new_notebook
 
-from jupyterlab_driver import Notebook, browser_page, jupyterlab
+from jupyterlab_driver import Notebook, faults, jupyterlab, page_of
 from lessons_build.build import KERNEL
 
-pytestmark = [pytest.mark.browser]
+pytestmark = pytest.mark.browser
 
 POOL = [
     """
@@ -39,10 +38,10 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(lab):
+def opened(lab, browser):
     """Opens a notebook with these cells, and runs the first. Gives the page and notebook."""
     folder, address = lab
-    with browser_page() as page:
+    with page_of(browser) as page:
 
         def open_notebook(*sources):
             cells = [new_code_cell(text, id=f"c{place}") for place, text in enumerate(sources)]
@@ -70,11 +69,6 @@ def wait_for(page, words: str) -> None:
     page.locator(".live [role=status], .live [role=alert]", has_text=words).wait_for()
 
 
-def faults(page) -> list[str]:
-    """What axe finds in the view."""
-    return [each["id"] for each in Axe().run(page, ".live").response["violations"]]
-
-
 def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened):
     page, notebook = opened(*POOL)
     assert page.locator("[data-live]").is_hidden()  # the still
@@ -95,7 +89,7 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     page.locator(".live [aria-label='block 2, free']").click()  # chooses it
     assert page.get_by_role("spinbutton", name="Block", exact=True).input_value() == "2"
     assert labels(page) == before
-    assert faults(page) == []
+    assert faults(page, ".live") == []
 
     notebook.run_cell("c1")
     wait_for(page, "allocate() gives block 3.")
@@ -137,7 +131,7 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     page.get_by_role("button", name="append_token").click()  # of the new one
     wait_for(page, "append_token(1): block 1 is shared, so it is copied to 2.")
     assert "block 2, seq 1, 3 of 4 tokens" in labels(page)
-    assert faults(page) == []
+    assert faults(page, ".live") == []
     before = labels(page)
     page.get_by_role("spinbutton", name="Tokens").fill("99")
     page.get_by_role("button", name="add_sequence").click()
@@ -179,7 +173,7 @@ def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
     page.get_by_role("button", name="Run", exact=True).wait_for()  # it has come to its end
     kept = [label for label in labels(page) if "kept for later" in label]
     assert len(kept) == 2
-    assert faults(page) == []
+    assert faults(page, ".live") == []
 
     page.get_by_role("combobox", name="Prefix sharing").select_option("off")
     wait_for(page, "Nobody is here yet.")

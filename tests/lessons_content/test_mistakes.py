@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from answers import every_exercise, is_built
+from answers import every_exercise, forms_of, is_built
 from lessons_exercises import __main__ as command
 from lessons_exercises import mistakes, records
 from lessons_exercises.mistakes import Bank
@@ -16,14 +16,6 @@ EXERCISES = [exercise for exercise in every_exercise() if isinstance(exercise.mi
 BUILT = [exercise for exercise in EXERCISES if is_built(exercise)]
 by_id = functools.partial(pytest.mark.parametrize, ids=lambda exercise: exercise.id)
 by_exercise = by_id("exercise", EXERCISES)
-
-
-def forms(exercise) -> list[tuple[str, mistakes.Form]]:
-    return [
-        (mistake.slug, form)
-        for mistake in exercise.mistakes.own
-        for form in (mistake.wrong, *mistake.also)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +31,7 @@ def test_each_form_of_each_mistake_is_refused_and_named(exercise, respelt):
     """Those of our own spelling get their own name. In other spellings two mistakes may be
     the same.
     """
-    asked = [each for each in forms(exercise) if each[1].is_respelt == respelt]
+    asked = forms_of(exercise, respelt)
     found = recorded_verdicts(exercise, [form for _, form in asked])
     misnamed = [
         f"{form.place}: {slug} {'passes' if verdict.passed else f'is named {verdict.mistake}'}"
@@ -57,8 +49,7 @@ def test_each_form_of_each_mistake_is_refused_and_named(exercise, respelt):
 @by_id("exercise", [exercise for exercise in EXERCISES if not is_built(exercise)])
 def test_the_records_are_what_the_forms_give(exercise, every):
     cases = exercise.in_order(exercise.cases())
-    own = [each for each in forms(exercise) if not each[1].is_respelt]
-    for slug, form in own[::every]:
+    for slug, form in forms_of(exercise)[::every]:
         for number, case in enumerate(cases):
             recorded = form.record(number)
             if exercise.mistakes.records.encoded(form.text)[number] == records.HANGS:
@@ -76,7 +67,8 @@ def test_the_records_are_what_some_of_the_forms_give_when_they_are_built(exercis
     """Others each time that the mistakes change. test_banks.py builds each mistake's first."""
     bank = exercise.mistakes
     # what the text shows by itself, C++ may leave undefined
-    sure = [form for _, form in forms(exercise) if not exercise.recognise(form.text)]
+    every = forms_of(exercise) + forms_of(exercise, respelt=True)
+    sure = [form for _, form in every if not exercise.recognise(form.text)]
     chosen = random.Random(bank.source).sample(sure, 5)
     for form in chosen:
         given = command.results_of(exercise, form.text)

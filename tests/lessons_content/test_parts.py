@@ -20,6 +20,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import attn_paged_torch
 from paged_attention.tiny_qwen3.tasks import encode
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = [
     encode(prompt)
     for prompt in (
@@ -91,15 +92,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "parts"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def verdict(monkeypatch):
     """What checks say of each answer, instead of trying it: `passed`, or the error that they
@@ -124,19 +116,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def expected():
-    model = load_model()
-    model.generation_config.eos_token_id = None
-    prompts = [torch.tensor([prompt]) for prompt in PROMPTS]
-    return [
-        model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=NUM_TOKENS,
-            do_sample=False,
-            pad_token_id=0,
-        )[0, prompt.shape[1] :].tolist()
-        for prompt in prompts
-    ]
+    return [request.output for request in serve(Engine(load_model()), len(PROMPTS))]
 
 
 def serve(engine, num_prompts=2):

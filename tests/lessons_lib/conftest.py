@@ -49,3 +49,24 @@ def learner(tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path / "progress"))
     (tmp_path / "progress").mkdir()
     return tmp_path / "progress"
+
+
+@pytest.fixture
+def run_cells(monkeypatch, capsys):
+    """Runs cells of lesson 01 as a kernel does, and gives what the last one shows."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from lessons_command import kernel
+
+    monkeypatch.setenv("JPY_SESSION_NAME", "01_block_manager.ipynb")
+    shell = InteractiveShell()
+    kernel.load_ipython_extension(shell)
+
+    def run(*texts: str) -> str:
+        for text in texts:
+            shell.user_ns["In"].append(text)
+            capsys.readouterr()
+            shell.run_cell(text)
+        return capsys.readouterr().out
+
+    return run

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from batch_metadata import metadata_of
 from decode_calls import (
     BFLOAT,
     CACHE,
@@ -25,7 +26,6 @@ from paged_attention.paged_kernel import attn_paged_cuda
 from paged_attention.prefill import PagedPrefill, attn_paged_prefill, prefill_library
 from paged_attention.rungs import rung_library
 from paged_attention.self_planned import SelfPlannedDecode
-from prefill_batch import metadata_of
 from refused import refused
 
 SCALES = torch.ones(2)
@@ -36,8 +36,11 @@ METADATA = metadata_of(((1, 5), (1, 4)), TABLE)  # one query of each sequence
 # The same batch for all who compute it. `lens` changes the number of keys.
 
 
-def by_torch(block_table=TABLE, lens=LENS, attend=attn_paged_torch, **tensors):
-    attend(**tensors, metadata=replace(METADATA, block_table=block_table, seq_lens_kv=lens))
+def by_torch(block_table=TABLE, lens=LENS, attend=attn_paged_torch, starts=None, **tensors):
+    given = replace(METADATA, block_table=block_table, seq_lens_kv=lens)
+    if starts is not None:
+        given = replace(given, cu_seqlens_q=starts)
+    attend(**tensors, metadata=given)
 
 
 def by_prefill(**changes):
@@ -165,6 +168,36 @@ REFUSED = [
     ((by_cuda, by_fast), "q", Q[:0], ValueError, "q is empty"),
     ((by_rung_7, by_rung_9), "k_scales", SCALES, ValueError, "k_scales .* for torch.float"),
     ((by_rung_7, by_rung_9), "v_scales", SCALES, ValueError, "v_scales .* for torch.float"),
+    (
+        (by_torch,),
+        "starts",
+        integers(0, 1, 2).long(),
+        TypeError,
+        "cu_seqlens_q must be torch.i",
+    ),
+    (
+        (by_torch,),
+        "starts",
+        integers(1, 2),
+        ValueError,
+        r"must have the shape \(3,\), not \(2,",
+    ),
+    (
+        (by_torch,),
+        "starts",
+        integers(1, 1, 2),
+        ValueError,
+        "the 2 tokens of q, not from 1 to 2",
+    ),
+    (
+        (by_torch,),
+        "starts",
+        integers(0, 1, 3),
+        ValueError,
+        "the 2 tokens of q, not from 0 to 3",
+    ),
+    ((by_torch,), "starts", integers(0, 2, 2), ValueError, "1 0 queries; it must be 1"),
+    ((by_torch,), "starts", integers(0, 3, 2), ValueError, "1 -1 queries; it must be 1"),
     ((by_fast,), "k_cache", CACHE.to(FP8), TypeError, "v_cache must be torch.float8"),
     ((by_prefill,), "scale", math.inf, ValueError, "scale must be a finite number, not inf"),
 ]
@@ -248,6 +281,12 @@ def prefill_4(starts=METADATA.cu_seqlens_q, kv_lens=LENS, number=4, **changes):
     PagedPrefill(number, starts, kv_lens, **MODEL | changes, library=Launches())
 
 
+def paged(head_size=8, cache=(3, 4, 2), dtype=FLOAT):
+    k_cache, v_cache = torch.zeros(2, *cache, head_size, dtype=dtype)
+    q = torch.zeros(2, 4, head_size, dtype=dtype)
+    by_cuda(q=q, k_cache=k_cache, v_cache=v_cache, block_table=TABLE)
+
+
 ALL = (decode_7, decode_9, prefill_4)
 NOT_MADE = [
     (ALL, dict(head_size=96), ValueError, "head_size must be 64 or 128 or 256.*, not 96"),
@@ -300,6 +339,11 @@ NOT_MADE = [
     (ALL[2:], dict(kv_lens=LENS.long()), TypeError, "seq_lens_kv must be torch.int32"),
     (ALL[2:], dict(kv_lens=LENS - 5), ValueError, "holds -1 for sequence 1"),
     (ALL[2:], dict(kv_lens=LENS.repeat(2)[::2]), ValueError, "seq_lens_kv must be contiguous"),
+    ((paged,), dict(dtype=torch.float64), TypeError, "q must be torch.float32"),
+    ((paged,), dict(head_size=257), ValueError, "1 to 256, not 257"),
+    ((paged,), dict(head_size=0), ValueError, "1 to 256, not 0"),
+    ((paged,), dict(cache=(3, 0, 2)), ValueError, "a slot in each block and a KV"),
+    ((paged,), dict(cache=(3, 4, 0)), ValueError, "a slot in each block and a KV"),
 ]
 PLANS = [(plan, *row) for plans, *row in NOT_MADE for plan in plans]
 

@@ -10,6 +10,7 @@ from manager_state import state_of
 from paged_attention.attention import forward_prefill
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.decode import forward_decoding, forward_decoding_loop
+from paged_attention.engine.fast import room
 from paged_attention.kv_cache import (
     DuplicateSequenceError,
     OutOfRowsError,
@@ -81,7 +82,9 @@ def test_a_sequence_needs_a_row_of_its_own(manager):
     assert state_of(manager) == before
 
 
-@pytest.mark.parametrize("call", [PagedAttentionManager.append_tokens, build_metadata])
+@pytest.mark.parametrize(
+    "call", [PagedAttentionManager.append_tokens, room.append_tokens, build_metadata]
+)
 @pytest.mark.parametrize(
     "scheduled, error, words",
     [
@@ -90,7 +93,7 @@ def test_a_sequence_needs_a_row_of_its_own(manager):
         ([(1, 1), (3, 0)], ValueError, "sequence 3 is scheduled with 0 tokens; it must be 1"),
         ([(1, -2)], ValueError, "sequence 1 is scheduled with -2 tokens"),
         ([(1, 1), (3, 0.5)], TypeError, "float"),
-        ([(1, 1), (7, 1)], UnknownSequenceError, r"no sequence 7; .*\[1, 2, 3, 4\]"),
+        ([(7, 1)], UnknownSequenceError, r"no sequence 7; .*\[1, 2, 3, 4\]"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(manager, call, scheduled, error, words):
@@ -109,6 +112,8 @@ def test_a_batch_that_runs_out_in_the_middle_leaves_every_sequence_as_it_was(man
     before = state_of(manager)
     words = "the batch needs 3 blocks, and 2 are free"
     refused(OutOfBlocksError, words, manager.append_tokens, [(1, 1), (2, 1), (4, 4)])
+    words = "sequence 2 needs 3 blocks, and 2 are free"
+    refused(OutOfBlocksError, words, room.append_tokens, manager, [(2, 12)])
     assert state_of(manager) == before
 
 

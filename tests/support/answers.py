@@ -35,13 +35,13 @@ def own_mistake(exercise: Exercise, slug: str) -> Mistake:
     return next(mistake for mistake in own_mistakes(exercise) if mistake.slug == slug)
 
 
-def forms_of(exercise: Exercise) -> list[tuple[str, checks.Form]]:
-    """(slug, form) for each form of the own mistakes, as it is written: not respelt."""
+def forms_of(exercise: Exercise, respelt: bool = False) -> list[tuple[str, checks.Form]]:
+    """(slug, form) for each form of the own mistakes: as it is written, or respelt."""
     return [
         (mistake.slug, form)
         for mistake in own_mistakes(exercise)
         for form in (mistake.wrong, *mistake.also)
-        if not form.is_respelt
+        if form.is_respelt == respelt
     ]
 
 

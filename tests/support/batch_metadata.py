@@ -1,15 +1,18 @@
-"""A batch's metadata, from plain lists."""
+"""A batch's metadata, from its lengths and its table."""
+
+from itertools import accumulate
 
 import torch
 
 from paged_attention.metadata import BatchMetadata
 
 
-def batch_metadata(query_lens: list[int], kv_lens: list[int], table: list[list[int]]):
-    """Metadata of sequences with these new tokens, keys and blocks. All slots are 0."""
+def metadata_of(lens, table, device="cpu") -> BatchMetadata:
+    """lens: each sequence's new tokens, and its keys. table: its blocks. All slots are 0."""
+    starts = [0, *accumulate(q_len for q_len, _ in lens)]
     return BatchMetadata(
-        torch.tensor([0, *query_lens]).cumsum(0).int(),
-        torch.tensor(kv_lens, dtype=torch.int32),
-        torch.tensor(table, dtype=torch.int32),
-        torch.zeros(sum(query_lens), dtype=torch.int64),
+        cu_seqlens_q=torch.tensor(starts, dtype=torch.int32, device=device),
+        seq_lens_kv=torch.tensor([n for _, n in lens], dtype=torch.int32, device=device),
+        block_table=torch.as_tensor(table, dtype=torch.int32, device=device),
+        slot_mapping=torch.zeros(starts[-1], dtype=torch.int64, device=device),
     )

@@ -1,9 +1,11 @@
-"""What tests that write CUDA share: launchers, the targets, and the line of some words."""
+"""What tests that write CUDA share: launchers, the targets, kernels and their errors."""
 
 import re
 
 import pytest
 import torch
+
+from lessons_lib import KernelError, build_cuda
 
 ON_CPU = ("fast", "checked")
 on_gpu = pytest.param(
@@ -50,7 +52,28 @@ def integers(target: str, *shape: int, value: int = 0) -> torch.Tensor:
     return torch.full(shape, value, dtype=torch.int32, device=device_of(target))
 
 
-def line_of(text: str, words: str) -> int:
-    """The number of the only line that has these words."""
-    (found,) = [number for number, line in enumerate(text.split("\n"), 1) if words in line]
-    return found
+class Kernels:
+    """The CUDA text of a test. Called with a target, it gives the library; a process builds it
+    once.
+    """
+
+    def __init__(self, text: str, name: str):
+        self.text, self.name, self.built = text, name, {}
+
+    def __call__(self, target: str = "checked"):
+        if target not in self.built:
+            self.built[target] = build_cuda(self.text, target=target, name=self.name)
+        return self.built[target]
+
+    def line(self, words: str) -> int:
+        """The number of the only line that has these words."""
+        lines = self.text.split("\n")
+        (found,) = [number for number, line in enumerate(lines, 1) if words in line]
+        return found
+
+
+def error_of(call, *arguments, **named) -> KernelError:
+    """What is said of a kernel by this call, which has to fail."""
+    with pytest.raises(KernelError) as caught:
+        call(*arguments, **named)
+    return caught.value

@@ -2,9 +2,9 @@
 
 import torch
 
+from dense_attention import decode_attention
 from int32 import integers
 from paged_attention.ladder import FP8, PagedDecode, Shape
-from paged_batch import dense_attention
 from rounding import assert_within_rounding
 
 HALF = torch.float16
@@ -64,11 +64,7 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
     decode = PagedDecode(
         number,
         tensors["context_lens"],
-        num_q_heads=batch.num_q_heads,
-        num_kv_heads=batch.num_kv_heads,
-        head_size=batch.head_size,
-        block_size=batch.block_size,
-        dtype=batch.dtype,
+        **batch.model,
         kv_dtype=FP8 if number == 8 else None,
         target=target,
         library=library,
@@ -82,7 +78,7 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
 
 
 def assert_right(out, exact, expected=None):
-    expected = dense_attention(**exact) if expected is None else expected
+    expected = decode_attention(**exact) if expected is None else expected
     assert_within_rounding(out, exact["q"], expected)
 
 

@@ -1,10 +1,11 @@
-"""A manager that hands out blocks in a random order, with poison in every slot."""
+"""A manager that hands out blocks in a random order, with poison in every slot; and tokens."""
 
 import math
 
 import torch
 
 from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.slots import slot_mapping, write_kv
 
 
 def disordered_manager(num_blocks, *sizes, generator, poison=math.nan, **more):
@@ -16,3 +17,10 @@ def disordered_manager(num_blocks, *sizes, generator, poison=math.nan, **more):
     for block_id in torch.randperm(num_blocks, generator=generator).tolist():
         manager.block_manager.free(block_id)
     return manager
+
+
+def write_tokens(manager, seq_id, k, v, layer=0):
+    """Keys and values of a sequence's first tokens, as earlier steps have written them."""
+    table = manager.get_block_table_for_seq(seq_id)
+    slots = slot_mapping(table, torch.arange(len(k)), manager.block_size)
+    write_kv(*manager.kv_cache[layer], slots, k, v)

@@ -14,18 +14,8 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
-
-def last_queries(q, k, v):
-    """The queries are the last tokens: q (q_len, heads, head_size), k and v (kv_len, KV heads,
-    head_size).
-    """
-    assert 1 <= len(q) <= len(k)
-    visible = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
-    heads_first = (x.double().transpose(0, 1)[None] for x in (q, k, v))
-    o = scaled_dot_product_attention(*heads_first, attn_mask=visible, enable_gqa=True)
-    return o[0].transpose(0, 1).to(q.dtype)
+from dense_attention import dense_attention
 
 
 def assert_index(tensor, *shape):
@@ -81,8 +71,8 @@ class FlashInferWrapper:
             pages = ids[firsts[seq] : firsts[seq + 1]]
             length = (len(pages) - 1) * page_size + last_len
             k, v = (cache[pages].flatten(0, 1)[:length] for cache in paged_kv_cache)
-            outputs.append(last_queries(q[starts[seq] : starts[seq + 1]], k, v))
-        return torch.cat(outputs)
+            outputs.append(dense_attention(q[starts[seq] : starts[seq + 1]], k, v))
+        return torch.cat(outputs).to(q.dtype)
 
 
 def flash_attn_varlen_func(
@@ -156,8 +146,8 @@ def through_table(q, k_cache, v_cache, starts, ends, max_q, max_k, table):
     for seq, length in enumerate(ends.diff().tolist()):
         blocks = table[seq, : math.ceil(length / block_size)]
         k, v = (cache[blocks].flatten(0, 1)[:length] for cache in (k_cache, v_cache))
-        outputs.append(last_queries(q[starts[seq] : starts[seq + 1]], k, v))
-    return torch.cat(outputs)
+        outputs.append(dense_attention(q[starts[seq] : starts[seq + 1]], k, v))
+    return torch.cat(outputs).to(q.dtype)
 
 
 @contextlib.contextmanager

@@ -93,25 +93,44 @@ def jupyterlab(folder: Path, progress: Path | None = None, arguments: tuple[str,
 
 
 @contextmanager
-def browser_page(size=LAPTOP):
-    """A page in headless Chromium that remembers its console errors in
-    `page.console_errors`.
-    """
+def chromium():
+    """A headless Chromium, for pages that are apart from each other."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS
         )
-        page = browser.new_page(viewport=size)
-        page.set_default_timeout(PATIENCE * 1000)
-        page.console_errors = []
-        page.on("console", lambda message: page.console_errors.extend(_errors(message)))
-        page.on("pageerror", lambda error: page.console_errors.append(str(error)))
         try:
-            yield page
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def page_of(browser, size=LAPTOP):
+    """A page that remembers its console errors in `page.console_errors`."""
+    page = browser.new_page(viewport=size)
+    page.set_default_timeout(PATIENCE * 1000)
+    page.console_errors = []
+    page.on("console", lambda message: page.console_errors.extend(_errors(message)))
+    page.on("pageerror", lambda error: page.console_errors.append(str(error)))
+    yield page
+    page.close()
+
+
+@contextmanager
+def browser_page(size=LAPTOP):
+    """The only page of a Chromium."""
+    with chromium() as browser, page_of(browser, size) as page:
+        yield page
+
+
+def faults(page, part: str | None = None) -> list[str]:
+    """What axe finds in a page, or in a part of it."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [each["id"] for each in Axe().run(page, part).response["violations"]]
 
 
 def _errors(message) -> list[str]:

@@ -1,4 +1,4 @@
-"""Batches of decodes, with poison wherever no token is, and dense attention over them."""
+"""Batches of decodes and of prompts, with poison wherever no token is."""
 
 from dataclasses import dataclass
 from itertools import accumulate
@@ -6,9 +6,10 @@ from itertools import accumulate
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from paged_attention.slots import slot_mapping, write_kv
+from batch_metadata import metadata_of
+from dense_attention import decode_attention
+from paged_attention.prefill import PagedPrefill
 from poison import poison_of
 
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=pytest.mark.gpu)]
@@ -27,12 +28,13 @@ NAN = float("nan")
 class Batch:
     """The sizes of a batch of decodes.
 
-    gap: how many numbers lie between the query rows of two sequences.
+    lens: each sequence's keys.
+    gap: how many numbers lie between the query rows of two tokens.
     garbage: what the table holds after the blocks of a context.
     poison: what every slot without a token holds, and every gap.
     """
 
-    context_lens: tuple[int, ...]
+    lens: tuple
     num_q_heads: int = 2
     num_kv_heads: int = 1
     head_size: int = 64
@@ -43,84 +45,79 @@ class Batch:
     seed: int = 0
     poison: float = NAN
 
+    @property
+    def model(self) -> dict:
+        """What a rung is made for."""
+        names = "num_q_heads", "num_kv_heads", "head_size", "block_size", "dtype"
+        return {name: getattr(self, name) for name in names}
+
     def tensors(self, target: str = "fast") -> dict[str, Tensor]:
         """The arguments of attn_paged_cuda: blocks in any order, and poison."""
-        generator = torch.Generator().manual_seed(self.seed)
-        num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
-        num_blocks = sum(num_needed) + 2
-        poison = poison_of(self.poison, self.dtype)
-        caches = torch.full(
-            (2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), poison
-        )
-        table = torch.full(
-            (len(num_needed), max(num_needed) + 1), self.garbage, dtype=torch.int32
-        )
-        ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
-        ends = list(accumulate(num_needed))
-        for row, (count, end, length) in enumerate(
-            zip(num_needed, ends, self.context_lens, strict=True)
-        ):
-            table[row, :count] = ids[end - count : end]
-            if length:
-                slots = slot_mapping(table[row], torch.arange(length), self.block_size)
-                write_kv(
-                    *caches,
-                    slots,
-                    *torch.randn(2, length, *caches.shape[3:], generator=generator),
-                )
-        row_length = self.num_q_heads * self.head_size
-        q = torch.randn(len(num_needed), row_length + self.gap, generator=generator).to(
-            self.dtype
-        )
-        q[:, row_length:] = poison
-        q = q.to(device_of(target))[:, :row_length].unflatten(
-            1, (self.num_q_heads, self.head_size)
-        )
-        k_cache, v_cache = caches.to(self.dtype)
-        others = {
-            "k_cache": k_cache,
-            "v_cache": v_cache,
-            "block_table": table,
-            "context_lens": torch.tensor(self.context_lens, dtype=torch.int32),
-        }
-        return {"q": q} | {
-            name: tensor.to(device_of(target)) for name, tensor in others.items()
-        }
+        q, *caches, table = filled(self, len(self.lens), self.lens, target)
+        lens = torch.tensor(self.lens, dtype=torch.int32, device=q.device)
+        names = "q", "k_cache", "v_cache", "block_table", "context_lens"
+        return dict(zip(names, (q, *caches, table, lens), strict=True))
+
+
+@dataclass(frozen=True)
+class PrefillBatch(Batch):
+    """The sizes of a batch of prompts.
+
+    lens: each sequence's queries and keys.
+    shared: how many first blocks the sequences have in common, as far as they are full.
+    """
+
+    num_q_heads: int = 4
+    head_size: int = 128
+    dtype: torch.dtype = torch.float16
+    shared: int = 0
+
+    def tensors(self, target="fast"):
+        """q, the caches and the metadata."""
+        num_tokens, keys = sum(q_len for q_len, _ in self.lens), [n for _, n in self.lens]
+        *tensors, table = filled(self, num_tokens, keys, target, self.shared)
+        return *tensors, metadata_of(self.lens, table, device_of(target))
+
+
+def filled(sizes: Batch, num_tokens: int, num_keys, target: str, shared: int = 0):
+    """q, the caches and the block table of sequences with this many keys each."""
+    generator = torch.Generator().manual_seed(sizes.seed)
+    poison = poison_of(sizes.poison, sizes.dtype)
+    needed = [-(-keys // sizes.block_size) for keys in num_keys]
+    ids = torch.randperm(sum(needed) + 2, generator=generator, dtype=torch.int32)
+    table = torch.full((len(needed), max(needed, default=0) + 1), sizes.garbage).int()
+    of_block = sizes.block_size, sizes.num_kv_heads, sizes.head_size
+    caches = torch.full((2, len(ids), *of_block), poison)
+    for row, (count, end) in enumerate(zip(needed, accumulate(needed), strict=True)):
+        table[row, :count] = ids[end - count : end]
+        full = min(shared, num_keys[row] // sizes.block_size)
+        table[row, :full] = ids[-2:][:full]
+        blocks = torch.randn(2, count, *of_block, generator=generator)
+        blocks.flatten(1, 2)[:, num_keys[row] :] = poison
+        caches[:, table[row, :count].long()] = blocks
+    row_length = sizes.num_q_heads * sizes.head_size
+    q = torch.randn(num_tokens, row_length + sizes.gap, generator=generator)
+    q[:, row_length:] = poison
+    q, caches, table = (x.to(device_of(target)) for x in (q.to(sizes.dtype), caches, table))
+    q = q[:, :row_length].unflatten(1, (sizes.num_q_heads, sizes.head_size))
+    return q, *caches.to(sizes.dtype), table
 
 
 def device_of(target):
     return "cuda" if target == "gpu" else "cpu"
 
 
-def dense_attention(q, k_cache, v_cache, block_table, context_lens):
-    """Each sequence by PyTorch's own attention, in float64; zeros for an empty context."""
-    out = torch.zeros(q.shape, dtype=torch.float64)
-    for seq, context_len in enumerate(context_lens.tolist()):
-        if context_len:
-            blocks = block_table[seq, : -(-context_len // k_cache.shape[1])].long()
-            heads_first = [
-                x.cpu().double().transpose(0, 1)
-                for x in (
-                    q[seq, None],
-                    *(
-                        cache[blocks].flatten(0, 1)[:context_len]
-                        for cache in (k_cache, v_cache)
-                    ),
-                )
-            ]
-            out[seq] = scaled_dot_product_attention(*heads_first, enable_gqa=True)[:, 0]
-    return out
+def planned(number, batch, metadata, target, **how):
+    """A rung of the prefill ladder, for batches of this shape."""
+    lengths = metadata.cu_seqlens_q, metadata.seq_lens_kv
+    return PagedPrefill(number, *lengths, **batch.model, target=target, **how)
 
 
 def assert_right(out, tensors):
-    assert (out.dtype, out.shape, out.device) == (
-        tensors["q"].dtype,
-        tensors["q"].shape,
-        tensors["q"].device,
-    )
-    torch.testing.assert_close(
-        out.cpu().double(), dense_attention(**tensors), **CLOSE[out.dtype]
-    )
+    q = tensors["q"]
+    assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
+    expected = decode_attention(**tensors)
+    torch.testing.assert_close(out.cpu().double(), expected, **CLOSE[out.dtype])
 
 
 class Recorder:

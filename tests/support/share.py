@@ -5,6 +5,7 @@ line is the same wherever it is kept, in a notebook or imported. The model, the 
 fast parts are left out.
 """
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -22,23 +23,30 @@ PROMPTS = "Cq7b>", "Ka17..q42......z93?zq>", "Ka17..q42......z93?az>"
 GIVEN = "given"
 
 
-def count_lines(room: str = "") -> Counter[str]:
-    """Counts the lines of plain steps, for each exercise and for what is given.
+@functools.cache
+def executed_lines() -> set[tuple[Path, int]]:
+    """The lines of plain steps.
 
-    The steps have chunks, decodes, a shared prefix and a request that gives way. Some requests
-    draw their tokens. They attend as lesson 05 does.
-
-    room: a folder of paged_attention; "" for all of it.
+    They have chunks, decodes, a shared prefix and a request that gives way. Some requests draw
+    their tokens. They attend as lesson 05 does.
     """
-    engine = Engine(
-        load_model(), num_blocks=8, block_size=8, token_budget=16, path="paged_torch"
-    )
-    requests = []
+    sizes = dict(num_blocks=8, block_size=8, token_budget=16, path="paged_torch")
+    Engine(load_model(), **sizes).generate([[1]], SamplingParams(1))  # imports what it needs
+    engine, requests = Engine(load_model(), **sizes), []
     for number, prompt in enumerate(PROMPTS):
         params = SamplingParams(20, temperature=number % 2, top_k=8, ignore_end=True)
         requests.append(engine.add(number, encode(prompt), params))
     lines = executed(engine.run)
     assert any(request.num_preempted for request in requests)
+    return lines
+
+
+def count_lines(room: str = "") -> Counter[str]:
+    """Counts the lines of plain steps, for each exercise and for what is given.
+
+    room: a folder of paged_attention; "" for all of it.
+    """
+    lines = executed_lines()
     files = {file for file, _ in lines if file.is_relative_to(COURSE / room)}
     owners = {file: owner_of_each_line(file) for file in files}
     return Counter(owners[file][number] for file, number in lines if file in files)

@@ -19,8 +19,11 @@ def actions(prompts, params):
     )
 
 
-def play(engine, trace, after_step=lambda accepted: None) -> list:
-    """Does what a trace says, to its end, and returns the requests that were accepted."""
+def play(engine, trace, after_step=lambda accepted: None, fail=None) -> list:
+    """Does what a trace says, to its end, and returns the requests that were accepted.
+
+    fail: takes a step that fails, as the trace says, if there are such steps in it.
+    """
     accepted = []
     for number, (action, *details) in enumerate(trace):
         if action == "add":
@@ -32,6 +35,8 @@ def play(engine, trace, after_step=lambda accepted: None) -> list:
         elif action == "cancel":
             if details[0] < len(accepted) and accepted[details[0]].reason is None:
                 engine.cancel(accepted[details[0]].id)
+        elif action == "fail":
+            fail(*details)
         elif details[0] < len(engine.scheduler.running):
             engine.scheduler.preempt(engine.scheduler.running[details[0]])
     engine.run()

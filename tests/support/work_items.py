@@ -5,6 +5,17 @@ from itertools import pairwise
 from paged_attention.work_plan import TILE_SIZE
 
 
+def items_of(items, block):
+    """A block's items in the order in which it comes to them. The device may have none."""
+    item = block
+    for _ in items:
+        if item < 0 or items[item][0] < 0:
+            return
+        yield items[item]
+        item = items[item][7]
+    assert item < 0, f"the items of block {block} have no end"
+
+
 def rows_and_parts(blocks, lengths):
     """Asserts that each token of a row is in one item, and that parts are numbered as the
     kernel needs. Returns the rows, each a sequence and a KV head, and the parts' numbers.

@@ -8,7 +8,13 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
+from lessons_bench.engine_peers_setup import SOURCES
+from lessons_bench.fast_engine import ORDER, engines, traces
+from lessons_bench.prefill_workloads import WORKLOADS as PROMPTS
 from lessons_bench.records import MEASURED
+from lessons_bench.timeline import ENGINES
+from lessons_bench.workloads import WORKLOADS
+from paged_attention.engine.paths import CPU_ONLY, PATHS
 
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
@@ -139,6 +145,9 @@ def test_arguments_that_do_not_fit_are_refused(name, words, reason, capsys):
         ("serving", ["--requests", "0"], "--requests must be 1 or more, not 0"),
         ("serving", ["--record", "--requests", "8"], "64 requests or more"),
         ("serving", ["--device", "tpu"], "invalid choice"),
+        ("checkpoint", [], "--at names the folder, with room for 16 GB"),
+        ("checkpoint", ["--record", "--tiny", "--at", "x"], "without any of --tiny, --recor"),
+        ("cpu_engine", ["--rounds", "0"], "--new and --rounds must be 1 or more"),
         ("load", ["--rates", "0"], "more than 0"),
         ("load", ["--seconds", "-1"], "more than 0"),
         ("load", ["--at-once", "-1"], "0 or more"),
@@ -146,6 +155,52 @@ def test_arguments_that_do_not_fit_are_refused(name, words, reason, capsys):
 )
 def test_a_benchmarks_own_arguments_are_refused_by_name(name, words, reason, capsys):
     assert reason in refused(name, words, capsys)
+
+
+def names(things) -> list[str]:
+    return [thing.name for thing in things]
+
+
+FIRST_AND_LAST = [*engines()][:: len(ORDER)]
+# Whether a recorded run has all that it measures, and all of it is right.
+WHOLE = {
+    "ladder": lambda run: [*run.workloads] == names(WORKLOADS) and not run.wrong_rungs(),
+    "prefill": lambda run: (
+        [*run.workloads][: len(PROMPTS)] == names(PROMPTS)
+        and not any(row.reason for row in run.rows)
+    ),
+    "fast_engine": lambda run: (
+        [row.engine for row in run.rows] == [*engines(), *FIRST_AND_LAST]
+        and all(row.seconds and not row.reason for row in run.rows)
+    ),
+    "timeline": lambda run: (
+        [each.engine for each in run.timelines] == [*ENGINES]
+        and all(0 < each.busy <= 1 and each.kernels for each in run.timelines)
+    ),
+    "engine_peers": lambda run: (
+        {(row.peer, row.trace) for row in run.rows}
+        == {(peer, trace.name) for peer in SOURCES for trace in traces(151_936)}
+        # the weights are random and the numbers have 8 bits: near ties go either way
+        and all(row.same_first > 0.9 and not row.reason for row in run.rows)
+    ),
+    "serving": lambda run: run.num_requests >= 64 and not run.ours.reason,
+    "two_gpus": lambda run: (
+        run.same_tokens and run.gain(4096) > 1.6 and run.capped[1].most < run.cap
+    ),
+    "load": lambda run: all(
+        (row.lost, row.right) == (0, row.requests - row.refused) for row in run.rows
+    ),
+    "path_b": lambda run: (
+        run.problems() == [] and {row.path for row in run.paths} == PATHS.keys() - CPU_ONLY
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_recorded_is_whole_and_right(name):
+    for run in runs(name).recorded():
+        assert WHOLE[name](run), run.card
+        assert run.command.startswith(f"python -m lessons_bench.{name}")
 
 
 # Of each row of a run: what a table shows of it, as its readers look for it.

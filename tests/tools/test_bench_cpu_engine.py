@@ -19,9 +19,3 @@ def test_each_way_answers_and_is_compared_with_float32():
         assert row.one > 0 and row.three > 0
         assert (row.apart < 1e-4) == ("32 bits" in row.title)
     assert not any(row.differ for row in rows.values() if "32 bits" in row.title)
-
-
-def test_numbers_below_one_are_refused(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        cpu_engine.main(["--rounds", "0"])
-    assert "--new and --rounds must be 1 or more" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """The benchmark of peers: its turns, servers that fail, its files, and what it packs."""
 
 import argparse
-import itertools
 import os
 
 import pytest
@@ -13,11 +12,8 @@ from lessons_bench import (
     flash_attn_stand_in,
 )
 from lessons_bench.engine_peers import compare
-from lessons_bench.engine_peers_runs import recorded
-from lessons_bench.engine_peers_servers import RemoteServer, ServerFailed, blocks_of
-from lessons_bench.engine_peers_setup import SOURCES
-from lessons_bench.fast_engine import Trace, traces
-from lessons_bench.workloads import WORKLOADS
+from lessons_bench.engine_peers_servers import RemoteServer, ServerFailed
+from lessons_bench.fast_engine import Trace
 
 TASKS = (Trace("short", [[5, 1], [6, 2, 3]], [2, 1]), Trace("long", [[7] * 40], [9]))
 
@@ -132,16 +128,6 @@ def test_a_process_that_ends_is_an_error_each_time_it_is_asked(tmp_path):
             server.serve(0, 0)
 
 
-@pytest.mark.parametrize("block_size", [1, 16, 128])
-def test_blocks_are_counted_for_each_request(block_size):
-    lengths = [
-        (len(prompt), new) for prompt, new in zip(TASKS[0].prompts, [2, 1], strict=True)
-    ]
-    assert blocks_of(TASKS[0], block_size) == sum(
-        len(range(0, length + new, block_size)) for length, new in lengths
-    )
-
-
 def test_the_stand_in_for_flash_attn_attends_to_each_prompt_by_itself():
     if not torch.cuda.is_available():
         pytest.skip("PyTorch's FlashAttention-2 runs on a GPU")
@@ -160,16 +146,6 @@ def test_the_stand_in_for_flash_attn_attends_to_each_prompt_by_itself():
             enable_gqa=True,
         )[0].transpose(0, 1)
         torch.testing.assert_close(out[first:last].float(), expected, atol=4e-3, rtol=4e-3)
-
-
-@pytest.mark.parametrize("run", recorded(), ids=lambda run: run.card)
-def test_what_is_recorded_has_both_peers_on_both_traces(run):
-    names = [trace.name for trace in traces(151_936)]
-    assert [(row.peer, row.trace) for row in run.rows] == [*itertools.product(SOURCES, names)]
-    assert all(row.ours and row.theirs and not row.reason for row in run.rows)
-    assert [call.workload for call in run.calls] == [workload.name for workload in WORKLOADS]
-    # The weights are random and the numbers have 8 bits: near ties go either way.
-    assert all(row.same_first > 0.9 for row in run.rows)
 
 
 def test_a_folder_that_was_not_packed_is_refused_before_anything_is_installed(tmp_path):

@@ -1,11 +1,8 @@
-"""The fast engine's benchmark: its engines, its traces, its files and its table."""
+"""The fast engine's benchmark: its engines, its traces."""
 
 import dataclasses
 
-import pytest
-
 from lessons_bench.fast_engine import ORDER, engines, traces
-from lessons_bench.fast_engine_runs import recorded
 from paged_attention.engine.fast import FastParts
 
 
@@ -24,15 +21,3 @@ def test_the_traces_are_those_that_others_serve():
     for lengths in (long.new_tokens, list(map(len, long.prompts))):
         assert min(lengths) >= 100 and max(lengths) <= 1024
     assert sum(long.new_tokens) == 150_245
-
-
-@pytest.mark.parametrize("run", recorded(), ids=lambda run: run.card)
-def test_what_is_recorded_has_every_engine_and_both_steps(run):
-    traces = list(dict.fromkeys(row.trace for row in run.rows))
-    titles = [[row.engine for row in run.rows if row.trace == trace] for trace in traces]
-    assert titles == [list(engines()), [list(engines())[0], list(engines())[-1]]]
-    assert all(row.seconds and not row.reason for row in run.rows)
-    of_16_bits = [step for step in run.steps if step.kv_bits == 16]
-    assert [(step.num_seqs, step.context) for step in of_16_bits] == [(64, 610), (256, 850)]
-    for step in run.steps:
-        assert step.limit < step.step and sum(step.budget.values()) <= 1.02 * step.step

@@ -17,11 +17,9 @@ from benchmark_machine import LIMIT, Machine
 from lessons_bench import compare, ladder
 from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
 from lessons_bench.ladder_runs import Run
-from lessons_bench.workloads import WORKLOADS, Workload
-from paged_attention.ladder import RUNGS
+from lessons_bench.workloads import Workload
 
 TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
-NAMES = [backend.name for backend in BACKENDS]
 
 
 @pytest.fixture(autouse=True)
@@ -30,22 +28,14 @@ def closed_figures():
     plt.close("all")
 
 
-def backend(name, *results, **fields):
-    """One that gives these functions' results, each for a cache: (batch, k_cache, v_cache) ->
-    Tensor.
-    """
+def backend(name, change=lambda out: out, **fields):
+    """One whose results are right but for a change, for each of a batch's caches."""
 
     def build(batch):
-        return [
-            lambda k=k, v=v, result=results[number % len(results)]: result(batch, k, v)
-            for number, (k, v) in enumerate(batch.caches)
-        ]
+        alone = [dataclasses.replace(batch, caches=[cache]) for cache in batch.caches]
+        return [lambda one=one: change(reference(one).to(one.q.dtype)) for one in alone]
 
     return Backend(name, f"title of {name}", build, **fields)
-
-
-def right(batch, k_cache, v_cache):
-    return reference(dataclasses.replace(batch, caches=[(k_cache, v_cache)])).to(batch.q.dtype)
 
 
 # What is measured
@@ -84,22 +74,15 @@ def test_the_reference_agrees_with_attention_written_out(fp8):
 
 
 def test_rungs_and_others_are_measured_and_right():
-    run = ladder.measure(
-        [TINY], ["rung 3", "rung 7", "rung 8", "gather"], quick=True, machine=Machine()
-    )
-    assert [row.backend for row in run.rows] == ["rung 3", "rung 7", "rung 8", "gather + SDPA"]
-    assert all(
-        not row.reason and row.milliseconds == 2.0 and 0 < row.error < 1e-3 for row in run.rows
-    )
-    assert (
-        run.row("tiny", "rung 7").kv_bytes
-        == TINY.kv_bytes()
-        == 2 * run.row("tiny", "rung 8").kv_bytes
-    )
-    assert run.row("tiny", "rung 7").gb_per_s == pytest.approx(TINY.kv_bytes() / 2.0 / 1e6)
-    assert run.row("tiny", "rung 7").share_of_limit == pytest.approx(
-        TINY.kv_bytes() / 2.0 / 1e6 / LIMIT
-    )
+    names = ["rung 3", "rung 8", "gather"]
+    run = ladder.measure([TINY], names, quick=True, machine=Machine())
+    assert [row.backend for row in run.rows] == ["rung 3", "rung 8", "gather + SDPA"]
+    for row in run.rows:
+        assert not row.reason and row.milliseconds == 2.0 and 0 < row.error < 1e-3
+    rung, of_8_bits = run.row("tiny", "rung 3"), run.row("tiny", "rung 8")
+    assert rung.kv_bytes == TINY.kv_bytes() == 2 * of_8_bits.kv_bytes
+    assert rung.gb_per_s == pytest.approx(TINY.kv_bytes() / 2.0 / 1e6)
+    assert rung.share_of_limit == pytest.approx(rung.gb_per_s / LIMIT)
     assert (run.card, run.read_limit_gb_per_s, run.variants) == ("A Card 3000", LIMIT, ())
 
 
@@ -110,7 +93,7 @@ def test_rungs_and_others_are_measured_and_right():
 def test_a_cache_is_read_again_only_when_all_others_have_been(num_backends):
     machine = Machine()
     compare.compare(
-        machine, TINY, [backend(f"{number}", right) for number in range(num_backends)], LIMIT
+        machine, TINY, [backend(f"{number}") for number in range(num_backends)], LIMIT
     )
     caches = compare.num_caches(TINY.kv_bytes(), machine.l2_bytes())
     timed = machine.seen[num_backends:]  # the first of each says how long it takes
@@ -121,40 +104,36 @@ def test_a_cache_is_read_again_only_when_all_others_have_been(num_backends):
 def test_the_time_is_the_median_and_slow_ones_run_less_often():
     times = iter([1.0] + [5.0, 1.0, 2.0] * 100)
     (row,) = compare.compare(
-        Machine(lambda run: next(times)), TINY, [backend("fast", right)], LIMIT, quick=True
+        Machine(lambda run: next(times)), TINY, [backend("fast")], LIMIT, quick=True
     )
     assert row.milliseconds == statistics.median([5.0, 1.0, 2.0] * 3)
     machine = Machine(lambda run: 50.0 if run < 2 else 1.0)
-    slow, fast = compare.compare(
-        machine, TINY, [backend("slow", right), backend("fast", right)], LIMIT
-    )
+    slow, fast = compare.compare(machine, TINY, [backend("slow"), backend("fast")], LIMIT)
     caches = len(machine.prepared) // 2
     assert caches == 2 and (slow.milliseconds, fast.milliseconds) == (50.0, 1.0)
     rounds = Counter(run // caches for run in machine.seen)
     assert rounds == {0: 1 + compare.ROUNDS_OF_SLOW, 1: 1 + compare.ROUNDS}
 
 
-def compared(*results, **fields):
-    (row,) = compare.compare(
-        Machine(), TINY, [backend("rung 7", *results, **fields)], LIMIT, quick=True
-    )
+def compared(change):
+    (row,) = compare.compare(Machine(), TINY, [backend("rung 7", change)], LIMIT, quick=True)
     return row
 
 
 def test_a_wrong_result_is_reported_beside_its_time():
-    row = compared(lambda *batch: right(*batch) + 0.5)
+    row = compared(lambda out: out + 0.5)
     assert row.milliseconds == 2.0
     assert row.reason == "the result is 5.0e-01 away from float64, and 2.0e-03 is allowed"
     assert row.error == pytest.approx(0.5, rel=0.01)
-    assert compared(lambda *batch: right(*batch) + 0.004).reason
-    assert not compared(lambda *batch: right(*batch) + 5e-4).reason
-    row = compared(lambda *batch: right(*batch) * math.nan)
+    assert compared(lambda out: out + 0.004).reason
+    assert not compared(lambda out: out + 5e-4).reason
+    row = compared(lambda out: out * math.nan)
     assert row.reason == "the result holds NaN or infinity" and row.error is None
 
 
 def test_a_result_that_changes_is_reported():
     count = iter(range(1000))
-    row = compared(lambda *batch: right(*batch) + 5e-4 * (next(count) == 0))
+    row = compared(lambda out: out + 5e-4 * (next(count) == 0))
     assert re.fullmatch(r"two runs differ by \d.\de-0[34]", row.reason)
     assert row.milliseconds == 2.0
 
@@ -166,12 +145,12 @@ def test_a_replay_that_writes_nothing_is_found():
             self.prepared.append(lambda: result)
             return self.prepared[-1]
 
-    (row,) = compare.compare(Stale(), TINY, [backend("rung 7", right)], LIMIT, quick=True)
+    (row,) = compare.compare(Stale(), TINY, [backend("rung 7")], LIMIT, quick=True)
     assert row.reason == "the result holds NaN or infinity"
 
 
 def test_a_backend_that_fails_is_reported_and_the_others_go_on():
-    def fails(*batch):
+    def fails(out):
         raise RuntimeError("no such\n  kernel" + "!" * 1000)
 
     rows = compare.compare(
@@ -179,8 +158,8 @@ def test_a_backend_that_fails_is_reported_and_the_others_go_on():
         TINY,
         [
             backend("one", fails),
-            backend("two", right),
-            backend("three", right, missing=lambda: "three is not installed"),
+            backend("two"),
+            backend("three", missing=lambda: "three is not installed"),
         ],
         LIMIT,
     )
@@ -189,26 +168,6 @@ def test_a_backend_that_fails_is_reported_and_the_others_go_on():
     assert (rows[0].milliseconds, rows[0].share_of_limit, rows[0].error) == (None, None, None)
     assert rows[1].milliseconds == 2.0 and not rows[1].reason
     assert rows[2].reason == "three is not installed" and rows[2].milliseconds is None
-
-
-# What is recorded
-
-
-def test_what_is_recorded_is_whole_and_right():
-    for run in ladder.recorded():
-        assert {row.workload for row in run.rows} == {workload.name for workload in WORKLOADS}
-        assert not run.wrong_rungs()
-        assert run.command.startswith("python -m lessons_bench.ladder")
-        for workload in run.workloads:
-            numbers = [row.rung for row in run.rungs(workload)]
-            assert numbers == list(range(len(numbers)))
-            assert 8 in numbers and len(numbers) <= len(RUNGS)  # rung 9 is younger than some
-        for row in (*run.rows, *run.variants):
-            if row.milliseconds is not None:
-                assert row.gb_per_s == pytest.approx(row.kv_bytes / row.milliseconds / 1e6)
-                assert row.share_of_limit == pytest.approx(
-                    row.gb_per_s / run.read_limit_gb_per_s
-                )
 
 
 # The command
@@ -237,7 +196,7 @@ def test_a_wrong_rung_is_an_error_and_is_not_recorded(keep, capsys, monkeypatch,
     monkeypatch.setattr(
         ladder,
         "BACKENDS",
-        (backend("rung 7", lambda *batch: right(*batch) + 1), backend("other", right)),
+        (backend("rung 7", lambda out: out + 1), backend("other")),
     )
     assert ladder.main(keep, Machine()) == 1
     shown = capsys.readouterr()
@@ -247,7 +206,7 @@ def test_a_wrong_rung_is_an_error_and_is_not_recorded(keep, capsys, monkeypatch,
     monkeypatch.setattr(
         ladder,
         "BACKENDS",
-        (backend("rung 7", right), backend("other", lambda *batch: right(*batch) + 1)),
+        (backend("rung 7"), backend("other", lambda out: out + 1)),
     )
     assert ladder.main([], Machine()) == 0
     assert "! other (tiny): the result" in capsys.readouterr().out

@@ -17,14 +17,10 @@ from lessons_bench import (
     path_b_runs,
 )
 from lessons_bench.path_b import (
-    SCENARIOS,
-    SET_UPS,
-    SHAPES,
     Batch,
     compare_batches,
 )
 from lessons_bench.path_b_runs import PathBRun, PathRow
-from paged_attention.engine.paths import CPU_ONLY, PATHS
 from paged_attention.metadata import attn_paged_torch, visible_keys
 
 HALF = torch.float16
@@ -127,26 +123,6 @@ def test_the_worst_of_several_batches_counts():
 def test_a_run_names_what_is_not_as_it_should_be(fields, problem):
     (found,) = dataclasses.replace(RUN, **fields).problems()
     assert problem in found
-
-
-def test_what_is_recorded_is_whole_and_right():
-    for run in path_b_runs.recorded():
-        assert run.problems() == []
-        assert run.num_tokens >= 20
-        assert all(len(text) == run.num_tokens for text in run.expected)
-        assert {row.path for row in run.paths} == PATHS.keys() - CPU_ONLY
-        assert all(set(row.same) == set(SET_UPS) for row in run.paths)
-        assert all(row.texts == run.expected for row in run.paths)
-        shapes = {(row.dtype, row.head_size) for row in run.batches}
-        assert len(shapes) >= 3 and shapes <= {
-            (str(dtype).removeprefix("torch."), head_size) for dtype, head_size in SHAPES
-        }
-        for shape in shapes:
-            rows = [row for row in run.batches if (row.dtype, row.head_size) == shape]
-            assert {
-                row.name: row.sequences for row in rows if row.num_batches == 1
-            } == SCENARIOS
-            assert any(row.num_batches == path_b.NUM_RANDOM for row in rows)
 
 
 def test_a_run_is_kept_when_all_is_well_and_only_then(monkeypatch, tmp_path, capsys):

@@ -8,17 +8,8 @@ import torch
 
 from lessons_bench import serving
 from lessons_bench.attention_share import attention_share
-from lessons_bench.servers import (
-    EngineServer,
-    GenerateBatchServer,
-    GenerateServer,
-    Trace,
-    random_model,
-    random_trace,
-    task_trace,
-)
-from lessons_bench.serving import ServingRun, measure
-from paged_attention.engine.checkpoint import load_model
+from lessons_bench.servers import Trace, random_model, random_trace, task_trace
+from lessons_bench.serving import measure
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
 SMALL = dict(
@@ -104,46 +95,10 @@ def test_the_traces_are_the_same_each_time():
     assert all(3 <= len(prompt) <= 9 for prompt in trace.prompts)
 
 
-# The servers
-
-
-@pytest.mark.slow
-def test_all_servers_give_the_same_tokens():
-    trace = dataclasses.replace(task_trace(6), max_new_tokens=8)
-    model = load_model()
-    sizes = dict(page_size=16, num_blocks=trace.num_blocks, max_batch_tokens=64)
-    servers = [
-        EngineServer(model, trace),
-        GenerateServer(model, trace, 4),
-        GenerateBatchServer(model, trace, **sizes, unheard_of=3),
-    ]
-    rows = measure(servers, trace, repeats=1)
-    assert not [row.reason for row in rows if row.reason]
-    assert [row.same_requests for row in rows] == [6] * 3
-    assert [row.same_tokens for row in rows] == [1.0] * 3
-    for server in servers:
-        server.close()
-
-
 @pytest.mark.slow
 def test_a_share_that_cannot_be_measured_has_a_reason():
     share = attention_share(random_model(**SMALL), 2, 10**6, "batched")
     assert share.step is None and re.match("PromptTooLongError: ", share.reason)
-
-
-# What a run says
-
-
-def test_what_is_recorded_is_whole():
-    for run in ServingRun.recorded():
-        assert run.num_requests >= 64 and not run.ours.reason
-        assert run.command.startswith("python -m lessons_bench.serving")
-        assert run.device != "cpu" or (
-            min(run.ratios().values()) >= 1 and run.ours.same_requests == run.num_requests
-        )
-
-
-# The command
 
 
 @pytest.mark.slow

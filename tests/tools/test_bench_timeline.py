@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lessons_bench import fast_engine, timeline
-from lessons_bench.timeline import ENGINES, digest, marked, merged, profiled, without
-from lessons_bench.timeline_runs import HOST, Run, Timeline, pack, recorded, unpack
+from lessons_bench.timeline import digest, marked, merged, profiled, without
+from lessons_bench.timeline_runs import Timeline, pack, unpack
 from lessons_draw.host_and_gpu import shares
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -189,13 +189,3 @@ def test_the_marks_go_when_a_step_fails():
     with pytest.raises(RuntimeError, match="stop"), marked(engine):
         raise RuntimeError("stop")
     assert "schedule" not in vars(engine.scheduler) and "run" not in vars(engine.runner)
-
-
-def test_what_is_recorded_has_every_engine():
-    for run in recorded():
-        assert [each.engine for each in run.timelines] == list(ENGINES)
-        for each in run.timelines:
-            assert len(each.starts) == timeline.NUM_STEPS and each.kernels > 0
-            assert all(begin < end <= each.end for begin, end in unpack(each.gpu))
-            assert 0 < each.busy <= 1 and set(each.host) == set(HOST)
-        assert (Run.folder / run.file_name).stat().st_size < 100_000

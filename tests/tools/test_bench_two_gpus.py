@@ -1,11 +1,10 @@
-"""The benchmark of two GPUs: its records, and its measurement on two processes of the CPU."""
+"""The benchmark of two GPUs: its measurement on two processes of the CPU."""
 
 import pytest
 import torch
 
 from lessons_bench import two_gpus
 from lessons_bench.two_gpus_ranks import QWEN3_8B, Sizes, measure
-from lessons_bench.two_gpus_runs import recorded
 
 TINY = dict(
     hidden_size=64,
@@ -31,16 +30,3 @@ def test_it_measures_steps_of_the_whole_batch():
     assert one.step > 0 and two.step > 0 and two.pool == one.pool / 2
     assert two.weights < 0.6 * one.weights
     assert "must divide the model's 2 KV heads" in measure(3, sizes, "gloo").reason
-
-
-def test_what_is_recorded_is_whole():
-    (run,) = recorded()
-    assert run.same_tokens and run.command == "python -m lessons_bench.two_gpus --record"
-    for context in (610, 4096):
-        one, two = run.row(1, context), run.row(2, context)
-        assert not one.reason and not two.reason and two.weights < 0.6 * one.weights
-        assert two.pool == one.pool / 2 and two.most < one.most
-        assert 0 < two.collectives < two.step
-    assert run.gain(4096) > 1.6
-    one, two = run.capped
-    assert one.reason.startswith("OutOfMemoryError") and two.most < run.cap

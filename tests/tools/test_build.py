@@ -108,6 +108,9 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
     assert constant.student().startswith("NO_BLOCK = -1")
 
 
+RAISES = "raise NotImplementedError"
+
+
 @pytest.mark.parametrize(
     "source, words",
     [
@@ -130,23 +133,17 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
         ),
         ("# BEGIN SOLUTION\n# END SOLUTION", "empty solution region"),
         ("x = 1", "nothing in the student's version would fail"),
+        (f"{RAISES}\n# %%\n# BEGIN SOLUTION\nx\n# END SOLUTION", "outside an exercise cell"),
+        *(
+            (f"{RAISES}\n# %% exercise={name}\n{RAISES}", 'named like "1.2"')
+            for name in ("1.2", '""', '"one"')
+        ),
     ],
 )
 def test_a_faulty_source_is_refused_by_name(tmp_path, source, words):
     with pytest.raises(SourceError, match=words) as caught:
         lesson_from(tmp_path, f'# %% exercise="1.1"\n{source}\n')
     assert str(caught.value).startswith("01_test.py: ")
-
-
-def test_a_solution_outside_an_exercise_is_refused(tmp_path):
-    with pytest.raises(SourceError, match="outside an exercise cell"):
-        lesson_from(tmp_path, "# %%\n# BEGIN SOLUTION\nx = 1\n# END SOLUTION\n")
-
-
-@pytest.mark.parametrize("name", ["1.2", '""', '"one"'])
-def test_an_exercise_is_named_by_a_string(tmp_path, name):
-    with pytest.raises(SourceError, match='named like "1.2"'):
-        lesson_from(tmp_path, f"# %% exercise={name}\nraise NotImplementedError\n")
 
 
 def test_cell_ids_are_the_same_each_time_and_an_edit_moves_no_other():

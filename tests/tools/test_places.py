@@ -80,22 +80,26 @@ def test_the_versions_are_those_that_we_measured():
     assert projects["FlashInfer"].release == flashinfer_setup.VERSION
 
 
+ROW = r"places\.toml, lesson 01, row 1: "
+
+
 @pytest.mark.parametrize(
-    "place",
-    ["Peer /etc/a.py Pool", "Peer ../a.py Pool", "Peer a.py", "Nobody a.py Pool", "a.py Pool"],
+    "places, commit, words",
+    [
+        *(
+            ([place], "a" * 40, rf"{ROW}.* is not a project")
+            for place in ("Peer /etc/a.py Pool", "Peer ../a.py Pool", "Peer a.py", "a.py Pool")
+        ),
+        (["Nobody a.py Pool"], "a" * 40, rf"{ROW}.* is not a project"),
+        ([], "a" * 40, f"{ROW}a row has"),
+        (["Peer a.py Pool"], "v1.2", "Peer: a commit has 40 digits"),
+    ],
 )
-def test_a_place_that_is_not_well_formed_is_refused_with_its_row(tmp_path, place):
-    with pytest.raises(
-        SourceError, match=r"places\.toml, lesson 01, row 1: .* is not a project"
-    ):
-        read_rows(rows_file(tmp_path, place))
-
-
-def test_a_row_without_a_place_and_a_short_commit_are_refused(tmp_path):
-    with pytest.raises(SourceError, match="lesson 01, row 1: a row has"):
-        read_rows(rows_file(tmp_path))
-    with pytest.raises(SourceError, match="Peer: a commit has 40 digits"):
-        read_rows(rows_file(tmp_path, "Peer a.py Pool", commit="v1.2"))
+def test_a_table_that_is_not_well_formed_is_refused_with_its_row(
+    tmp_path, places, commit, words
+):
+    with pytest.raises(SourceError, match=words):
+        read_rows(rows_file(tmp_path, *places, commit=commit))
 
 
 def test_a_marker_in_a_lesson_without_rows_is_refused():

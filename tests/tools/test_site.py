@@ -70,23 +70,23 @@ class TestPins:
 
 
 class TestRepository:
-    def project(self, folder, urls=""):
-        (folder / "pyproject.toml").write_text(f'[project]\nname = "a"\n{urls}')
-        return folder
+    URLS = f'[project.urls]\nRepository = "{REPOSITORY}"\n'
+    FORK = "https://example.org/fork/course"
 
-    def test_the_workflow_names_it(self, tmp_path):
-        root = self.project(tmp_path, f'[project.urls]\nRepository = "{REPOSITORY}"\n')
-        other = "https://example.org/fork/course"
-        assert addresses.repository({"COURSE_REPOSITORY": f"{other}/"}, root) == other
-        assert addresses.repository({"COURSE_REPOSITORY": ""}, root) == REPOSITORY
+    def repository(self, root, urls="", **environment):
+        (root / "pyproject.toml").write_text(f'[project]\nname = "a"\n{urls}')
+        return addresses.repository(environment, root)
 
-    def test_it_need_not_be_known(self, tmp_path):
-        assert addresses.repository({}, self.project(tmp_path)) == ""
+    def test_the_workflow_names_it_and_it_need_not_be_known(self, tmp_path):
+        named = self.repository(tmp_path, self.URLS, COURSE_REPOSITORY=f"{self.FORK}/")
+        assert named == self.FORK
+        assert self.repository(tmp_path, self.URLS, COURSE_REPOSITORY="") == REPOSITORY
+        assert self.repository(tmp_path) == ""
 
     @pytest.mark.parametrize("text", ["people/course", "git@example.org:people/course.git"])
     def test_what_is_no_address_is_refused_with_the_right_form(self, tmp_path, text):
         with pytest.raises(ValueError, match="COURSE_REPOSITORY=https://"):
-            addresses.repository({"COURSE_REPOSITORY": text}, self.project(tmp_path))
+            self.repository(tmp_path, COURSE_REPOSITORY=text)
 
 
 class TestLinks:
@@ -259,12 +259,19 @@ class TestOtherPages:
         assert re.findall(term, page, re.MULTILINE) == words
         assert len(words) > 30 and page.count(":::") == 2 and "|---" not in page
 
+    @pytest.mark.slow
     def test_each_kind_of_record_is_on_the_page(self, tmp_path):
         page = results.results_page(Pictures("results", tmp_path))
         for folder in records.MEASURED.iterdir():
             for file in [folder] if folder.is_file() else folder.glob("*.json"):
                 command = json.loads(file.read_text())["command"]
                 assert command in page or folder.name == "path_b", file
+
+    @pytest.mark.parametrize("section", ["two_gpus", "checkpoint", "cpu_engine", "player"])
+    def test_what_needs_no_picture_has_the_command_that_measures_it_again(self, section):
+        parts = {"cpu_engine": "on_a_cpu"}
+        page = "\n".join(getattr(results, parts.get(section, section))())
+        assert f"python -m lessons_bench.{section}" in page
 
 
 class TestFaultsOfPages:

@@ -97,14 +97,17 @@ class FastRunner:
         """Records a decode step for each size, the largest first: all share its memory."""
         on_gpu = self.device.type == "cuda"
         pool = torch.cuda.graph_pool_handle() if on_gpu else None
-        before = torch.cuda.memory_reserved(self.device) if on_gpu else 0
         try:
             for size in sorted(sizes, reverse=True):
                 self.graphs[size] = capture(partial(self._decode, size), self.device, pool)
         except (GraphError, torch.OutOfMemoryError) as error:
             self.reasons["graphs"] = str(error).splitlines()[0]
-        if on_gpu:
-            self.graph_bytes = torch.cuda.memory_reserved(self.device) - before
+        if on_gpu:  # what PyTorch has reserved says less: a capture gives back what is unused
+            self.graph_bytes = sum(
+                segment["total_size"]
+                for segment in torch.cuda.memory_snapshot()
+                if segment["segment_pool_id"] == pool
+            )
 
     @torch.inference_mode()
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor | Arriving:

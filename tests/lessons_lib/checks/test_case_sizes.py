@@ -4,22 +4,13 @@ import random
 from dataclasses import replace
 
 import pytest
-import torch
 
 from answers import attempt, every_exercise, forms_of
 from lessons_lib import checks
 
 EXERCISES = every_exercise()
+pytestmark = pytest.mark.usefixtures("one_thread")
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """The tensors are small: threads would mostly wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def numbers(size) -> tuple[int, ...]:

@@ -124,10 +124,16 @@ def test_an_object_without_a_dictionary_has_what_its_class_has(thing, has):
     assert words(answer, thing) == f"line 2: `return thing.q`{has}"
 
 
-def test_an_error_without_a_name_lists_all():
+class Secretive:
+    def __getattribute__(self, name):
+        raise SystemExit
+
+
+@pytest.mark.parametrize("kind, has", [(Longer, f"\n  Longer has: {ALL}"), (Secretive, "")])
+def test_an_error_without_a_name_lists_all_that_can_be_looked_at(kind, has):
     text = "def answer(thing):\n    raise AttributeError('none', name=None, obj=thing)\n"
     line = "line 2: `raise AttributeError('none', name=None, obj=thing)`"
-    assert words(cell(text, "<cell 7>")["answer"], Longer()) == f"{line}\n  Longer has: {ALL}"
+    assert words(cell(text, "<cell 7>")["answer"], kind()) == line + has
 
 
 def test_only_an_error_about_a_name_lists_names():

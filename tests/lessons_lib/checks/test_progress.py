@@ -3,19 +3,16 @@ file is spoilt, and nothing of ours gets in.
 """
 
 import json
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
 
 from lessons_lib import progress
-from lessons_lib.paths import NOTEBOOKS, ROOT, SOLUTIONS
+from lessons_lib.paths import ROOT, SOLUTIONS
 
-RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
 pytestmark = pytest.mark.usefixtures("learner")
 
 
@@ -169,35 +166,16 @@ def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(learner, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lesson", ["00", "02"])
 def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
-    tmp_path, learner, lesson
+    tmp_path, learner
 ):
     """A copy of it, as a learner may make for comparison."""
-    (source,) = SOLUTIONS.glob(f"{lesson}_*.ipynb")
-    execute(shutil.copy(source, tmp_path))
-    assert progress.load() == {} and not (learner / "parts").exists()
-
-
-@pytest.mark.slow
-def test_a_learners_notebook_writes_what_it_passed(tmp_path, learner):
-    (source,) = NOTEBOOKS.glob("00_*.ipynb")
+    (source,) = SOLUTIONS.glob("02_*.ipynb")
     notebook = nbformat.read(source, as_version=4)
-    for cell in notebook.cells:
-        if cell.metadata.get("exercise") == "0.1" and cell.source.startswith("def"):
-            cell.source = RIGHT
-    check = [cell.metadata.get("check") for cell in notebook.cells].index("0.1")
-    del notebook.cells[check + 1 :]  # what comes later may have stubs
-    nbformat.write(notebook, tmp_path / "mine.ipynb")
-    execute(tmp_path / "mine.ipynb")
-    assert progress.load()["0.1"]["passed"] and (learner / "parts/0.1").exists()
-
-
-def execute(path):
-    path = Path(path)
     nbclient.NotebookClient(
-        nbformat.read(path, as_version=4),
+        notebook,
         timeout=None,
         kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
+        resources={"metadata": {"path": str(tmp_path)}},
     ).execute()
+    assert progress.load() == {} and not (learner / "parts").exists()

@@ -5,7 +5,6 @@ learner's.
 import sys
 import threading
 import types
-from pathlib import Path
 
 import pytest
 
@@ -181,9 +180,9 @@ def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
 def script(monkeypatch, tmp_path):
     """Makes `__main__` a script with this text; it has no cells."""
 
-    def write(text: str):
+    def write(text: bytes):
         path = tmp_path / "script.py"
-        path.write_bytes(text.encode())
+        path.write_bytes(text)
         main = types.ModuleType("__main__")
         main.__file__ = str(path)
         monkeypatch.setitem(sys.modules, "__main__", main)
@@ -192,26 +191,26 @@ def script(monkeypatch, tmp_path):
     return write
 
 
-@pytest.mark.parametrize("mark, ours", [("# BEGIN SOLUTION é\n", True), ("# é\n", False)])
-def test_the_whole_text_of_a_script_counts_in_any_locale(script, plain_locale, mark, ours):
-    script(f"def f(x):\n    {mark}    return x\n")
-    assert solution_cells.define("f") == ours and not solution_cells.define("g")
-
-
-def test_a_script_that_has_a_variable_of_the_cells_name_is_a_script(script):
-    script("f = 1  # BEGIN SOLUTION").In = 3
-    assert solution_cells.define("f")
+@pytest.mark.parametrize(
+    "text, ours",
+    [
+        ("def f(x):\n    # BEGIN SOLUTION é\n    return x\n", True),
+        ("def f(x):\n    # é\n    return x\n", False),
+        ("g = 1  # BEGIN SOLUTION", False),
+        (b"f = 1  # BEGIN SOLUTION \xff", False),  # no text
+    ],
+)
+def test_the_whole_text_of_a_script_counts_in_any_locale(script, plain_locale, text, ours):
+    main = script(text if isinstance(text, bytes) else text.encode())
+    assert solution_cells.define("f") == ours
+    main.In = 3  # a variable of its own, and no cells
+    assert solution_cells.define("f") == ours
 
 
 @pytest.mark.parametrize("file", [None, "no such file.py", "\0", "."])
 def test_where_there_are_neither_cells_nor_a_script_no_answer_is_ours(script, file):
-    main = script("f = 1  # BEGIN SOLUTION")
+    main = script(b"f = 1  # BEGIN SOLUTION")
     main.__file__ = file
     assert not solution_cells.define("f")
     del main.__file__
-    assert not solution_cells.define("f")
-
-
-def test_a_script_that_is_no_text_has_no_answer_of_ours(script):
-    Path(script("").__file__).write_bytes(b"f = 1  # BEGIN SOLUTION \xff")
     assert not solution_cells.define("f")

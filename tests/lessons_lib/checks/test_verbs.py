@@ -1,6 +1,5 @@
 """What a learner sees of the verbs of a lesson, and what is kept of it."""
 
-import subprocess
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from answers import every_exercise
 from lessons_guide import given
 from lessons_lib import checks, progress, saved_answers, verbs
+from python_process import python
 
 pytestmark = pytest.mark.usefixtures("learner")
 
@@ -186,8 +186,8 @@ def test_a_lesson_counts_a_teachers_mistakes_or_says_where_they_cannot_be_read(
     monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
     (tmp_path / "9.1.mistakes").write_text("## mine\nMine.\n\n    nothing => something\n")
     # in a process of its own, which has not read the lesson before
-    words = [sys.executable, "-c", "import lessons_lib; lessons_lib.open_lesson('09')"]
-    said = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path).stderr
+    opens = "import lessons_lib; lessons_lib.open_lesson('09')"
+    said = python("-c", opens, cwd=tmp_path).stderr
     assert "MistakesError" in said and "9.1.mistakes:4: `nothing` is not" in said
     assert "another exception" not in said  # it says this alone
     (tmp_path / "9.1.mistakes").unlink()

@@ -142,28 +142,6 @@ def reached(words: str, where: str, of=DOUBLES) -> CheckResult:
     return verdict(result, of)
 
 
-STILL = "`doubled` is still the stub."
-LATER = "line 2: `raise NotImplementedError('later')`"
-IN_A_LINE = f"A part of `doubled` is still the stub, in {LATER}."
-
-
-@pytest.mark.parametrize(
-    "words, where, reference, message",
-    [
-        ("", "", doubled, STILL),
-        (": Exercise 9.9", "line 2", doubled, STILL),
-        (": Exercise 9.9", "", Outcome, STILL),
-        (": Exercise 12.34", "", doubled, "It calls exercise 12.34, which is still the stub."),
-        (": later", LATER, Outcome, IN_A_LINE),
-    ],
-)
-def test_a_stub_that_an_answer_reaches_is_named(words, where, reference, message):
-    """`reference`: our answer, a function or a class."""
-    exercise = replace(DOUBLES, reference=reference)
-    found = reached(f"NotImplementedError{words}", where, exercise)
-    assert found == CheckResult("9.9", False, "not-attempted", message)
-
-
 def test_an_answer_of_ours_that_is_not_there_is_named():
     found = reached("NotImplementedError: Exercise 9.9 of the course", "")
     assert found.mistake == "missing" and "own answer to exercise 9.9" in found.message

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,11 +13,7 @@ from lessons_bench import backends, prefill
 from lessons_lib.paths import KERNELS
 from paged_attention import which_rungs
 from paged_attention.cards import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
-from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.engine import Engine
-from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.paths import choose_path
-from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder import attn_paged_fast
 from paged_attention.prefill import (
     PREFILL_RUNGS,
@@ -27,8 +22,6 @@ from paged_attention.prefill import (
     prefill_library,
 )
 from paged_attention.rungs import FP8, RUNGS, Shape, check_card, rung_library
-from paged_attention.tiny_qwen3.tasks import TASKS, encode
-from paged_attention.tiny_qwen3.wider import with_head_size
 
 T4, A100, RTX_30, L4, H100, B200 = (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0)
 ALL_RUNGS = (*RUNGS, *PREFILL_RUNGS)
@@ -142,27 +135,6 @@ def test_without_a_gpu_or_with_a_shape_of_others_there_is_nothing_to_say(card):
     assert choose_path(other, torch.device("cuda")) == "batched"
     card(A100)
     assert choose_path(fits, torch.device("cuda")) == "fast"
-
-
-def refuse(number, *_):
-    raise ValueError(f"rung {number} needs a newer card")
-
-
-def test_the_fast_engine_does_without_the_rungs_that_a_card_cannot_run(monkeypatch):
-    """Their checks fail as on a T4. The rest of the engine runs on the CPU."""
-    monkeypatch.setattr("paged_attention.rungs.check_card", refuse)
-    monkeypatch.setattr("paged_attention.engine.fast.mixed.best_prefill_rung", refuse)
-    rung_library.cache_clear()
-    model = with_head_size(load_model(dtype=torch.float16), 64)
-    sizes = dict(num_blocks=8, block_size=8, max_num_seqs=2, token_budget=16)
-    engines = Engine(model, **sizes), fast_engine(model, **sizes)
-    assert engines[1].runner.reasons == {"plan": "rung 9 needs a newer card"}
-    prompt, _ = TASKS["copy"](np.random.default_rng(3), 0.1)
-    params = SamplingParams(max_new_tokens=8)
-    requests = [engine.add("a", encode(prompt), params) for engine in engines]
-    for engine in engines:
-        engine.run()
-    assert requests[0].output == requests[1].output
 
 
 def test_the_ladders_tables_say_what_a_card_cannot_run(card):

@@ -5,7 +5,6 @@ The compiler is a script: it makes empty libraries, and has the runtime ready.
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from compiler_script import CompilerScript
 from lessons_lib import CompileError, build_cuda
 from lessons_lib.cuda_builds import runtime_library
 from lessons_lib.paths import ROOT
+from python_process import python
 
 TEXT = 'extern "C" int nothing(cudaStream_t stream) { return 0; }'
 GCC, CLANG = "g++ (GCC) 13", "Ubuntu clang version 14"
@@ -102,12 +102,7 @@ def test_a_change_of_our_headers_or_rules_is_a_new_build(compiler, tmp_path):
     """Or a course that was brought up to date would use what an older one has built."""
     script = compiler(GCC)
     shutil.copytree(ROOT / "lessons_lib", tmp_path / "lessons_lib")
-    ran = subprocess.run(
-        [sys.executable, "-c", f"TEXT, CALLS = {TEXT!r}, {str(script.log)!r}{PROGRAM}"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    program = f"TEXT, CALLS = {TEXT!r}, {str(script.log)!r}{PROGRAM}"
+    ran = python("-c", program, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     # the runtime and the kernels each time, but for a page, and for rules, which are not its
     assert ran.stdout.split() == ["2", "2", "4", "6", "8", "9"], ran.stderr

@@ -7,6 +7,7 @@ import torch
 from torch.utils import cpp_extension
 
 from cuda_machine import GpuMachine, on_gpu
+from cuda_text import error_of
 from lessons_lib import KernelError, build_cuda
 
 TEXT = """
@@ -86,10 +87,9 @@ def test_an_error_has_its_reason(library, call, leaves, returns):
 def test_an_error_of_a_running_kernel_may_come_from_an_earlier_one(
     library, call, code, earlier
 ):
-    with pytest.raises(KernelError) as caught:
-        call(library.fail, leaves=0, returns=code)
+    found = error_of(call, library.fail, leaves=0, returns=code)
     end = "This may come from a kernel that was launched before."
-    assert str(caught.value).endswith(end) == earlier
+    assert str(found).endswith(end) == earlier
 
 
 def test_what_is_given_again_changes_and_the_rest_stays(library):
@@ -138,17 +138,6 @@ def test_without_a_target_it_is_the_best_that_is_here(library, monkeypatch):
 
 def compiled(machine) -> list[str]:
     return [call for call in machine.calls() if " -c " in call]
-
-
-def test_code_is_for_this_gpu_or_for_the_one_that_is_asked_for(machine, library):
-    build_cuda(TEXT, target="gpu", architecture="90a")
-    for call, architecture in zip(
-        compiled(machine),
-        ("-arch=native", "-gencode=arch=compute_90a,code=sm_90a"),
-        strict=True,
-    ):
-        assert f" {architecture} " in call and " -std=c++17 -O3 " in call
-        assert " -include cstdint " in call
 
 
 def test_another_kind_of_gpu_is_another_build(machine, library, monkeypatch):

@@ -2,7 +2,6 @@
 and what is given back.
 """
 
-import functools
 import itertools
 
 import pytest
@@ -10,8 +9,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cuda_text import integers, launcher
-from lessons_lib import KernelError, build_cuda
+from cuda_text import Kernels, error_of, integers, launcher
+from lessons_lib import KernelError
 from lessons_lib.cuda_on_cpu.report_messages import position
 
 KINDS = {"uint8": "uint8_t", "float32": "float", "float64": "double"}
@@ -120,9 +119,7 @@ TEXT = KERNELS + "".join(
 )
 
 
-@functools.cache
-def library():
-    return build_cuda(TEXT, target="checked", name="tensors")
+library = Kernels(TEXT, "tensors")
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 63, 64, 100])
@@ -162,15 +159,14 @@ def test_each_element_of_each_output_has_to_be_written_in_each_call(
     if not incomplete:
         call(first, second, launches)
         return
-    with pytest.raises(KernelError) as caught:
-        call(first, second, launches)
+    found = error_of(call, first, second, launches)
     out, (place, *others) = incomplete[0], gaps[incomplete[0]]
-    assert (caught.value.kind, caught.value.name) == ("output-unwritten", out)
+    assert (found.kind, found.name) == ("output-unwritten", out)
     words = {0: "", 1: f", nor was 1 other element of {out}"}.get(
         len(others), f", nor were {len(others)} other elements of {out}"
     )
-    assert str(caught.value).startswith(f"{out}[{place}] was never written{words}.")
-    assert ("launched no kernel" in str(caught.value)) == (launches == 0)
+    assert str(found).startswith(f"{out}[{place}] was never written{words}.")
+    assert ("launched no kernel" in str(found)) == (launches == 0)
 
 
 def each_way():
@@ -260,16 +256,13 @@ def test_an_access_has_to_be_at_a_multiple_of_its_size(name, size):
 def test_the_other_block_is_named_by_its_place_in_the_grid(grid):
     width, height, _ = grid
     for one, other in ((0, 1), (1, 4), (3, 5), (2, 3)):
-        with pytest.raises(KernelError) as caught:
-            library().two_blocks(integers("checked", 4), one, other, *grid)
+        found = error_of(library().two_blocks, integers("checked", 4), one, other, *grid)
         mine, others = (
             (block % width, block // width % height, block // width // height)
             for block in (other, one)
         )
-        assert (caught.value.kind, caught.value.block) == ("race-between-blocks", mine)
-        assert f"x[2], which block {position(others)} wrote in the same launch." in str(
-            caught.value
-        )
+        assert (found.kind, found.block) == ("race-between-blocks", mine)
+        assert f"x[2], which block {position(others)} wrote in the same launch." in str(found)
 
 
 def test_64_tensors_have_room_and_no_more():

@@ -4,15 +4,13 @@ before, during or after.
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from cuda_text import ON_CPU, launcher
+from cuda_text import ON_CPU, Kernels, error_of, launcher
 from lessons_lib import CompileError, KernelError, build_cuda, run_isolated
-from lessons_lib.paths import ROOT
+from python_process import python
 
 ADD = """
 __global__ void add_kernel(const float* a, const float* b, float* out, int n) {
@@ -21,7 +19,9 @@ __global__ void add_kernel(const float* a, const float* b, float* out, int n) {
 }""" + launcher(
     "add(const float* a, const float* b, float* out, int n)", "(n + 63) / 64", "64"
 )
-SCALE = """
+TEXT = (
+    ADD
+    + """
 struct Params {
   float* x;
   int rows, columns, row_stride;
@@ -36,8 +36,10 @@ __global__ void both_kernel(float* k, float* v) {
   v[2 * threadIdx.x] += 2;
 }
 extern "C" int refuse(int code) { return code; }"""
-SCALE += launcher("scale(Params params)", "params.rows", "32")
-SCALE += launcher("both(float* k, float* v)", threads="8")
+    + launcher("scale(Params params)", "params.rows", "32")
+    + launcher("both(float* k, float* v)", threads="8")
+)
+kernels = Kernels(TEXT, "cuda")
 
 
 def numbers(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -50,7 +52,7 @@ def target(request):
 
 
 def test_a_kernel_adds_vectors(target):
-    library = build_cuda(ADD, target=target)
+    library = kernels(target)
     a, b, out = numbers(150)
     library.add(a, b, out, 150)
     assert torch.equal(out, a + b) and library.target == target
@@ -59,10 +61,10 @@ def test_a_kernel_adds_vectors(target):
     assert torch.equal(out, a + b)
 
 
-def test_a_text_needs_no_include_and_several_count_as_one(target):
+def test_a_text_needs_no_include_and_several_count_as_one():
     kernel, launcher = ADD.split('extern "C"')
     library = build_cuda(
-        kernel, f'extern "C"{launcher}', names=("kernel.cu", "launcher.cu"), target=target
+        kernel, f'extern "C"{launcher}', names=("kernel.cu", "launcher.cu"), target="checked"
     )
     a, b, out = numbers(3)
     library.add(a, b, out, 3)
@@ -70,7 +72,7 @@ def test_a_text_needs_no_include_and_several_count_as_one(target):
 
 
 def test_a_library_shows_what_it_has(target):
-    library = build_cuda(ADD, SCALE, target=target)
+    library = kernels(target)
     assert {"add", "scale", "options", "trace"} <= set(dir(library))
     assert f"target '{target}'" in repr(library)
     words = "add(const float* a, const float* b, float* out, int n)"
@@ -83,7 +85,7 @@ def test_a_library_shows_what_it_has(target):
 
 
 def test_memory_between_the_elements_stays_as_it_is(target):
-    library = build_cuda(ADD, SCALE, target=target)
+    library = kernels(target)
     whole = torch.arange(40.0).view(4, 10)
     part, expected = whole[1:3, 2:5], whole.clone()
     expected[1:3, 2:5] *= 2
@@ -93,16 +95,14 @@ def test_memory_between_the_elements_stays_as_it_is(target):
 
 def test_tensors_that_interlace_are_both_updated(target):
     pairs = torch.zeros(8, 2)
-    build_cuda(ADD, SCALE, target=target).both(pairs[:, 0], pairs[:, 1])
+    kernels(target).both(pairs[:, 0], pairs[:, 1])
     assert pairs.tolist() == [[1, 2]] * 8
 
 
 def test_after_an_error_nothing_has_changed_and_the_next_call_works():
-    library = build_cuda(ADD, target="checked")
+    library = kernels()
     a, b, out = numbers(100)
-    with pytest.raises(KernelError) as caught:
-        library.add(a, b[:80], out, 100)
-    found = caught.value
+    found = error_of(library.add, a, b[:80], out, 100)
     assert (found.kind, found.kernel, found.name) == ("out-of-bounds", "add_kernel", "b")
     assert (found.source, found.line) == ("your code", 4)
     assert (found.block, found.thread) == ((1, 0, 0), (16, 0, 0))
@@ -117,22 +117,21 @@ def test_after_an_error_nothing_has_changed_and_the_next_call_works():
     assert torch.equal(out, a + b)
 
 
-@pytest.mark.parametrize("name", ["first.cu", "folder/second one.cu"])
-def test_a_text_of_another_name_is_called_by_that(name):
-    with pytest.raises(KernelError) as caught:
-        build_cuda(ADD, names=(name,), target="checked").add(*numbers(10), 11)
-    assert (caught.value.source, caught.value.line) == (name, 4)
+def test_a_text_of_another_name_is_called_by_that():
+    name = "folder/second one.cu"
+    found = error_of(build_cuda(ADD, names=(name,), target="checked").add, *numbers(10), 11)
+    assert (found.source, found.line) == (name, 4)
 
 
 def test_what_a_function_returns_is_told_with_what_it_launches(target):
-    library = build_cuda(ADD, SCALE, target=target)
+    library = kernels(target)
     words = "refuse, which launches add_kernel and .*scale_kernel, returned 7: unrecognized"
     with pytest.raises(KernelError, match=words):
         library.refuse(7)
 
 
 def test_accesses_are_traced_until_an_error():
-    library = build_cuda(ADD, target="checked")
+    library = kernels()
     a, b, out = numbers(70)
     with library.trace("a", "out") as accesses:
         library.add(a, b, out, 70)
@@ -181,19 +180,19 @@ def test_shared_arrays_are_traced_beside_tensors():
 
 @pytest.mark.parametrize("what", ["trace", "count"])
 def test_what_cannot_be_traced_or_counted_is_said(what):
-    library = build_cuda(ADD, target="checked")
-    for names, refused in (((), "none"), (("a", "n"), "n"), (("x", "a", "rows"), "x, rows")):
-        words = f"{what} takes names of tensors, a, b, out; not {refused}$"
+    library = kernels()
+    for names, refused in (((), "none"), (("a", "n"), "n"), (("y", "a", "rows"), "y, rows")):
+        words = f"{what} takes names of tensors, a, b, k, out, v, x; not {refused}$"
         with pytest.raises(ValueError, match=words), getattr(library, what)(*names):
             pass
-    fast = build_cuda(ADD, target="fast")
+    fast = kernels("fast")
     words = f'{what} works with target="checked" only'
     with pytest.raises(RuntimeError, match=words), getattr(fast, what)("a"):
         pass
 
 
 def test_a_trace_inside_another_has_its_own_and_an_error_ends_it():
-    library = build_cuda(ADD, target="checked")
+    library = kernels()
 
     def add(n):
         library.add(*numbers(n), n)
@@ -252,13 +251,13 @@ def test_both_targets_live_in_one_process_and_in_an_isolated_one():
         except KernelError as error:
             return error.kind, error.line
 
-    assert both(ADD) == ("out-of-bounds", 4)
-    assert run_isolated(both, ADD, time_limit=60).value == ("out-of-bounds", 4)
+    assert both(TEXT) == ("out-of-bounds", 4)
+    assert run_isolated(both, TEXT, time_limit=60).value == ("out-of-bounds", 4)
 
 
 def test_importing_the_library_does_not_import_pytorch():
-    program = "import sys, lessons_lib; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    program = "import sys, lessons_lib; print('torch' in sys.modules)"
+    assert python("-c", program).stdout == "False\n"
 
 
 def test_a_kernel_that_the_processor_stops_is_an_error_in_both_targets(target):
@@ -281,7 +280,7 @@ extern "C" int nested(int* out, cudaStream_t stream) {
 
 
 def test_a_tensor_given_twice_is_one_memory_and_a_part_of_it_is_refused():
-    library = build_cuda(ADD, target="checked")
+    library = kernels()
     library.add(a := torch.zeros(100), torch.ones(100), a, 100)
     assert torch.equal(a, torch.ones(100))
     with pytest.raises(ValueError, match="add: a shares a part of its memory with out, which"):
@@ -293,7 +292,7 @@ def test_a_tensor_given_twice_is_one_memory_and_a_part_of_it_is_refused():
     [("seed", 0, 2**31 - 1), ("os_threads", 1, 1024), ("step_limit", 1, 2**62)],
 )
 def test_a_setting_is_a_whole_number_within_its_limits(name, least, most):
-    library = build_cuda(ADD, target="fast")
+    library = kernels("fast")
     words = f"options: {name} is a whole number from {least} to {most}"
     for value in (least - 1, most + 1, 1.0, "1"):
         with pytest.raises(ValueError, match=words):
@@ -304,6 +303,5 @@ def test_a_setting_is_a_whole_number_within_its_limits(name, least, most):
 def test_a_build_that_was_just_made_names_lines_too():
     """A library that is loaded where it is made and then moved would have none."""
     library = build_cuda(f"{ADD}// {os.urandom(8).hex()}", target="checked")
-    with pytest.raises(KernelError) as caught:
-        library.add(*numbers(4), 5)
-    assert (caught.value.kind, caught.value.line) == ("out-of-bounds", 4)
+    found = error_of(library.add, *numbers(4), 5)
+    assert (found.kind, found.line) == ("out-of-bounds", 4)

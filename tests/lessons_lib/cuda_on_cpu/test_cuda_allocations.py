@@ -2,12 +2,11 @@
 what is right passes.
 """
 
-import functools
-
 import pytest
 import torch
 
-from lessons_lib import KernelError, build_cuda
+from cuda_text import Kernels
+from lessons_lib import KernelError
 
 # kind, the first line of the message, and the launcher's body. `b` is 8 floats of a GPU's.
 MISTAKES = [
@@ -167,9 +166,7 @@ BODIES = [body for _, _, body in MISTAKES] + RIGHT
 TEXT += "".join(FUNCTION.format(number=n, body=body) for n, body in enumerate(BODIES))
 
 
-@functools.cache
-def checked():
-    return build_cuda(TEXT, target="checked", name="allocations")
+checked = Kernels(TEXT, "allocations")
 
 
 def call(body):

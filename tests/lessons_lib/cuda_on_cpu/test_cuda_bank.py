@@ -14,7 +14,7 @@ import torch
 from cuda_bank import Right, fault_lines, files, source
 from cuda_bank.faulty import FAULTY
 from cuda_bank.right import RIGHT
-from cuda_text import each_target
+from cuda_text import each_target, error_of
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_arguments import span_bytes
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -29,18 +29,31 @@ KINDS = {
 }
 SCHEDULES = range(4)
 STEPS = 100_000
+PARTS = 4
 BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sync\(\));")
 
 
 @functools.cache
-def bank(target: str):
-    """All kernels of the bank in one library. Faulty ones only if they can do no harm."""
-    chosen = [file for file in files() if target == "checked" or file.startswith("right_")]
-    return built({f"{file}.cu": source(file) for file in chosen}, target, "cuda_bank")
+def right(target: str):
+    """All right kernels in one library."""
+    return built({file: source(file) for file in files() if is_right(file)}, target, "right")
+
+
+@functools.cache
+def faulty(part: int):
+    """Each fourth of the faulty kernels: those of a sample are in one library."""
+    texts = {case.file: source(case.file) for case in FAULTY[part::PARTS]}
+    return built(texts, "checked", f"faulty_{part}")
+
+
+def is_right(file: str) -> bool:
+    return file.startswith("right_")
 
 
 def built(texts: dict[str, str], target: str, name: str):
-    return build_cuda(*texts.values(), names=tuple(texts), target=target, name=name)
+    """A library of texts by their names without .cu."""
+    names = tuple(f"{file}.cu" for file in texts)
+    return build_cuda(*texts.values(), names=names, target=target, name=f"cuda_bank_{name}")
 
 
 def numbered(cases) -> list:
@@ -90,18 +103,18 @@ def assert_same(tensor, expected, name):
 TREE_SUM = next(right for right in RIGHT if right.file == "right_tree_sum")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(PARTS)
 @pytest.mark.parametrize("case", numbered(FAULTY))
 def test_a_faulty_kernel_is_named(case):
     """On every schedule: kind, line, block and thread; the caller's tensors stay as they are,
     and the next call works.
     """
+    library = faulty(FAULTY.index(case) % PARTS)
     for seed in SCHEDULES:
         arguments = case.arguments()
         before = copies(arguments)
-        with pytest.raises(KernelError) as caught:
-            call(bank("checked"), case.file, arguments, seed)
-        assert_names(caught.value, case)
+        found = error_of(call, library, case.file, arguments, seed)
+        assert_names(found, case)
         for name, tensor in before.items():
             assert torch.equal(arguments[name].view(torch.uint8), tensor.view(torch.uint8)), (
                 f"{name} has changed"
@@ -150,7 +163,7 @@ def assert_right(case: Right, target: str, seed: int):
             name: on_the_gpu(value) if isinstance(value, torch.Tensor) else value
             for name, value in arguments.items()
         }
-    call(bank(target), case.file, arguments, seed)
+    call(right(target), case.file, arguments, seed)
     for name, tensor in expected.items():
         assert_same(arguments[name].cpu(), tensor, name)
 
@@ -174,27 +187,28 @@ def without_barrier(file: str, number: int) -> tuple[str, str]:
 
 DELETIONS = {
     (file, number): without_barrier(file, number)
-    for file in files()
-    if file.startswith("right_")
+    for file in filter(is_right, files())
     for number in range(len(BARRIER.findall(source(file))))
 }
 
 
 @functools.cache
-def bank_without_barriers():
-    texts = {f"{file}_{number}.cu": text for (file, number), (text, _) in DELETIONS.items()}
-    return built(texts, "checked", "cuda_bank_without_barriers")
+def without_barriers(part: int):
+    chosen = [*DELETIONS.items()][part::PARTS]
+    texts = {f"{file}_{number}": text for (file, number), (text, _) in chosen}
+    return built(texts, "checked", f"without_barriers_{part}")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(PARTS)
 @pytest.mark.parametrize("file, number", DELETIONS)
 def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number):
     _, expected = DELETIONS[file, number]
+    library = without_barriers([*DELETIONS].index((file, number)) % PARTS)
     for seed in SCHEDULES:
         kinds = set()
         for case in (case for case in RIGHT if case.file == file):
             try:
-                call(bank_without_barriers(), f"{file}_{number}", case.arguments(), seed)
+                call(library, f"{file}_{number}", case.arguments(), seed)
             except KernelError as error:
                 kinds.add(error.kind)
         assert expected in kinds and kinds <= {"race", "missing-syncwarp"}, (seed, kinds)

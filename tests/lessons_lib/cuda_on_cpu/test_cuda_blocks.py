@@ -2,15 +2,13 @@
 ends of tensors, and locks.
 """
 
-import functools
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_text import ON_CPU, integers, launcher, line_of, on_cpu
-from lessons_lib import KernelError, build_cuda
+from cuda_text import ON_CPU, Kernels, error_of, integers, launcher, on_cpu
+from lessons_lib import KernelError
 
 KERNELS = """#include <cooperative_groups.h>
 
@@ -152,19 +150,13 @@ TEXT = KERNELS + "".join(
 )
 
 
-@functools.cache
-def built(target: str):
-    return build_cuda(TEXT, target=target, name="blocks")
+kernels = Kernels(TEXT, "blocks")
 
 
 def library(target: str, **options):
     """The library, with these options and no others."""
-    built(target).options(**options)
-    return built(target)
-
-
-def line(words: str) -> int:
-    return line_of(TEXT, words)
+    kernels(target).options(**options)
+    return kernels(target)
 
 
 @on_cpu
@@ -226,10 +218,8 @@ def test_a_block_of_the_table_is_remembered_however_often_a_number_is_read():
     table = lengths[:, None].clone()  # (num_seqs, max_blocks_per_seq)
     library("checked").table(cache, table, lengths, 0, out)
     assert out == 10
-    with pytest.raises(KernelError) as caught:
-        library("checked").table(cache, table, lengths, 1, out)
-    found = caught.value
-    assert (found.kind, found.line) == ("block-table", line("// through the table"))
+    found = error_of(library("checked").table, cache, table, lengths, 1, out)
+    assert (found.kind, found.line) == ("block-table", kernels.line("// through the table"))
     assert "table[1, 0]" in str(found)
 
 
@@ -274,10 +264,9 @@ def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
         found = torch.zeros(3, 32)
         library("fast", os_threads=threads).left_over(found, dynamic, 3)
         assert found[0].eq(5).all() and found[1:].isnan().all()
-    with pytest.raises(KernelError) as caught:
-        library("checked").left_over(torch.zeros(3, 32), dynamic, 3)
-    assert caught.value.kind == "shared-uninitialised" and caught.value.block == (1, 0, 0)
-    assert caught.value.line == line("// what is left") and caught.value.name == (
+    error = error_of(library("checked").left_over, torch.zeros(3, 32), dynamic, 3)
+    assert error.kind == "shared-uninitialised" and error.block == (1, 0, 0)
+    assert error.line == kernels.line("// what is left") and error.name == (
         "given" if dynamic else "fixed"
     )
 
@@ -296,12 +285,11 @@ def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(
         assert whole.nonzero().tolist() == ([[offset + at]] if write else [])
         whole.zero_()
     at = past if past < 0 else length + past
-    with pytest.raises(KernelError) as caught:
-        touch(x, at, write)
-    assert caught.value.kind == "out-of-bounds"
-    assert caught.value.line == line("// writes" if write else "// reads it")
+    found = error_of(touch, x, at, write)
+    assert found.kind == "out-of-bounds"
+    assert found.line == kernels.line("// writes" if write else "// reads it")
     words = f"{'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the shape"
-    assert str(caught.value).startswith(f"Thread 0 {words} ({length},).")
+    assert str(found).startswith(f"Thread 0 {words} ({length},).")
     assert not whole.any()
 
 
@@ -318,8 +306,7 @@ def test_a_loop_over_compare_and_swap_may_look_before_it_swaps_and_no_other_thre
     for target in ON_CPU:
         assert swap(target, 2, 64) == (63 * 32, 63 * 32)
     for threads in (2, 32, 33, 64):  # the reader is the last thread, alone in its warp or not
-        with pytest.raises(KernelError) as caught:
-            swap("checked", 1, threads)
+        found = error_of(swap, "checked", 1, threads)
         kinds = ["missing-syncwarp"] if threads <= 32 else ["race", "missing-syncwarp"]
-        assert caught.value.kind in kinds and caught.value.name == "sum", caught.value
-        assert caught.value.line in (line("// reads only"), line("// swaps"))
+        assert found.kind in kinds and found.name == "sum", found
+        assert found.line in (kernels.line("// reads only"), kernels.line("// swaps"))

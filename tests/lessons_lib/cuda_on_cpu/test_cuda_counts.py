@@ -1,15 +1,14 @@
 """What checked mode counts, against small kernels that were counted by hand."""
 
-import functools
 import re
 
 import pytest
 import torch
 
-from cuda_text import launcher
-from lessons_lib.cuda import Counts, KernelError, build_cuda
+from cuda_text import Kernels, launcher
+from lessons_lib.cuda import Counts, KernelError
 
-READS = """
+TEXT = """
 __global__ void neighbours_kernel(const float* a, float* out) {
   out[threadIdx.x] = a[threadIdx.x];
 }
@@ -48,19 +47,18 @@ __global__ void large_kernel(const float* a, float* out) {
   out[threadIdx.x] = sum;
 }
 """
-NAMES = re.findall(r"(\w+)_kernel", READS)
-READS += "".join(
+NAMES = re.findall(r"(\w+)_kernel", TEXT)
+TEXT += "".join(
     launcher(f"{name}(const float* a, float* out, int threads)", "1", "threads", "a, out")
     for name in NAMES
 )
 
 
 def count(function, threads):
-    library = build_cuda(READS, target="checked")
     memory = torch.zeros(4096 + 64)
     first = -memory.data_ptr() // 4 % 64  # at a multiple of 256 bytes, as a GPU's tensors are
-    with library.count("a") as counts:
-        getattr(library, function)(memory[first:], torch.zeros(threads), threads)
+    with library().count("a") as counts:
+        getattr(library(), function)(memory[first:], torch.zeros(threads), threads)
     return counts
 
 
@@ -90,7 +88,7 @@ def test_loads_are_counted_by_warp(function, threads, bytes_read, instructions, 
     )
 
 
-MEETINGS = """
+TEXT += """
 __global__ void meet_kernel(const int* a, int* out) {
   __shared__ int numbers[96];
   numbers[threadIdx.x] = a[threadIdx.x];
@@ -103,22 +101,16 @@ __global__ void meet_kernel(const int* a, int* out) {
   out[blockIdx.x * 96 + threadIdx.x] = sum;
 }
 """ + launcher("meet(const int* a, int* out, int blocks)", "blocks", "96", "a, out")
-
-
+library = Kernels(TEXT, "counts")
 ONES = torch.ones(96, dtype=torch.int32)
 
 
-@functools.cache
-def meetings():
-    return build_cuda(MEETINGS, target="checked")
-
-
 def meet(a=ONES, blocks: int = 1):
-    meetings().meet(a, torch.zeros(blocks * 96, dtype=torch.int32), blocks)
+    library().meet(a, torch.zeros(blocks * 96, dtype=torch.int32), blocks)
 
 
 def test_meetings_and_barriers_are_counted():
-    with meetings().count("a") as counts:
+    with library().count("a") as counts:
         meet(blocks=2)
     assert (counts.barriers, counts.warp_meetings) == (2 * 2, 2 * 3 * (5 + 1 + 1))
     assert (counts.bytes_read, counts.load_instructions) == (2 * 96 * 4, 2 * 3)
@@ -128,22 +120,22 @@ def test_meetings_and_barriers_are_counted():
 def test_calls_add_up_and_seeds_do_not_matter():
     totals = []
     for seed in range(3):
-        meetings().options(seed=seed)
-        with meetings().count("a") as counts:
+        library().options(seed=seed)
+        with library().count("a") as counts:
             assert counts == Counts()
             for _ in range(1 + seed):
                 meet()
         meet()
         assert all(value % (1 + seed) == 0 for value in vars(counts).values())
         totals.append({name: value // (1 + seed) for name, value in vars(counts).items()})
-    meetings().options(seed=0)
+    library().options(seed=0)
     assert totals[0] == totals[1] == totals[2]
 
 
 def test_a_call_that_fails_is_counted_to_its_failure_and_the_next_one_from_zero():
-    with meetings().count("a") as counts, pytest.raises(KernelError):
+    with library().count("a") as counts, pytest.raises(KernelError):
         meet(ONES[:90])
     assert counts.bytes_read == 4 * 90
-    with meetings().count("a") as counts:
+    with library().count("a") as counts:
         meet()
     assert counts.bytes_read == 4 * 96

@@ -3,17 +3,14 @@ that went wrong.
 """
 
 import ctypes
-import functools
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from cuda_text import each_target, integers, launcher, line_of, on_cpu
-from lessons_lib import KernelError, build_cuda
+from cuda_text import Kernels, each_target, error_of, integers, launcher, on_cpu
+from lessons_lib import KernelError, build_cuda, run_isolated
 
 KERNELS = r"""
 #include <cstring>
@@ -151,28 +148,21 @@ TEXT = KERNELS + "".join(
 )
 
 
-@functools.cache
-def library(target: str):
-    return build_cuda(TEXT, target=target, name="grid")
-
-
-def line(words: str) -> int:
-    return line_of(TEXT, words)
+library = Kernels(TEXT, "grid")
 
 
 @pytest.mark.parametrize("written, words", [(0, "// the large one"), (1, "// the small one")])
 def test_a_member_beside_padding_must_be_written(written, words):
-    with pytest.raises(KernelError) as caught:
-        library("checked").members(integers("checked", 2), written)
-    assert (caught.value.kind, caught.value.line) == ("shared-uninitialised", line(words))
+    found = error_of(library().members, integers("checked", 2), written)
+    assert (found.kind, found.line) == ("shared-uninitialised", library.line(words))
 
 
 def test_a_loop_that_goes_on_is_not_endless_however_long_it_takes():
-    """The watch looks each 0.3 s of a processor; these steps have taken 1.2 s of one."""
-    out, steps = integers("checked", 1), 60_000_000
-    library("checked").options(step_limit=2**40)
-    library("checked").work(out, steps)
-    library("checked").options()
+    """The watch looks each 0.3 s of a processor; these steps take several looks."""
+    out, steps = integers("checked", 1), 30_000_000
+    library().options(step_limit=2**40)
+    library().work(out, steps)
+    library().options()
     assert out.item() == steps // 2
 
 
@@ -216,17 +206,16 @@ def test_what_a_gpu_refuses_is_refused(target, grid, block, shared, words, code)
         library(target).launch(ran, *grid, *block, shared)
         assert ran.item() == 1
         return
-    with pytest.raises(KernelError) as caught:
-        library(target).launch(ran, *grid, *block, shared)
-    assert ran.item() == 0 and caught.value.kind == "bad-launch"
+    found = error_of(library(target).launch, ran, *grid, *block, shared)
+    assert ran.item() == 0 and found.kind == "bad-launch"
     if target == "gpu":
         return
     bytes_said = f" and {shared} bytes of dynamic shared memory" if shared else ""
-    assert str(caught.value).startswith(f"count_kernel cannot be launched: {words}")
+    assert str(found).startswith(f"count_kernel cannot be launched: {words}")
     asked = f"The launch asks for {grid} blocks of {block} threads{bytes_said}."
-    assert asked in str(caught.value)
-    assert (caught.value.kernel, caught.value.source) == ("count_kernel", "your code")
-    assert caught.value.line == line("count_kernel<<<dim3(a")
+    assert asked in str(found)
+    assert (found.kernel, found.source) == ("count_kernel", "your code")
+    assert found.line == library.line("count_kernel<<<dim3(a")
     with library(target).launches() as launches, pytest.raises(KernelError):
         library(target).launch(ran, *grid, *block, shared)
     assert launches.returned == code
@@ -346,26 +335,20 @@ def test_63_shared_arrays_have_room_and_no_more(target):
 def test_an_index_far_out_of_a_shared_array_still_tells_whose_it_was(which, name, index):
     """Up to half a MiB to both sides."""
     with pytest.raises(KernelError, match=rf"Thread 0 writes {name}\[{index}\]") as caught:
-        library("checked").far(integers("checked", 1), which, index)
+        library().far(integers("checked", 1), which, index)
     more = name == "three" and index > 0
     kind = "dynamic-shared-too-small" if more else "shared-out-of-bounds"
     assert (caught.value.kind, caught.value.name) == (kind, name)
-
-
-PROGRAM = """
-import os
-from lessons_lib import build_cuda
-build_cuda(SAYS, target="fast").say(1)
-os._exit(0)  # nothing is flushed there
-"""
 
 
 def test_what_a_kernel_prints_is_out_when_its_call_is_back():
     kernel = (
         '__global__ void say_kernel(int n) { printf("block %d\\n", int(blockIdx.x) + n); }'
     )
-    build_cuda(says := kernel + launcher("say(int n)"), target="fast")
-    buffered = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-c", f"SAYS = {says!r}{PROGRAM}"]
-    said = subprocess.run(command, capture_output=True, env=buffered)
-    assert said.stdout == b"block 1\n", said.stderr.decode()
+    build_cuda(text := kernel + launcher("say(int n)"), target="fast")
+
+    def say():
+        build_cuda(text, target="fast").say(1)
+        os._exit(0)  # nothing is flushed there
+
+    assert run_isolated(say).printed == "block 1\n"

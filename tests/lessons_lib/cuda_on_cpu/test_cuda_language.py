@@ -2,7 +2,6 @@
 in the grid, types of min and max, atomics, locks, fences, and what does not compile.
 """
 
-import functools
 import itertools
 import operator
 import subprocess
@@ -10,8 +9,7 @@ import subprocess
 import pytest
 import torch
 
-from cuda_text import ON_CPU, device_of, each_target, integers, launcher
-from lessons_lib import KernelError, build_cuda
+from cuda_text import ON_CPU, Kernels, device_of, each_target, error_of, integers, launcher
 from lessons_lib.cuda_builds import CUDA_ON_CPU
 
 NUMBERS = [
@@ -131,9 +129,7 @@ TEXT = (
 )
 
 
-@functools.cache
-def library(target: str):
-    return build_cuda(TEXT, target=target, name="language")
+library = Kernels(TEXT, "language")
 
 
 @each_target
@@ -190,12 +186,24 @@ def test_a_fence_for_the_device_or_the_system_hands_over_and_one_for_the_block_d
 ):
     x, flag, out = (integers("checked", 1) for _ in range(3))
     if passes:
-        library("checked").handed_over(x, flag, out, which)
+        library().handed_over(x, flag, out, which)
         assert (x.item(), flag.item(), out.item()) == (7, 2, 7)
     else:
-        with pytest.raises(KernelError) as caught:
-            library("checked").handed_over(x, flag, out, which)
-        assert caught.value.kind == "race-between-blocks"
+        found = error_of(library().handed_over, x, flag, out, which)
+        assert found.kind == "race-between-blocks"
+
+
+STANDARD = ("-std=c++17", f"-I{CUDA_ON_CPU / 'include'}")
+
+
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory):
+    """CUDA's headers, which the compiler reads here once and for all."""
+    file = tmp_path_factory.mktemp("headers") / "cuda.h"
+    file.write_text('#include "cuda_runtime.h"\n#include <cooperative_groups.h>\n')
+    precompiled = ["-x", "c++-header", file, "-o", f"{file}.gch"]
+    subprocess.run(["c++", *STANDARD, *precompiled], check=True)
+    return file
 
 
 BLOCK = "cooperative_groups::this_thread_block()"
@@ -225,9 +233,8 @@ FOUR = f"cooperative_groups::tiled_partition<4>({BLOCK})"
         (f"cooperative_groups::thread_group a = {BLOCK}; a.num_threads();", "num_threads"),
     ],
 )
-def test_what_cuda_does_not_have_does_not_compile(body, words):
-    text = f"#include <cooperative_groups.h>\n__global__ void k() {{ {body} }}"
-    header = [f"-I{CUDA_ON_CPU / 'include'}", "-include", "cuda_runtime.h"]
-    command = ["c++", "-std=c++17", "-fsyntax-only", *header, "-x", "c++", "-"]
+def test_what_cuda_does_not_have_does_not_compile(headers, body, words):
+    command = ["c++", *STANDARD, "-fsyntax-only", "-include", headers, "-x", "c++", "-"]
+    text = f"__global__ void k() {{ {body} }}"
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert (done.returncode == 0) == (not words) and words in done.stderr, done.stderr

@@ -4,7 +4,6 @@ Take two accesses to the same bytes by two threads. One changes them and is not 
 the other. They are a race exactly if nothing orders them. On every schedule such a pair is
 named. A kernel without such a pair passes."""
 
-import functools
 import re
 from dataclasses import dataclass
 
@@ -12,7 +11,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lessons_lib import KernelError, build_cuda
+from cuda_text import Kernels
+from lessons_lib import KernelError
 
 NOTHING, READ, WRITE, ADD, READ_BYTE, WRITE_BYTE, COPY, FENCE, BARRIER, MEET = range(10)
 SHARED, TENSOR = 0, 1
@@ -66,9 +66,7 @@ DOES = {
 }
 
 
-@functools.cache
-def checked():
-    return build_cuda(TEXT, target="checked", name="order")
+checked = Kernels(TEXT, "order")
 
 
 def line_of(what: int) -> int:

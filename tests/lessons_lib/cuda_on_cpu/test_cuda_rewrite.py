@@ -233,17 +233,15 @@ def test_what_cannot_be_read_is_an_error_at_its_line(line, words):
 
 
 @pytest.mark.parametrize(
-    "before", ["", "namespace a { namespace {", 'extern "C" {', "void f() {}"]
+    "before",
+    [
+        *("", "namespace a { namespace {", 'extern "C" {', "void f() {}"),
+        *("#define TILE 32", "#define TILE \\\n 32", "int a; //\\\n#"),  # which it outlasts
+    ],
 )
 def test_shared_variables_stand_in_functions(before):
     with pytest.raises(CompileError, match="inside the kernel"):
         rewrite(f"{before}\nextern __shared__ float smem[];")
-
-
-def test_after_a_macro_namespace_scope_goes_on():
-    for macro in ("#define TILE 32", "#define TILE \\\n 32", "int a; //\\\n#"):
-        with pytest.raises(CompileError, match="inside the kernel"):
-            rewrite(f"{macro}\n __shared__ float tile[TILE];")
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,13 @@
 """
 
 import csv
-import functools
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
 
-from cuda_text import device_of, each_target, integers, launcher, on_cpu
+from cuda_text import Kernels, device_of, each_target, integers, launcher, on_cpu
 from lessons_lib import CompileError, KernelError, build_cuda
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_batch import Batch, Recorder, assert_right
@@ -77,9 +76,7 @@ extern "C" int carveout(int percent) {
 """ % "\n    ".join(f"EACH_ROW({number}, {row.static})" for number, row in enumerate(ROWS))
 
 
-@functools.cache
-def library(target: str):
-    return build_cuda(TEXT, target=target, name="shared_memory")
+library = Kernels(TEXT, "shared_memory")
 
 
 def code_of(call, *arguments) -> int:
@@ -171,70 +168,59 @@ __global__ void step_{number}_kernel(int* out, int zero) {{
 ]
 
 
-@each_target
-@pytest.mark.parametrize("number, size", list(enumerate(ALIGNMENTS.values())))
-def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, number, size):
-    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory. In one file, nvcc 13
-    gives all such arrays the largest alignment: there each kernel has its own file.
-    """
-    text = STEPS[number] if target == "gpu" else "".join(STEPS)
-    call = getattr(build_cuda(text, target=target), f"step_{number}")
-    assert code_of(call, out := integers(target, 1), 0, DEFAULT - size) == 0
-    assert code_of(call, out, 0, DEFAULT - size + 1) == 1
-
-
-def two_arrays(number: int, first: int, kind: str, second: int) -> str:
-    return f"""
-__global__ void many_{number}_kernel(char* out) {{
+# Bytes of the first array, type and number of the second, and whether they fit into 48 KiB.
+ARRAYS = [
+    (DEFAULT - 16, "char", 16, True),
+    (DEFAULT - 16, "int", 4, True),
+    (DEFAULT - 17, "int", 4, True),
+    (DEFAULT - 40, "double", 5, True),
+    (DEFAULT - 16, "char", 17, False),
+    (DEFAULT - 15, "int", 4, False),
+    (DEFAULT - 39, "double", 5, False),
+]
+PAIRS = [
+    f"""
+__global__ void pair_{number}_kernel(char* out) {{
   __shared__ volatile char a[{first}];
   __shared__ volatile {kind} b[{second}];
   for (int i = threadIdx.x; i < {first}; i += blockDim.x) a[i] = 3;
   b[threadIdx.x] = 4;
   out[threadIdx.x] = char(a[threadIdx.x] + b[threadIdx.x]);
-}}""" + launcher(f"many_{number}(char* out)", threads="4")
-
-
-FIT = [
-    (DEFAULT - 16, "char", 16),
-    (DEFAULT - 16, "int", 4),
-    (DEFAULT - 17, "int", 4),
-    (DEFAULT - 40, "double", 5),
+}}"""
+    + launcher(f"pair_{number}(char* out)", threads="4")
+    for number, (first, kind, second, _) in enumerate(ARRAYS)
 ]
-TOO_MUCH = [
-    (DEFAULT - 16, "char", 17),
-    (DEFAULT - 15, "int", 4),
-    (DEFAULT - 39, "double", 5),
-]
+together = Kernels("".join(STEPS + PAIRS), "arrays")
 
 
-@functools.cache
-def arrays(target: str, cases: tuple):
-    texts = [two_arrays(number, *case) for number, case in enumerate(cases)]
-    return build_cuda("".join(texts), target=target, name="arrays")
+def alone(target: str, text: str):
+    """On a GPU a kernel has its own file: in one, nvcc 13 gives all extern arrays the largest
+    alignment.
+    """
+    return build_cuda(text, target=target) if target == "gpu" else together(target)
 
 
 @each_target
-@pytest.mark.parametrize("number", range(len(FIT)))
-def test_arrays_have_48_kib(target, number):
-    """Each lies at a multiple of its type's size."""
+@pytest.mark.parametrize("number, size", list(enumerate(ALIGNMENTS.values())))
+def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, number, size):
+    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
+    call = getattr(alone(target, STEPS[number]), f"step_{number}")
+    assert code_of(call, out := integers(target, 1), 0, DEFAULT - size) == 0
+    assert code_of(call, out, 0, DEFAULT - size + 1) == 1
+
+
+@each_target
+@pytest.mark.parametrize("number", range(len(ARRAYS)))
+def test_arrays_have_48_kib_and_not_a_byte_more(target, number):
+    """Each lies at a multiple of its type's size. nvcc refuses what does not fit."""
     out = torch.zeros(4, dtype=torch.int8, device=device_of(target))
-    getattr(arrays(target, tuple(FIT)), f"many_{number}")(out)
-    assert out.tolist() == [7] * 4
-
-
-@each_target
-@pytest.mark.parametrize("number", range(len(TOO_MUCH)))
-def test_arrays_have_not_a_byte_more(target, number):
-    """nvcc refuses what does not fit."""
-    if target == "gpu":
-        with pytest.raises(CompileError):
-            build_cuda(two_arrays(0, *TOO_MUCH[number]), target=target)
+    if ARRAYS[number][-1]:
+        getattr(alone(target, PAIRS[number]), f"pair_{number}")(out)
+        assert out.tolist() == [7] * 4
         return
-    out = torch.zeros(4, dtype=torch.int8)
-    with pytest.raises(
-        KernelError, match="more than 48 KiB of shared arrays; nvcc refuses th"
-    ):
-        getattr(arrays(target, tuple(TOO_MUCH)), f"many_{number}")(out)
+    words = "" if target == "gpu" else "more than 48 KiB of shared arrays; nvcc refuses th"
+    with pytest.raises(CompileError if target == "gpu" else KernelError, match=words):
+        getattr(alone(target, PAIRS[number]), f"pair_{number}")(out)
 
 
 @each_target

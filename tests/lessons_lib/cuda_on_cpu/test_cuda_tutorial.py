@@ -3,7 +3,6 @@
 cuda_tutorial.cu has whole programs. LINES has expressions, each computed by 32 threads, with
 what a GPU gives as an expression of Python. `lane` is the thread's number in both."""
 
-import functools
 import math
 import re
 import shutil
@@ -12,7 +11,7 @@ import subprocess
 import pytest
 import torch
 
-from cuda_text import device_of, each_target, launcher
+from cuda_text import Kernels, device_of, each_target, launcher
 from lessons_lib import CompileError, build_cuda
 from lessons_lib.cuda_builds import CUDA_ON_CPU
 from lessons_lib.cuda_on_cpu.left_out import LEFT_OUT
@@ -221,14 +220,8 @@ __global__ void line_kernel(int number, double* out) {
 )
 
 
-@functools.cache
-def programs(target):
-    return build_cuda(PROGRAMS_TEXT, target=target, name="tutorial_programs")
-
-
-@functools.cache
-def lines(target):
-    return build_cuda(LINES_TEXT, target=target, name="tutorial_lines")
+programs = Kernels(PROGRAMS_TEXT, "tutorial_programs")
+lines = Kernels(LINES_TEXT, "tutorial_lines")
 
 
 @each_target

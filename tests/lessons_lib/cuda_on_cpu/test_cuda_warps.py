@@ -2,15 +2,13 @@
 lanes.
 """
 
-import functools
-
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cuda_text import each_target, integers, launcher, line_of, on_cpu
-from lessons_lib import KernelError, build_cuda
+from cuda_text import Kernels, each_target, error_of, integers, launcher, on_cpu
+from lessons_lib import KernelError
 
 INDEX, UP, DOWN, XOR = range(4)
 ALL = 0xFFFFFFFF
@@ -86,13 +84,7 @@ TEXT = KERNELS + "".join(
 )
 
 
-@functools.cache
-def library(target: str):
-    return build_cuda(TEXT, target=target, name="warps")
-
-
-def line(words: str) -> int:
-    return line_of(TEXT, words)
+library = Kernels(TEXT, "warps")
 
 
 def zeros(target: str) -> torch.Tensor:
@@ -167,13 +159,12 @@ def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(
             100 + wanted[lane] if lane in here else -5 for lane in range(32)
         ]
         return
-    with pytest.raises(KernelError) as caught:
-        library(target).shuffle(kind, mask, distance, width, moved, threads)
-    lane = caught.value.thread[0]
-    assert caught.value.kind == "absent-lane" and lane in missing
-    assert caught.value.line == line("the first of four") + kind
+    found = error_of(library(target).shuffle, kind, mask, distance, width, moved, threads)
+    lane = found.thread[0]
+    assert found.kind == "absent-lane" and lane in missing
+    assert found.line == library.line("the first of four") + kind
     assert f"asks for the value of lane {missing[lane]}, which does not take part" in str(
-        caught.value
+        found
     )
 
 
@@ -208,8 +199,8 @@ def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
             library(target).two_lines(ALL, ALL, moved)
         found = caught.value
         assert (found.kind, found.thread) == ("absent-lane", (0, 0, 0))
-        assert found.line == line("the lower half")
-        assert f"line {line('the upper half')}:" in str(found)
+        assert found.line == library.line("the lower half")
+        assert f"line {library.line('the upper half')}:" in str(found)
         assert "waits at __shfl_xor_sync instead" in str(found)
     library(target).options()
 

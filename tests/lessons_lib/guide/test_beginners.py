@@ -3,10 +3,8 @@
 import json
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 import added_method
-from lessons_command import kernel
 from lessons_guide import given, restart
 from lessons_lib import CompileError, checks, progress
 
@@ -15,19 +13,10 @@ WRONG = "def blocks_needed(num_tokens, block_size): return 1"
 
 
 @pytest.fixture
-def notebook(learner, monkeypatch, capsys):
+def notebook(learner, run_cells):
     """Runs a cell of a lesson and gives what is shown."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "01_block_manager.ipynb")
-    shell = InteractiveShell()
-    kernel.load_ipython_extension(shell)
-    shell.run_cell("from lessons_lib import check, hint")
-
-    def run(text):
-        shell.user_ns["In"].append(text)  # as a kernel does
-        shell.run_cell(text)
-        return capsys.readouterr().out
-
-    return run
+    run_cells("from lessons_lib import check, hint")
+    return run_cells
 
 
 def test_a_cell_that_python_cannot_read_says_what_to_do(notebook):
@@ -51,22 +40,22 @@ def test_a_cell_that_needs_an_answer_says_which_exercise_to_write(notebook, erro
     assert "›" not in notebook("raise RuntimeError('Exercise 1.5 is hard')")
 
 
-def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(notebook):
+CLOSE = "import torch\ntorch.testing.assert_close(torch.zeros(1), torch.ones(1))"
+
+
+@pytest.mark.parametrize(
+    "cell, is_told",
+    [("assert not x", True), (CLOSE, True), ("assert not x, 'own words'", False)],
+)
+def test_a_lessons_cell_whose_assertion_fails_says_what_to_look_at(
+    make_lesson, run_cells, cell, is_told
+):
     """The learner's own assertions, and those with words, need no more words."""
-    cell = next(
-        each.source
-        for each in restart.cells_of("01")
-        if 'print("free blocks:"' in each.source and "assert" in each.source
-    )
-    before = (
-        "ours, theirs = [], []\n"
-        "class Manager:\n"
-        "    get_ref_count = lambda self, block: 1\n"
-        "manager = Manager()"
-    )
-    notebook(before)
-    assert "Run the checks of the exercises above once more" in notebook(cell)
-    assert "›" not in notebook("assert 1 == 2")
+    make_lesson("x = 1", cell)
+    told = run_cells("x = 1", cell)
+    assert ("Run the checks of the exercises above once more" in told) == is_told
+    assert ("What this cell expects of your answers is not so" in told) == is_told
+    assert "›" not in run_cells("assert 1 == 2")
 
 
 def test_a_stress_test_that_could_not_be_built_is_no_verdict_on_the_manager():

@@ -1,73 +1,11 @@
-"""What a learner is told after an error: a name, a method or an answer is missing, or a cell
-is no Python.
+"""What a learner is told after an error: a name is missing, or a cell is no Python. A method
+that is missing: test_missing_methods.py.
 """
 
 import pytest
 
-from lessons_guide import methods, misspelt, restart, unfinished
+from lessons_guide import misspelt, unfinished
 from lessons_lib.display import Card
-
-# A method that is missing
-
-
-def lacks(thing, name) -> AttributeError:
-    return AttributeError("none", name=name, obj=thing)
-
-
-class Grown:
-    pass
-
-
-def test_the_cells_that_add_to_a_class_are_named(make_lesson):
-    make_lesson(
-        "class Grown: pass",
-        "Grown.grow = grow",
-        "Other.shrink = 1\nname = 2\nGrown[0].x = 3",
-        "x = Grown.__doc__ = 1",
-        "Grown.other = other",
-        "not Python",
-        "n\0",
-    )
-    for thing, known in (Grown(), {"Grown": Grown}), (Grown, {"Grown": Grown}), (Grown(), {}):
-        card = methods.explain(lacks(thing, "grow"), "", "01", known)
-        assert card.title == (
-            "`grow` comes from a cell that has not run, or not since the cell of "
-            "`class Grown` has run again"
-        )
-        assert card.body.split("\n") == [
-            "Run these 2 cells, in this order, and then the one that failed (a click, then "
-            "Shift+Enter):",
-            "`Grown.grow = grow` at the top of the notebook",
-            "`Grown.other = other` at the top of the notebook",
-            "A line at the end adds it to the class: `Grown.grow = grow`. Is it still in "
-            "your cell?",
-            restart.IN_THE_MENU,
-        ]
-
-
-class Shop:
-    length = grow = growth = _hidden = lengthy = 1
-
-
-@pytest.mark.parametrize(
-    "name, like",
-    [
-        ("lenght", "length"),
-        ("growht", "growth"),
-        ("hidden", None),
-        ("glow", "grow"),
-        ("lengthening", None),  # not like enough
-        ("crew", None),  # half of it is like `grow`
-        ("", None),
-        (None, None),
-    ],
-)
-def test_a_misspelt_method_is_named_if_it_is_much_like_one(make_lesson, name, like):
-    make_lesson("Other.x = 1")
-    for lesson in ("01", None):
-        card = methods.explain(lacks(Shop(), name), "", lesson, {})
-        assert card == (like and Card(f"There is no `{name}`. Do you mean `{like}`?"))
-
 
 # A name that is missing
 
@@ -166,21 +104,3 @@ def test_a_cell_that_is_no_python_is_explained(running, title, body):
 
 def test_without_a_lesson_a_cell_is_of_no_exercise():
     assert unfinished.explain(SyntaxError(), "def fork(x)", None) == Card(PLAIN, MARK)
-
-
-@pytest.mark.parametrize(
-    "words, running, is_told",
-    [
-        ("", "assert x", True),
-        ("", "assert y", False),
-        ("own words", "assert x", False),
-        ("Tensor-likes are not close!", "assert x", True),
-    ],
-)
-def test_a_lessons_assertion_without_own_words_is_explained(
-    make_lesson, words, running, is_told
-):
-    make_lesson("assert x")
-    card = unfinished.explain(AssertionError(words), running, "01")
-    assert bool(card) is is_told
-    assert not card or card.title == "What this cell expects of your answers is not so"

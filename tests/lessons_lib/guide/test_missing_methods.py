@@ -1,9 +1,9 @@
 """A class whose methods come in later cells: when one is missing, its cell is named."""
 
-import pytest
-from IPython.core.interactiveshell import InteractiveShell
+import re
 
-from lessons_command import kernel
+import pytest
+
 from lessons_guide import restart
 
 POOL = "class Pool:\n    size = 0"
@@ -20,27 +20,19 @@ CELLS = [
     "draw.pool(Pool)",
     "### Exercise 1.2: shrink",
     SHRINK,
+    "Other.grow = 1\nname = 2\nPool[0].x = 3",
+    "x = Pool.__doc__ = 1",
+    "not Python",
+    "n\0",
     MAKE,
     USE,
 ]
 
 
 @pytest.fixture
-def run(make_lesson, monkeypatch, capsys):
-    """Runs cells of a lesson, and gives what the last one shows."""
+def run(make_lesson, run_cells):
     make_lesson(*CELLS)
-    monkeypatch.setenv("JPY_SESSION_NAME", "01_topic.ipynb")
-    shell = InteractiveShell()
-    kernel.load_ipython_extension(shell)
-
-    def run(*texts):
-        for text in texts:
-            shell.user_ns["In"].append(text)  # as a kernel does
-            capsys.readouterr()
-            shell.run_cell(text)
-        return capsys.readouterr().out
-
-    return run
+    return run_cells
 
 
 def test_a_class_that_has_run_again_has_lost_its_methods(run):
@@ -53,9 +45,10 @@ def test_a_class_that_has_run_again_has_lost_its_methods(run):
 
 
 @pytest.mark.parametrize("shrink", ["", SHRINK.rpartition("\n")[0]])
-def test_a_cell_that_has_not_run_or_has_lost_its_last_line_is_named(run, shrink):
+@pytest.mark.parametrize("use", [USE, "Pool.shrink(pool)"])
+def test_a_cell_that_has_not_run_or_has_lost_its_last_line_is_named(run, shrink, use):
     """The check of an exercise passes without that line."""
-    out = run(POOL, GROW, shrink, MAKE, USE)
+    out = run(POOL, GROW, shrink, MAKE, use)
     assert "Run this cell, and then" in out and "`def shrink(self):` below “Exerc" in out
     assert "adds it to the class: `Pool.shrink = shrink`. Is it still in your cell?" in out
 
@@ -66,7 +59,20 @@ def test_an_object_of_the_class_as_it_was_is_made_anew(run):
     assert run(MAKE, USE) == ""
 
 
-def test_a_misspelt_method_is_named_and_an_unknown_one_is_not(run):
-    assert "› There is no `gorw`. Do you mean `grow`?" in run(POOL, GROW, MAKE, "pool.gorw()")
-    assert "Do you mean `arange`?" in run("import torch\ntorch.arrange(3)")
-    assert "› " not in run("pool.quite_another")
+@pytest.mark.parametrize(
+    "cell, like",
+    [
+        ("Shop().lenght", "length"),
+        ("Shop.growht", "growth"),
+        ("Shop().hidden", None),
+        ("Shop().lengthening", None),  # not like enough
+        ("Shop().crew", None),  # half of it is like `grow`
+        ("raise AttributeError('none', name='', obj=Shop())", None),
+        ("raise AttributeError('none', obj=Shop())", None),
+        ("import torch\ntorch.arrange(3)", "arange"),
+    ],
+)
+def test_a_misspelt_method_is_named_if_it_is_much_like_one(run, cell, like):
+    shown = run("class Shop:\n    length = grow = growth = _hidden = lengthy = 1", cell)
+    said = re.findall(r"› There is no `\w+`\. Do you mean `(\w+)`\?\n", shown)
+    assert said == ([like] if like else []) and shown.count("›") == len(said)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 
@@ -14,6 +13,7 @@ from lessons_lib import run_isolated
 from lessons_lib.paths import ROOT
 from lessons_processes import isolation
 from process_end import wait_until_ended
+from python_process import python
 
 # as functions of a notebook travel
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -92,13 +92,7 @@ def test_what_waits_can_be_ended_and_descriptors_and_processes_do_not_pile_up(wa
 def test_a_program_ends_with_all_its_processes():
     """A process waits for the next run. While it holds the output, this waits too."""
     program = "from lessons_lib import run_isolated\nprint(run_isolated(int).value)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=180,
-    )
+    done = python("-c", program)
     assert done.stdout == "0\n" and done.returncode == 0
 
 

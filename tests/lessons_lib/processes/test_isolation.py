@@ -77,29 +77,23 @@ def test_an_exception_that_cannot_travel_comes_back_in_words(make, words):
     assert str(outcome.error) == words
 
 
-@pytest.mark.parametrize(
-    "code, words", [(3, "exit(3)"), (None, "exit(None)"), ("x" * 99, f"exit('{'x' * 79})")]
-)
-def test_python_that_exits_says_with_what(code, words):
-    outcome = run_isolated(sys.exit, code)
-    assert (outcome.ending, outcome.detail) == ("exited", words)
+ENDS = [
+    (lambda: sys.exit(3), "exited", "exit(3)"),
+    (lambda: sys.exit(None), "exited", "exit(None)"),
+    (lambda: sys.exit("x" * 99), "exited", f"exit('{'x' * 79})"),
+    *((lambda n=n: os._exit(n), "exited", f"exit code {n}") for n in (0, 3, 255)),
+    *(
+        (lambda n=n: os.kill(os.getpid(), n), "crashed", signal.strsignal(n) or f"signal {n}")
+        for n in (signal.SIGSEGV, signal.SIGKILL, signal.SIGRTMIN + 1)
+    ),
+]
 
 
-@pytest.mark.parametrize("code", [0, 3, 255])
-def test_an_exit_code_comes_back(code):
-    outcome = run_isolated(os._exit, code)
-    assert (outcome.ending, outcome.detail) == ("exited", f"exit code {code}")
-
-
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGRTMIN + 1])
-def test_a_crash_says_of_which_signal(number):
-    def answer():
-        print("before")
-        os.kill(os.getpid(), number)
-
-    outcome = run_isolated(answer)
-    assert (outcome.ending, outcome.printed) == ("crashed", "before\n")
-    assert outcome.detail == (signal.strsignal(number) or f"signal {number}")
+@pytest.mark.parametrize("end, ending, detail", ENDS)
+def test_python_that_exits_or_crashes_says_with_what(end, ending, detail):
+    outcome = run_isolated(lambda: (print("before", flush=True), end()))
+    assert (outcome.ending, outcome.detail) == (ending, detail)
+    assert outcome.printed == "before\n"
 
 
 class Hostile:
@@ -168,20 +162,6 @@ PRINTED = {
 def test_the_start_of_what_a_run_prints_comes_back(prints, text):
     outcome = run_isolated(lambda: prints() and None)
     assert (outcome.ending, outcome.printed) == ("returned", text)
-
-
-def test_what_a_run_has_printed_may_be_forgotten_and_come_to_an_end():
-    def answer():
-        flush("x" * 3_000)
-        one_call.keep_printed(begins=True)
-        flush("one")
-        one_call.keep_printed(begins=True)
-        print("two", end="")
-        one_call.keep_printed(begins=False)
-        print("three")
-        os.write(2, b"four")
-
-    assert run_isolated(answer).printed == "two"
 
 
 def test_a_flood_is_cut_and_does_not_block():

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busy_processor import busy_processor
-from lessons_lib.paths import ROOT
 from lessons_processes.own_time import Stopwatch, Thread, observe_session
+from python_process import python
 
 EVERY = 0.1
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -53,22 +53,29 @@ class Machine:
         return self.stopwatch.look()
 
 
-@pytest.mark.parametrize(
-    "since, own",
-    [
-        (dict(worked=0.1), 0.1),
-        (dict(is_awake=False), 0.1),
-        (dict(worked=0.01), 0.01),  # it waits for a processor
-        (dict(worked=0.03, is_awake=False), 0.1),
-    ],
-    ids=["work", "sleep", "waiting", "both"],
-)
+WORK, SLEEP = dict(worked=0.1), dict(is_awake=False)
+LOOKS = {  # at what a run has done since the last look, after so many seconds; its own time
+    "work": ([(0.1, WORK)] * 3, 0.3),
+    "sleep": ([(0.1, SLEEP)] * 3, 0.3),
+    "waiting for a processor": ([(0.1, dict(worked=0.01))] * 3 + [(60.0, {})], 0.03),
+    "both": ([(0.1, dict(worked=0.03, is_awake=False))] * 3, 0.3),
+    "two threads at once count as one": ([(1.0, dict(worked=10.0))], 1.0),
+    # of a second with ten seconds of work, two ticks of the rest may count in the next
+    "the rest of their work": ([(1.0, dict(worked=10.0)), (1.0, {})], 1.0 + 2 * TICK),
+    # of a thread that works all the time, a look may see no tick, then two
+    "late ticks": ([(0.06, {}), (0.06, dict(worked=0.02))] * 20, 0.4),
+    "after less than half of the time between two": ([(0.046, SLEEP)], 0.0),
+    "after half of it": ([(0.046, SLEEP), (0.005, SLEEP)], 0.051),
+}
+
+
+@pytest.mark.parametrize("looks, own", LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize("shows_waits", [True, False])
-def test_work_and_sleep_count_and_waiting_for_a_processor_does_not(since, own, shows_waits):
+def test_work_and_sleep_count_and_waiting_for_a_processor_does_not(looks, own, shows_waits):
+    """The system counts in hundredths of a second."""
     machine = Machine(shows_waits=shows_waits)
-    seen = [machine.look_after(0.1, **since) for _ in range(3)]
-    assert seen == pytest.approx([own, 2 * own, 3 * own])
-    assert machine.look_after(60.0) == pytest.approx(3 * own)
+    seen = [machine.look_after(seconds, **since) for seconds, since in looks]
+    assert seen[-1] == pytest.approx(own)
 
 
 def test_what_was_not_seen_to_wait_counts():
@@ -84,36 +91,6 @@ def test_a_wait_counts_when_it_is_over_or_while_nothing_has_run():
     for _ in range(3):  # the thread is ready, and has not run since the last look
         machine.now += 0.1
         assert machine.stopwatch.look() == 0.0
-
-
-def test_two_threads_that_work_at_once_count_as_one():
-    """Of a second with ten seconds of work, two ticks of the rest may count in the next."""
-    machine = Machine()
-    assert machine.look_after(1.0, worked=10.0) == pytest.approx(1.0)
-    assert machine.look_after(1.0) == pytest.approx(1 + 2 * TICK)
-
-
-def test_a_tick_that_is_counted_late_is_not_lost():
-    """The system counts in hundredths of a second: of a thread that works all the time, a look
-    may see none, then two.
-    """
-    machine = Machine()
-    for worked in (0.0, 0.02) * 20:
-        seconds = machine.look_after(0.06, worked=worked)
-    assert seconds == pytest.approx(0.4)
-
-
-def test_looks_that_follow_at_once_do_not_count_more():
-    machine = Machine()
-    for _ in range(100):
-        machine.look_after(0.001, is_awake=False)
-    assert machine.stopwatch.seconds <= 0.1 + 1e-9
-
-
-def test_a_look_is_due_after_half_of_the_time_between_two():
-    machine = Machine()
-    assert machine.look_after(0.046, is_awake=False) == 0
-    assert machine.look_after(0.005, is_awake=False) == pytest.approx(0.051)
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
@@ -210,12 +187,6 @@ print(time.monotonic() - clock, own_clock() - own)
 def test_a_process_sees_its_own_time_pass():
     """Half a second of work and half a second of sleep, on a processor that it shares."""
     with busy_processor() as processor:
-        run = subprocess.run(
-            [sys.executable, "-c", OWN_CLOCK % processor],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        run = python("-c", OWN_CLOCK % processor)
     clock, own = map(float, run.stdout.split())
     assert own > 0.99 and clock - own > 1

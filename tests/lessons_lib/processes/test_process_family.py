@@ -1,6 +1,5 @@
 """Whatever a run has started ends with it, and a signal to all of them is for the run."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -8,12 +7,10 @@ import sys
 import time
 
 import cloudpickle
-import psutil
 import pytest
 
 from lessons_lib import run_isolated
 from lessons_lib.paths import ROOT
-from lessons_processes import process_family
 from process_end import wait_until_ended
 
 # as functions of a notebook travel
@@ -57,6 +54,13 @@ def of_another_program(mark):
     mark.write_text(str(child.pid))
 
 
+def sleeper_alone(mark):
+    """Leaves a child, and kills the process that would look after it."""
+    sleeper(mark)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(1e6)
+
+
 ENDINGS = {
     "returned": lambda: None,
     "timed out": lambda: time.sleep(1e6),
@@ -68,6 +72,7 @@ ENDINGS = {
 
 
 LEFT = [*((ending, daemon) for ending in ENDINGS), ("returned", of_another_program)]
+LEFT += [("crashed", sleeper_alone)]
 LEFT += [(ending, sleeper) for ending in ("returned", "timed out", "crashed")]
 
 
@@ -159,46 +164,3 @@ def test_a_signal_that_comes_before_the_other_process_waits_is_for_the_caller_to
     program = [sys.executable, "-c", EARLY]
     done = subprocess.run(program, cwd=ROOT, start_new_session=True)
     assert done.returncode == -signal.SIGINT
-
-
-LEADER = """
-import subprocess, sys
-sleeping = [sys.executable, "-c", "import time; time.sleep(1e6)"]
-child = subprocess.Popen(sleeping, stdout=subprocess.DEVNULL)
-other = subprocess.Popen(sleeping, stdout=subprocess.DEVNULL, start_new_session=True)
-print(child.pid, other.pid, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def leader():
-    """A process with two children, one of which has a session of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", LEADER],
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    process.family = [*map(int, process.stdout.readline().split())]
-    yield process
-    process.communicate()
-    for pid in process.family:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def test_all_descendants_are_killed_and_not_the_process_itself(leader):
-    """Zombies, whose parent has not waited for them, are no longer there."""
-    assert process_family.kill(leader.pid)
-    for pid in leader.family:
-        wait_until_ended(pid)
-    assert not process_family.kill(leader.pid) and leader.poll() is None
-
-
-def test_a_session_outlives_its_first_process(leader):
-    leader.communicate()
-    in_session, elsewhere = leader.family
-    assert process_family.kill(leader.pid)
-    wait_until_ended(in_session)
-    assert psutil.Process(elsewhere).is_running() and not process_family.kill(leader.pid)

@@ -4,8 +4,6 @@ and its pip only tells what it was asked for.
 
 import json
 import re
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
@@ -13,8 +11,8 @@ import pytest
 from lessons_command import beside
 from lessons_command.beside import Needs
 from lessons_lib import whole
-from lessons_lib.paths import ROOT
 from made_packages import Packages
+from python_process import python
 
 REQUIRES = [*metadata.requires(whole.NAME)]
 COMPLETE = "from lessons_command import beside; print(beside.complete())"
@@ -139,9 +137,7 @@ def test_what_completes_the_course_runs_without_what_is_missing():
     """
     assert any(text.startswith("packaging") for text in metadata.requires("ipykernel"))
     text = "import sys; from lessons_command import beside; print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT
-    )
+    run = python("-c", text)
     rooms = {name.partition(".")[0] for name in run.stdout.split()}
     own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES} - {"packaging"}
     assert "lessons_command" in rooms and not rooms & (own | {"lessons_lib"})

@@ -9,13 +9,12 @@ import json
 import tokenize
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_lib.paths import NOTEBOOKS
 
-pytestmark = [
-    pytest.mark.browser,
-]
+pytestmark = pytest.mark.browser
 
 STACK = '''stack = r"""
 #include <vector>
@@ -114,21 +113,11 @@ class Cells(Notebook):
 
 
 def _notebook(sources) -> dict:
-    cells = [
-        {"id": f"{number}", "cell_type": "code", "source": source, "metadata": {}}
-        | {"outputs": [], "execution_count": None}
-        for number, source in enumerate(sources)
-    ]
-    metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-        "language_info": {"name": "python", "codemirror_mode": {"name": "ipython"}},
-    }
-    return {
-        "cells": cells,
-        "metadata": metadata,
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    python = {"name": "python", "codemirror_mode": {"name": "ipython"}}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [new_code_cell(source, id=f"{number}") for number, source in enumerate(sources)]
+    about = {"kernelspec": kernel, "language_info": python}
+    return new_notebook(cells=cells, metadata=about)
 
 
 @pytest.fixture(scope="module")

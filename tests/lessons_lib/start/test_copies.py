@@ -40,6 +40,19 @@ def said(copied: copies.Copied) -> str:
     return lab.in_words(copied, Path("mine"))
 
 
+@pytest.fixture
+def update(course, mine):
+    """Brings the next version of the course; gives the new notebook and what was said."""
+
+    def update(words: str = "two", stubs=STUBS):
+        write(course / LESSON, lesson(stubs, words))
+        copied = copies.bring(course, mine)
+        (offer,) = copied.beside
+        return mine / offer.new, said(copied)
+
+    return update
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -78,57 +91,42 @@ def test_a_changed_notebook_stays_and_the_new_version_has_its_answers(course, mi
     assert copies.bring(course, mine).kept == [LESSON]
 
 
-def test_three_updates_in_a_row_need_no_new_number_of_the_course(course, mine):
+def test_three_updates_in_a_row_need_no_new_number_of_the_course(mine, update):
     """The learner goes on in the newest notebook each time."""
     newest = mine / LESSON
     for step, words in enumerate(["two", "three", "four"], 1):
         answer(newest, **{f"e1_{min(step, 2)}": f"x = {step}"})
-        write(course / LESSON, lesson(STUBS, words))
-        (offer,) = copies.bring(course, mine).beside
-        newest = mine / offer.new
+        newest, _ = update(words)
     assert len(files(mine)) == 5  # four of the lesson, and the picture
     assert answers_in(newest) == {"1.1": "x = 1", "1.2": "x = 3"}
 
 
-def test_an_answer_that_was_taken_over_gives_way_to_a_newer_one(course, mine):
+def test_an_answer_that_was_taken_over_gives_way_to_a_newer_one(mine, update):
     """The old notebook is saved once more, with nothing new in it."""
     answer(mine / LESSON, e1_1="x = 1")
-    write(course / LESSON, lesson(STUBS, "two"))
-    (offer,) = copies.bring(course, mine).beside
-    answer(mine / offer.new, e1_1="x = 2")
-    os.utime(mine / offer.new, (1, 1))
-    write(course / LESSON, lesson(STUBS, "three"))
-    (offer,) = copies.bring(course, mine).beside
-    assert answers_in(mine / offer.new)["1.1"] == "x = 2"
+    newer, _ = update("two")
+    answer(newer, e1_1="x = 2")
+    os.utime(newer, (1, 1))
+    assert answers_in(update("three")[0])["1.1"] == "x = 2"
 
 
-def test_an_exercise_that_asks_for_something_else_is_named(course, mine):
-    answer(mine / LESSON, e1_1="x = 1", e1_2="x = 2")
-    write(course / LESSON, lesson(STUBS | {"1.1": stub("1.1", "Multiplies.")}))
-    copied = copies.bring(course, mine)
-    assert "What is asked has changed in 1.1. This shows it: " in said(copied)
-    assert copied.beside[0].taken.differ == ("1.1",)
-    write(course / LESSON, lesson({"1.1": stub("1.1", "Multiplies.")}))
-    copied = copies.bring(course, mine)
-    assert "It has no exercise 1.2: that answer is only in the old one." in said(copied)
+def test_an_exercise_that_asks_for_something_else_is_named_and_has_its_new_stub(mine, update):
+    answer(mine / LESSON, e1_1="x = 1", e1_2=STUBS["1.2"])
+    multiplies, divides = stub("1.1", "Multiplies."), stub("1.2", "Divides.")
+    newer, words = update(stubs={"1.1": multiplies, "1.2": divides})
+    assert "What is asked has changed in 1.1. This shows it: " in words
+    assert answers_in(newer) == {"1.1": "x = 1", "1.2": divides}
+    answer(mine / LESSON, e1_2="x = 2")
+    _, words = update("three", {"1.1": multiplies})
+    assert "It has no exercise 1.2: that answer is only in the old one." in words
 
 
-def test_an_unanswered_exercise_gets_its_new_stub(course, mine):
-    answer(mine / LESSON, e1_1="x = 1")
-    write(course / LESSON, lesson(STUBS | {"1.2": stub("1.2", "Divides.")}))
-    (offer,) = copies.bring(course, mine).beside
-    assert answers_in(mine / offer.new)["1.2"] == stub("1.2", "Divides.")
-    assert offer.taken.differ == ()
-
-
-def test_a_cell_that_was_split_is_one_answer(course, mine):
+def test_a_cell_that_was_split_is_one_answer(mine, update):
     answer(mine / LESSON, e1_1="x = 1")
     notebook = json.loads((mine / LESSON).read_text())
     notebook["cells"].insert(2, notebook["cells"][1] | {"id": "split", "source": "y = 2"})
     write(mine / LESSON, notebook)
-    write(course / LESSON, lesson(STUBS, "two"))
-    (offer,) = copies.bring(course, mine).beside
-    assert answers_in(mine / offer.new)["1.1"] == "x = 1\n\ny = 2"
+    assert answers_in(update()[0])["1.1"] == "x = 1\n\ny = 2"
 
 
 def test_a_notebook_of_two_versions_ago_is_brought_to_the_newest(course, mine):
@@ -177,13 +175,12 @@ def test_a_notebook_with_merge_marks_stays_and_its_answers_are_in_the_new_one(co
     assert answers_in(mine / offer.new)["1.1"] == "x = 1"
 
 
-def test_a_notebook_that_is_cut_off_stays_and_a_whole_one_is_beside_it(course, mine):
+def test_a_notebook_that_is_cut_off_stays_and_a_whole_one_is_beside_it(mine, update):
     answer(mine / LESSON, e1_1="x = 1")
     half = (mine / LESSON).read_bytes()[:-50]
     (mine / LESSON).write_bytes(half)
-    write(course / LESSON, lesson(STUBS, "two"))
-    (offer,) = copies.bring(course, mine).beside
-    assert (mine / LESSON).read_bytes() == half and answers_in(mine / offer.new) == STUBS
+    newer, _ = update()
+    assert (mine / LESSON).read_bytes() == half and answers_in(newer) == STUBS
 
 
 def test_a_folder_of_the_time_before_stamps_loses_nothing(course, tmp_path):

@@ -3,10 +3,8 @@ into `notebooks/`: no reader shows them, and nothing with them in it leaves the 
 """
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +12,7 @@ from course_versions import answer, write
 from lessons_command import copies
 from lessons_guide import given, handed_out
 from lessons_lib.paths import NOTEBOOKS, ROOT
+from python_process import python
 
 FIRST = "00_start_here.ipynb"
 LOOP = "def blocks_needed(num_tokens, block_size):\n    while True: pass"
@@ -36,25 +35,21 @@ def clone(tmp_path_factory):
     return here
 
 
-def run(clone, *words: str):
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=clone,
-        env=os.environ | {"PYTHONPATH": str(clone)},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_a_stub_and_the_cells_to_run_are_those_that_were_given(clone):
+def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
     script = (
-        "from lessons_guide.given import stub; stub('0.1');"
+        "import os; from lessons_guide.given import stub; stub('0.1');"
         "from lessons_guide.restart import cells_above; print(cells_above('', '00'));"
-        "from lessons_guide.progress_page import page; print(page().lessons[0].title)"
+        "from lessons_guide.progress_page import page; print(page().lessons[0].title);"
+        "from lessons_lib import open_lesson; open_lesson('00');"
+        "print('NOTEBOOKS'); os.chdir('notebooks'); open_lesson('00')"
     )
-    shown = run(clone, "-c", script).stdout
+    shown, there = python("-c", script, cwd=clone, PYTHONPATH=str(clone)).stdout.split(
+        "NOTEBOOKS"
+    )
     assert 'raise NotImplementedError("Exercise 0.1")' in shown and "while True" not in shown
     assert "CodeCell(" in shown and "00 · Start here" in shown
+    own = "This is the course's own copy. Work in yours: `make copies` makes it."
+    assert own in there and "own copy" not in shown
 
 
 @pytest.mark.slow
@@ -68,7 +63,7 @@ def test_a_stub_and_the_cells_to_run_are_those_that_were_given(clone):
     ids=["site", "make wheel", "wheel"],
 )
 def test_site_and_wheel_refuse_in_one_sentence_that_names_the_notebook(clone, words):
-    done = run(clone, *words)
+    done = python(*words, cwd=clone, PYTHONPATH=str(clone))
     said = [line for line in (done.stdout + done.stderr).split("\n") if "notebooks/" in line]
     assert done.returncode and len(said) == 1
     assert f"notebooks/{FIRST} has been changed by hand, and may hold somebody's" in said[0]
@@ -106,13 +101,3 @@ def test_a_first_cell_says_that_a_new_version_is_beside_it(tmp_path, monkeypatch
     monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / offer.new))
     given.say_whose_notebook_it_is()
     assert capsys.readouterr().out == ""
-
-
-def test_a_first_cell_says_in_one_line_that_nobody_works_in_that_folder(clone):
-    script = (
-        "import os; from lessons_lib import open_lesson; open_lesson('00');"
-        "print('NOTEBOOKS'); os.chdir('notebooks'); open_lesson('00')"
-    )
-    elsewhere, there = run(clone, "-c", script).stdout.split("NOTEBOOKS")
-    assert "This is the course's own copy. Work in yours: `make copies` makes it." in there
-    assert "own copy" not in elsewhere

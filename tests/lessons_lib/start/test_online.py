@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import yaml
 
 from lessons_build import online
 from lessons_lib.paths import NOTEBOOKS, ROOT
+from python_process import python
 
 REPOSITORY = "https://github.com/ada/course"
 WHEEL = "paged_attention_course-0.1.0-py3-none-any.whl"
@@ -90,9 +90,7 @@ def run_cell(tmp_path, pip: str, least=(3, 11)):
     (tmp_path / "pip" / "__init__.py").touch()
     (tmp_path / "pip" / "__main__.py").write_text(pip)
     text = "".join(online.first_cell("https://x.org/course.whl", least)["source"])
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    command = [sys.executable, "-c", text]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return python("-c", text, PYTHONPATH=f"{tmp_path}:{ROOT}")
 
 
 def test_the_cell_gives_the_wheel_alone_to_pip_and_completes_the_course(tmp_path):

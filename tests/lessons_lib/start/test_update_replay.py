@@ -3,11 +3,9 @@ with answers, and then the next version comes. 0 conflicts, 0 answers lost, and 
 the course hands out.
 """
 
-import json
-
 import pytest
 
-from course_versions import Clone, answer, answers_in, write
+from course_versions import answer, answers_in, write
 from lessons_command import copies
 from lessons_guide import handed_out
 from lessons_lib.paths import ROOT
@@ -66,19 +64,3 @@ def test_an_update_of_a_copy_has_all_answers(name, tmp_path):
         given = answers_in(course / f"{name}.ipynb")  # with exercises that are new
         assert answers_in(mine / offer.new) == given | answers
         assert not handed_out.changed(course)
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_a_stash_of_the_old_way_has_all_answers(name, tmp_path):
-    """git stash && git pull && make lab"""
-    for turn, (older, newer) in enumerate(updates(name)):
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        clone = Clone(folder, json.loads(json.dumps(older)), f"{name}.ipynb")
-        answers = work(clone.notebooks / clone.name)
-        clone.stash_and_pull(newer)
-        clone.make_lab()
-        given = answers_in(clone.notebooks / clone.name)
-        assert answers_in(clone.mine / clone.name) == given | answers
-        assert not handed_out.changed(clone.notebooks)
-        assert not clone.git("status", "--short", "notebooks").stdout

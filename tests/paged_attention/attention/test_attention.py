@@ -5,10 +5,10 @@ import random
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dense_attention import dense_attention
 from disordered import disordered_manager
 from paged_attention.attention import (
     forward_prefill,
@@ -60,15 +60,6 @@ def random_request(
     return q, k, v
 
 
-def by_pytorch(q, k, v):
-    """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in
-    float64.
-    """
-    q, k, v = (x.double().transpose(0, 1)[None] for x in (q, k, v))
-    o = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    return o[0].transpose(0, 1)
-
-
 @BACKENDS
 @prop
 @given(
@@ -93,7 +84,7 @@ def test_attention_is_pytorchs_and_0_behind_the_last_token(
     rows = o.flatten(0, 1)
     assert not rows[length:].any()
     if length:
-        expected = by_pytorch(*(x.flatten(0, 1)[:length] for x in (q, k, v)))
+        expected = dense_attention(*(x.flatten(0, 1)[:length] for x in (q, k, v)))
         torch.testing.assert_close(rows[:length].double(), expected, **CLOSE)
 
 
@@ -117,26 +108,17 @@ def test_scores_far_from_0_are_harmless(attend):
     scores = torch.einsum("qhd,khd->hqk", rows[0], rows[1]) / 4
     assert scores.max() < -200
     torch.testing.assert_close(
-        attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE
+        attend(q, k, v, 9).flatten(0, 1)[:9].double(), dense_attention(*rows), **CLOSE
     )
 
 
-ELSEWHERE = pytest.mark.parametrize(
-    "device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
-
-
 @BACKENDS
-@ELSEWHERE
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_all_is_computed_where_the_arguments_are(attend, device):
-    """A tensor on `meta` has no numbers, and PyTorch refuses to compute with it and one that
-    lies elsewhere.
-    """
+    """PyTorch refuses to compute with a tensor on `meta` and one that lies elsewhere."""
     arguments = random_request(11, 4, 2, 3, 16, seed=5)
     o = attend(*(x.to(device) for x in arguments), 11)
     assert o.device.type == device and o.shape == arguments[0].shape
-    if device != "meta":
-        torch.testing.assert_close(o.cpu(), attend(*arguments, 11), **CLOSE)
 
 
 IN_16_BITS = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -147,11 +129,11 @@ IN_16_BITS = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], i
 @IN_16_BITS
 def test_many_equal_keys_in_16_bits_give_the_mean_of_their_values(attend, device, dtype):
     """In blocks of 3: bfloat16 has no odd numbers between 256 and 512."""
-    q, k = torch.zeros(2, 128, 3, 1, 8, dtype=dtype, device=device)
-    v = torch.linspace(0, 1, 384).to(device, dtype).view(128, 3, 1, 1).expand(k.shape)
-    o = attend(q, k, v, 384)
+    q, k = torch.zeros(2, 100, 3, 1, 8, dtype=dtype, device=device)
+    v = torch.linspace(0, 1, 300).to(device, dtype).view(100, 3, 1, 1).expand(k.shape)
+    o = attend(q, k, v, 300)
     assert o.dtype == dtype
-    expected = by_pytorch(*(x.flatten(0, 1) for x in (q, k, v)))
+    expected = dense_attention(*(x.flatten(0, 1) for x in (q, k, v)))
     torch.testing.assert_close(o.flatten(0, 1).double(), expected, rtol=1e-2, atol=1e-3)
 
 
@@ -177,15 +159,6 @@ def test_sums_of_16_bit_numbers_have_32(num_keys, part, device, dtype):
     assert (o.dtype, o.device) == (torch.float32, scores.device)
     assert (m.item(), l.item()) == (0.0, num_keys)
     torch.testing.assert_close(o.item(), values.double().mean().item(), rtol=1e-5, atol=0)
-
-
-@ELSEWHERE
-def test_a_state_is_where_its_scores_are(device):
-    states = [SoftmaxState(2, head_size=4) for _ in range(2)]
-    for state in states:
-        state.update(torch.zeros(2, 3, device=device), torch.ones(2, 3, 4, device=device))
-    states[0].merge(states[1])
-    assert all(x.device.type == device for x in states[0].finish())
 
 
 def scores_and_values(num_rows, num_keys, head_size, spread, seed, dtype=torch.float64):
@@ -346,7 +319,7 @@ def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(
         q, k, v = layer.project(rows)
         assert not result[length:].any()
         if length:
-            expected = layer.output(by_pytorch(q, k, v).float())
+            expected = layer.output(dense_attention(q, k, v).float())
             torch.testing.assert_close(result[:length], expected, **CLOSE)
         for token in range(length):
             block_id = manager.blocks_of(seq_id)[token // block_size]
@@ -413,11 +386,3 @@ def test_a_layers_weights_follow_from_its_seed():
     assert all(map(torch.equal, weights[0], weights[1])) and not any(
         map(torch.equal, weights[0], weights[2])
     )
-
-
-def test_a_layer_keeps_the_size_of_what_it_is_given_and_learns_nothing():
-    layer = AttentionLayer(256, 8, 2, 16)
-    assert not any(weight.requires_grad for weight in layer.parameters())
-    # as many terms as weight.shape[1] add up to a number of the same size
-    for weight in layer.parameters():
-        assert weight.std() * weight.shape[1] ** 0.5 == pytest.approx(1, abs=0.05)

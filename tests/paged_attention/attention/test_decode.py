@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disordered import disordered_manager
+from dense_attention import dense_attention
+from disordered import disordered_manager, write_tokens
 from paged_attention.decode import (
     block_attention,
     combine_result,
@@ -18,10 +18,8 @@ from paged_attention.decode import (
     dispatch,
     forward_decoding,
     forward_decoding_loop,
-    own_token,
 )
 from paged_attention.layer import AttentionLayer
-from paged_attention.slots import slot_mapping, write_kv
 from paged_attention.three_requests import three_requests
 from poison import on_each_device, poisons
 
@@ -38,27 +36,11 @@ lengths = st.one_of(
 close = {"atol": 1e-5, "rtol": 1e-5}
 
 
-def attend(q, k, v):
-    """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens,
-    num_kv_heads, head_size).
-    """
-    q = q.double()
-    k = k.double()
-    v = v.double()
-    o = F.scaled_dot_product_attention(
-        q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True
-    )
-    return o[0, :, 0].float()
-
-
 def add_past(manager, layer, seq_id, tokens):
     """A sequence whose keys and values are in the pool, and room for one more token."""
     manager.add_sequence(seq_id, len(tokens))
     _, k, v = layer.project(tokens)
-    slots = slot_mapping(
-        manager.get_block_table_for_seq(seq_id), torch.arange(len(tokens)), manager.block_size
-    )
-    write_kv(*manager.kv_cache[layer.index], slots, k, v)
+    write_tokens(manager, seq_id, k, v, layer.index)
     manager.append_token(seq_id)
 
 
@@ -108,8 +90,8 @@ def expected_output(layer, past, new):
     rows = []
     for tokens, token in zip(past.values(), new, strict=True):
         q, k, v = layer.project(torch.cat([tokens, token[None]]))
-        rows.append(attend(q[-1], k, v))
-    return layer.output(torch.stack(rows))
+        rows.append(dense_attention(q[-1:], k, v).float())
+    return layer.output(torch.cat(rows))
 
 
 @quick
@@ -205,7 +187,8 @@ def test_blocks_combined_equal_attention_over_all_keys(
         if count == 0:
             assert not o[i].any() and (m[i] == -math.inf).all() and not l[i].any()
             continue
-        torch.testing.assert_close(o[i], attend(q[i], *requests[i]), **tolerance)
+        (expected,) = dense_attention(q[i : i + 1], *requests[i]).float()
+        torch.testing.assert_close(o[i], expected, **tolerance)
         by_itself = combine_result(*(x[start : start + count] for x in parts))
         for segmented, alone in zip((o[i], m[i], l[i]), by_itself, strict=True):
             torch.testing.assert_close(segmented, alone, **close)
@@ -293,18 +276,6 @@ def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
         y = form(layer, new.to(dtype), list(past), manager)
         assert y.dtype == dtype
         torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.05)
-
-
-@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_parts_are_where_their_arguments_are(device):
-    q = torch.ones(3, 6, 16, device=device)
-    k = torch.ones(3, 4, 2, 16, device=device)
-    num_valid = torch.ones(3, device=device)
-    parts = block_attention(q, k, k, num_valid)
-    assert all(
-        part.device.type == device
-        for part in (*parts, *combine_result(*parts), *own_token(q, k[:, 0], k[:, 0]))
-    )
 
 
 @pytest.mark.parametrize("form", FORMS)

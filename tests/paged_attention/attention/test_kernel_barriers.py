@@ -14,8 +14,7 @@ from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from paged_attention.prefill import PREFILL_RUNGS
-from paged_batch import Batch
-from prefill_batch import PrefillBatch, planned
+from paged_batch import Batch, PrefillBatch, planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))
@@ -38,13 +37,14 @@ BATCH = HuntCase("more tokens than threads, and fewer", (300, 5), num_q_heads=2,
 SEEDS = range(4)
 
 
+def built(texts, files):
+    """A library of these files, in checked mode."""
+    texts = [texts[name] for name in files]
+    return build_cuda(*texts, names=tuple(files), target="checked", name="barriers")
+
+
 def run_paged_attention(texts):
-    library = build_cuda(
-        *(texts[name] for name in KERNEL_FILES),
-        names=KERNEL_FILES,
-        target="checked",
-        name="barriers",
-    )
+    library = built(texts, KERNEL_FILES)
     return library, lambda: attn_paged_cuda(**BATCH.tensors(), library=library)
 
 
@@ -82,18 +82,12 @@ def run_rung(number):
                 Shape(torch.float16, 64, 2, 16, shared_bytes=100_000)
             )
         }
-        files = RUNGS[number].files
-        library = build_cuda(
-            *(texts[name] for name in files), names=files, target="checked", name="barriers"
-        )
+        library = built(texts, RUNGS[number].files)
         tensors = batch.tensors()
         context_lens = tensors.pop("context_lens")
-        sizes = dict(num_q_heads=4, num_kv_heads=2, head_size=64, block_size=16) | how
 
         def plan_and_call():  # rung 9 plans with a kernel, which has barriers too
-            decode = PagedDecode(
-                number, context_lens, **sizes, dtype=torch.float16, library=library
-            )
+            decode = PagedDecode(number, context_lens, **batch.model | how, library=library)
             decode(**tensors)
 
         return library, plan_and_call
@@ -108,10 +102,7 @@ def run_prefill_rung(number):
     def run(texts):
         shape = Shape(torch.float16, 64, 2, 16)
         texts = texts | {"ladder/shape.cuh": shape_text(shape)}
-        files = PREFILL_RUNGS[number].files
-        library = build_cuda(
-            *(texts[name] for name in files), names=files, target="checked", name="barriers"
-        )
+        library = built(texts, PREFILL_RUNGS[number].files)
         *tensors, metadata = batch.tensors()
         prefill = planned(number, batch, metadata, "checked", library=library)
         return library, lambda: prefill(*tensors, metadata.block_table)

@@ -124,21 +124,3 @@ def test_a_launch_that_fails_is_reported_and_the_next_one_works(target):
     assert caught.value.kind == "bad-launch"
     tensors = Batch((5, 3)).tensors(target)
     assert_right(attn_paged_cuda(**tensors, library=paged_attention_library(target)), tensors)
-
-
-@pytest.mark.parametrize(
-    "q_shape, cache_shape, dtype, error, words",
-    [
-        ((2, 4, 8), (3, 4, 2, 8), torch.float64, TypeError, "q must be torch.float32"),
-        ((2, 4, 257), (3, 4, 2, 257), torch.float32, ValueError, "1 to 256, not 257"),
-        ((2, 4, 0), (3, 4, 2, 0), torch.float32, ValueError, "1 to 256, not 0"),
-        ((2, 4, 8), (3, 0, 2, 8), torch.float32, ValueError, "a slot in each block and a KV"),
-        ((2, 4, 8), (3, 4, 0, 8), torch.float32, ValueError, "a slot in each block and a KV"),
-    ],
-)
-def test_what_the_kernel_is_not_made_for_is_refused(q_shape, cache_shape, dtype, error, words):
-    recorder, caches = Recorder(), torch.zeros(2, *cache_shape, dtype=dtype)
-    table, lens = torch.zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
-    with pytest.raises(error, match=words):
-        attn_paged_cuda(torch.zeros(q_shape, dtype=dtype), *caches, table, lens, recorder)
-    assert recorder.fields is None

@@ -11,13 +11,14 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from dense_attention import pool_attention
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
-from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.engine.request import SamplingParams
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
-from prefill_batch import attention
 from rounding import assert_within_rounding
+from traces import actions, play
 
 HALF = torch.float16
 BFLOAT = torch.bfloat16
@@ -82,41 +83,22 @@ def poison_the_rest(engine, poison):
 
 def serve(model, path, trace, sizes, poison=None):
     """The requests of a trace, and of each the logits that its tokens were chosen from."""
-    engine = Engine(model, path=path, **{"block_size": 4} | sizes)
-    requests = []
-    logits = {}
-    choose = engine.sample
+    engine, logits = Engine(model, path=path, **{"block_size": 4} | sizes), {}
+    choose, step = engine.sample, engine.step
 
     def choose_and_keep(row, params, position):
-        logits.setdefault(params.seed, []).append(row.clone())
+        logits.setdefault(id(params), []).append(row.clone())
         return choose(row, params, position)
 
-    engine.sample = choose_and_keep
-
-    def step():
-        engine.step()
-        if poison is not None:
-            poison_the_rest(engine, poison)
-
-    if poison is not None:
+    def poisoned_step():
         poison_the_rest(engine, poison)
-    for number, (action, *details) in enumerate(trace):
-        if action == "add":
-            own = SamplingParams(details[1], seed=number)  # a seed, to tell requests apart
-            try:
-                requests.append(engine.add(number, details[0], own))
-            except RequestError:
-                pass  # too long for this pool
-        elif action == "step":
-            for _ in range(details[0]):
-                step()
-        elif details[0] < len(requests) and requests[details[0]].reason is None:
-            engine.cancel(requests[details[0]].id)
-            if poison is not None:
-                poison_the_rest(engine, poison)
-    while engine.scheduler.has_work():
-        step()
-    return requests, [logits.get(request.params.seed, []) for request in requests]
+        return step()
+
+    engine.sample = choose_and_keep
+    if poison is not None:
+        engine.step = poisoned_step
+    requests = play(engine, trace)
+    return requests, [logits.get(id(request.params), []) for request in requests]
 
 
 text = list(range(1, 25))
@@ -127,12 +109,10 @@ prompts = st.one_of(
         lambda pair: [*text[: pair[0]], pair[1]]
     ),
 )
-add = st.tuples(st.just("add"), prompts, st.integers(3, 9))
-actions = st.one_of(
-    add,
-    add,
-    st.tuples(st.just("step"), st.integers(1, 4)),
-    st.tuples(st.just("cancel"), st.integers(0, 4)),
+
+
+traces = st.lists(
+    actions(prompts, st.builds(SamplingParams, st.integers(3, 9))), min_size=3, max_size=12
 )
 all_sizes = st.fixed_dictionaries(
     {
@@ -145,12 +125,12 @@ all_sizes = st.fixed_dictionaries(
 # Two share a prefix, one is cancelled, and the pool is too small for the rest.
 EXAMPLE = {
     "trace": [
-        ("add", text[:9], 8),
+        ("add", text[:9], [SamplingParams(8)]),
         ("step", 2),
-        ("add", [*text[:8], 3, 4], 8),
-        ("add", [7, 8, 9], 9),
+        ("add", [*text[:8], 3, 4], [SamplingParams(8)]),
+        ("add", [7, 8, 9], [SamplingParams(9)]),
         ("step", 3),
-        ("add", [2] * 9, 8),
+        ("add", [2] * 9, [SamplingParams(8)]),
         ("cancel", 2),
     ],
     "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True},
@@ -159,8 +139,8 @@ EXAMPLE = {
 
 @on_each_device
 @on_each_path
-@settings(max_examples=12)
-@given(trace=st.lists(actions, min_size=3, max_size=12), sizes=all_sizes, poison=poisons)
+@settings(max_examples=6)
+@given(trace=traces, sizes=all_sizes, poison=poisons)
 @example(**EXAMPLE, poison=POISONS["inf"])
 @example(**EXAMPLE, poison=POISONS["3e38"])
 def test_any_trace_gives_the_same_in_a_poisoned_pool(
@@ -178,6 +158,7 @@ def test_any_trace_gives_the_same_in_a_poisoned_pool(
         requests, expected, logits, expected_logits, strict=True
     ):
         assert (request.tokens, request.reason) == (clean.tokens, clean.reason)
+        assert len(rows) == len(request.output)
         if rows:
             torch.testing.assert_close(
                 torch.stack(rows), torch.stack(clean_rows), rtol=1e-4, atol=1e-4
@@ -197,7 +178,7 @@ def compared(metadata, path=PATHS["fast"], seen=None):
 
     def attend_and_compare(q, k_cache, v_cache):
         o = attend(q, k_cache, v_cache)
-        assert_within_rounding(o, q, attention(q, k_cache, v_cache, metadata))
+        assert_within_rounding(o, q, pool_attention(q, k_cache, v_cache, metadata))
         if seen is not None:
             seen.append(metadata.cu_seqlens_q.diff().tolist())
         return o
@@ -211,9 +192,9 @@ BLOCKS_OF_8 = {**EXAMPLE["sizes"], "num_blocks": 4, "block_size": 8}
 
 @in_16_bits
 @on_each_device
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
-    trace=st.lists(actions, min_size=3, max_size=12),
+    trace=traces,
     sizes=all_sizes.map(
         lambda sizes: {**sizes, "block_size": 8, "num_blocks": sizes["num_blocks"] // 2 + 1}
     ),
@@ -227,8 +208,7 @@ def test_each_step_of_the_fast_path_is_within_rounding_of_float64(
     assert not any(request.reason == "not finite" for request in requests)
 
 
-@in_16_bits
-@pytest.mark.parametrize("poison", [POISONS["NaN"], POISONS["inf"]])
+@pytest.mark.parametrize("dtype, poison", [(BFLOAT, POISONS["NaN"]), (HALF, POISONS["inf"])])
 def test_a_step_with_chunks_and_single_tokens_is_clean_in_checked_mode(dtype, poison):
     path, seen = partial(PATHS["fast"], target="checked"), []
     requests, _ = serve(

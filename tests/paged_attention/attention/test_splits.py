@@ -1,6 +1,4 @@
-"""How a batch is shared out: the number of splits, equal shares, and the plan that rungs 7 and
-8 are given.
-"""
+"""How a batch is shared out: equal shares, and the plan that rungs 7 and 8 are given."""
 
 from itertools import product
 
@@ -10,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_lib.inline import read_kernel
-from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
+from paged_attention.splits import cut_evenly
 from paged_attention.work_plan import (
     TILE_SIZE,
     best_plan,
@@ -18,11 +16,10 @@ from paged_attention.work_plan import (
     choose_plan,
     cost_of,
     deal_rows,
-    dealt_time,
     plan_work,
     tiles_of,
 )
-from work_items import rows_and_parts
+from work_items import items_of, rows_and_parts
 
 few = settings(max_examples=200)
 LENGTHS = st.lists(
@@ -37,17 +34,6 @@ def by_row(length, heads_at_once, groups):
     return np.repeat(tiles_of(length), groups).tolist()
 
 
-def items_of(plan, block):
-    """A block's items in the order in which it comes to them."""
-    item = block
-    for _ in plan.items:
-        yield plan.items[item].tolist()
-        item = plan.items[item, 7]
-        if item < 0:
-            return
-    pytest.fail(f"the items of block {block} have no end")
-
-
 def sound(plan, lengths, heads):
     """Asserts that each tile has one block, and each part its place. Returns the tiles of each
     block.
@@ -55,7 +41,8 @@ def sound(plan, lengths, heads):
     heads_at_once, groups = heads
     assert plan.items.dtype == np.int32 and plan.items.flags.c_contiguous
     assert plan.items[:, 7].min() == -1
-    blocks = [list(items_of(plan, block)) for block in range(plan.num_blocks)]
+    items = plan.items.tolist()
+    blocks = [list(items_of(items, block)) for block in range(plan.num_blocks)]
     assert sum(map(len, blocks)) == len(plan.items)  # each item belongs to one block
     shares = [
         sum(max(1, -(-(end - begin) // TILE_SIZE)) for _, _, begin, end, *_ in items)
@@ -89,7 +76,9 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
             )
             for row, first, end in pieces
         ]
-        assert sorted(tuple(item[:4]) for item in items_of(plan, block)) == sorted(expected)
+        assert sorted(
+            tuple(item[:4]) for item in items_of(plan.items.tolist(), block)
+        ) == sorted(expected)
 
 
 @few
@@ -112,86 +101,6 @@ def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, h
         ]
 
 
-# the longest row that is not worth cutting, and one that is
-SHORT, LONG = 64 * TILE_SIZE, 64 * TILE_SIZE + 1
-
-
-@pytest.mark.parametrize(
-    "lengths, num_kv_heads, num_warps, multiprocessors, expected",
-    [
-        # 40 rows find room at once, and none is worth cutting
-        ([SHORT] * 5, 8, 8, 132, 1),
-        # one is: pairs leave 20 rows, more than an eighth of 132
-        ([LONG] + [1] * 4, 8, 8, 132, 2),
-        ([LONG] + [1] * 3, 8, 8, 132, 1),  # 16 rows are less
-        ([SHORT] * 33, 4, 8, 132, 1),  # 132 rows, as many as there are multiprocessors
-        ([SHORT] * 34, 4, 8, 132, 2),
-        # 6 rows of all heads: 1.5 for each of 4 multiprocessors
-        ([1] * 6, 8, 8, 4, 8),
-        ([1] * 5, 8, 8, 4, 2),
-        ([1] * 3, 8, 4, 4, 4),  # the same with 4 warps in a block
-        ([1] * 6, 12, 8, 4, 2),  # 8 warps cannot share 12 heads
-        ([LONG] * 2, 2, 8, 16, 2),  # 2 rows of pairs: an eighth of 16
-        ([LONG], 2, 8, 16, 1),
-        ([LONG] * 10, 3, 8, 4, 1),  # 3 heads have no pairs
-        ([LONG] * 10, 1, 8, 4, 1),
-    ],
-)
-def test_heads_share_a_block_where_rows_are_many(
-    lengths, num_kv_heads, num_warps, multiprocessors, expected
-):
-    assert choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors) == expected
-
-
-def cost(shares, rows, heads_at_once, multiprocessors, busy_blocks):
-    """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a
-    block hands over. Where more blocks read at once than keep the memory busy, each is slower.
-    """
-    shares = [pieces for pieces in shares if pieces]
-    most_tiles = max(sum(end - first for _, first, end in pieces) for pieces in shares)
-    most_parts = max(
-        sum(end - first < rows[row] for row, first, end in pieces) for pieces in shares
-    )
-    tiles = most_tiles * heads_at_once * max(len(shares), busy_blocks)
-    return tiles + 40 * most_parts * multiprocessors
-
-
-@few
-@given(
-    lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=12),
-    heads=HEADS,
-    multiprocessors=st.integers(1, 40),
-    busy=st.sampled_from([0.3, 0.8, 1.0, 2.0]),
-)
-def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
-    rows = by_row(lengths, *heads)
-    limit = max(1, int(busy * multiprocessors))
-    whole = max(n for n in range(1, multiprocessors + 1) if len(rows) % n == 0)
-    each = len(rows) // whole
-    ways = [
-        [
-            [(row, 0, rows[row]) for row in range(first, first + each)]
-            for first in range(0, len(rows), each)
-        ],
-        cut_evenly(rows, min(limit, sum(rows))),
-    ]
-    if len(rows) <= multiprocessors:
-        pieces = multiprocessors // len(rows)
-        ways.append(
-            [
-                [(row, first, end)]
-                for row, tiles in enumerate(rows)
-                for ((_, first, end),) in filter(None, cut_evenly([tiles], pieces))
-            ]
-        )
-    plan = best_plan(lengths, heads[0] * heads[1], heads[0], multiprocessors, busy)
-    sound(plan, lengths, heads)
-    assert plan.num_blocks <= max(multiprocessors, limit)
-    assert cost_of(plan, heads[0], multiprocessors, limit) == min(
-        cost(shares, rows, heads[0], multiprocessors, limit) for shares in ways
-    )
-
-
 @few
 @given(lengths=LENGTHS, heads=HEADS)
 def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
@@ -203,48 +112,28 @@ def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
 
 @few
 @given(
-    times=st.lists(st.integers(1, 100), min_size=1, max_size=30),
-    multiprocessors=st.integers(1, 8),
-)
-def test_a_row_goes_to_the_multiprocessor_that_is_free_first(times, multiprocessors):
-    busy_until = [0] * multiprocessors
-    for row_time in times:
-        busy_until[busy_until.index(min(busy_until))] += row_time
-    assert dealt_time(times, multiprocessors) == max(busy_until)
-
-
-@few
-@given(
     lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=20),
     num_kv_heads=st.integers(1, 16),
     num_warps=st.sampled_from([4, 8]),
     multiprocessors=st.sampled_from([1, 4, 20]),
 )
-def test_what_is_chosen_is_the_quickest(lengths, num_kv_heads, num_warps, multiprocessors):
-    """Equal shares, or rows dealt out: 4 to begin one, and 2 for each warp's state."""
-    chosen_heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
-    groups = num_kv_heads // chosen_heads
-    assert chosen_heads * groups == num_kv_heads and num_warps % chosen_heads == 0
-    sound(plan, lengths, (chosen_heads, groups))
+def test_what_is_chosen_is_sound_and_equal_shares_are_cut_in_the_quickest_way(
+    lengths, num_kv_heads, num_warps, multiprocessors
+):
+    """Anywhere, for as many blocks as keep the memory busy; or into whole rows, or pieces."""
+    heads, plan = choose_plan(lengths, num_kv_heads, num_warps, multiprocessors)
+    assert num_kv_heads % heads == 0 and num_warps % heads == 0
+    sound(plan, lengths, (heads, num_kv_heads // heads))
     shared = choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors)
-    assert num_kv_heads % shared == 0 and num_warps % shared == 0
+    num_rows, busy = len(lengths) * num_kv_heads // shared, max(1, int(0.8 * multiprocessors))
+    ways = [plan_work(lengths, num_kv_heads, busy, shared)]
+    for num_blocks in (num_rows, multiprocessors // num_rows * num_rows):
+        if 0 < num_blocks <= multiprocessors:
+            ways.append(plan_work(lengths, num_kv_heads, num_blocks, shared, by_rows=True))
     equal = best_plan(lengths, num_kv_heads, shared, multiprocessors)
-    busy_blocks = max(1, int(0.8 * multiprocessors))
-    times = {0: cost_of(equal, shared, multiprocessors, busy_blocks) / multiprocessors}
-    for heads in (1, 2, 4, 8):
-        num_rows = len(lengths) * num_kv_heads // heads
-        if num_warps % heads or num_kv_heads % heads or num_rows > 8 * multiprocessors:
-            continue
-        rows = sorted(by_row(lengths, heads, num_kv_heads // heads), reverse=True)
-        times[heads] = dealt_time(
-            [tiles * heads + 4 + 2 * num_warps / heads for tiles in rows], multiprocessors
-        )
-    quickest = min(times.values())
-    if times[0] == quickest:
-        assert (chosen_heads, plan.items.tolist()) == (shared, equal.items.tolist())
-    else:
-        assert times[chosen_heads] == quickest
-        assert plan.num_blocks == len(lengths) * groups
+    sound(equal, lengths, (shared, num_kv_heads // shared))
+    times = [cost_of(each, shared, multiprocessors, busy) for each in (equal, *ways)]
+    assert times[0] == min(times)
 
 
 @pytest.mark.parametrize("rows_each, are_dealt", [(7, True), (8, True), (9, False)])
@@ -274,32 +163,6 @@ def test_shares_are_even_and_in_order(num_tiles, num_blocks):
         (row, tile) for row, count in enumerate(num_tiles) for tile in range(count)
     ]
     assert all(first < end for pieces in shares for _, first, end in pieces)
-
-
-@few
-@given(
-    num_rows=st.integers(1, 300),
-    num_tiles=st.integers(1, 200),
-    num_multiprocessors=st.sampled_from([1, 4, 108, 132]),
-)
-def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiprocessors):
-    times = [
-        -(-num_rows * splits // num_multiprocessors) * (-(-num_tiles // splits) + SPLIT_COST)
-        for splits in range(1, num_tiles + 1)
-    ]
-    assert choose_num_splits(num_rows, num_tiles, num_multiprocessors) == 1 + times.index(
-        min(times)
-    )
-
-
-def test_a_split_costs_as_much_as_four_tiles():
-    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4
-    waves of 5.
-    """
-    # 3 * (8 + 4) against 4 * (5 + 4); at 3 for a split, 33 against 32
-    assert choose_num_splits(5, 15, 4) == 2
-    # 3 * (7 + 4) against 2 * (13 + 4), whole; at 5 for a split, 36 each
-    assert choose_num_splits(5, 13, 4) == 2
 
 
 def test_a_tile_is_the_kernels():

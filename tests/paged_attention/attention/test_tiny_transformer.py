@@ -52,27 +52,6 @@ def test_the_model_computes_what_it_says():
         torch.testing.assert_close(layer.double(), hand, rtol=1e-4, atol=1e-4)
 
 
-def test_its_weights_depend_on_the_seed_and_differ_from_layer_to_layer():
-    def weights(seed):
-        model = TinyTransformer(num_layers=2, seed=seed)
-        return [
-            model.embedding,
-            *(weight for mlp in model.mlps for weight in mlp),
-            *(attention.wq for attention in model.attentions),
-            *(attention.wo for attention in model.attentions),
-        ]
-
-    assert all(torch.equal(a, b) for a, b in zip(weights(1), weights(1), strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(weights(1), weights(2), strict=True))
-    _, *of_layers = weights(1)
-    assert all(
-        not torch.equal(a, b)
-        for a in of_layers
-        for b in of_layers
-        if a is not b and a.shape == b.shape
-    )
-
-
 @pytest.mark.parametrize("block_size", [1, 3, 16])
 def test_the_pool_changes_no_token_and_is_empty_afterwards(block_size):
     model, prompt = TinyTransformer(num_layers=2, seed=364), [3, 14, 15, 92]

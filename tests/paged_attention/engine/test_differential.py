@@ -13,6 +13,7 @@ import os
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,7 +23,7 @@ from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.sampler import sample
-from paged_attention.tiny_qwen3.tasks import encode
+from paged_attention.tiny_qwen3.tasks import encode, recall
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 SEED = int(os.environ.get("SEED", "0"))
@@ -30,7 +31,16 @@ FIRST = int(os.environ.get("FIRST", "0"))
 NUM_SCENARIOS = int(os.environ.get("SCENARIOS", "0"))
 PARTS = 16  # of the many scenarios, for as many processors
 MOST = 12  # tokens of an answer
-TEXTS = ("C", "Cab>", "Szebra>", "Ka17..q42......z93?zq>", "Ka17..q42......z93?qa>", "?ab>a1")
+LONG, _ = recall(np.random.default_rng(3), 1.0, 230)
+TEXTS = (
+    LONG,
+    "C",
+    "Cab>",
+    "Szebra>",
+    "Ka17..q42......z93?zq>",
+    "Ka17..q42......z93?qa>",
+    "?ab>a1",
+)
 PARAMS = [
     SamplingParams(MOST, ignore_end=True),
     SamplingParams(MOST),
@@ -80,7 +90,7 @@ def engine_for(chance: random.Random) -> Engine:
     )
     parts = chance.choice(FAST)
     if parts is None:
-        path = chance.choice(("gather", "paged_torch", "blockwise", "batched"))
+        path = chance.choice(("gather", "paged_torch", "blockwise", "batched", "in_place"))
         return Engine(model(), path=path, **options)
     return fast_engine(
         model(), parts, sizes=[chance.randint(1, options["max_num_seqs"])], **options

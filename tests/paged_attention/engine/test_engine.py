@@ -8,6 +8,7 @@ from transformers import GenerationConfig
 from echo import (
     VOCAB_SIZE,
     EchoModel,
+    ahead_engine,
     assert_nothing_is_lost,
     assert_right,
     continuation,
@@ -113,9 +114,11 @@ def test_what_would_go_on_for_ever_is_an_error():
     del other.step
     assert list(other.stream(namesake)) == namesake.output
     assert list(engine.stream(namesake)) == namesake.output  # it has ended
-    engine.scheduler.schedule = list
-    with pytest.raises(RuntimeError, match="chose no request"):
-        engine.run()
+    for stuck in (engine, ahead_engine()):
+        stuck.add("b", [1], SamplingParams(max_new_tokens=2))
+        stuck.scheduler.schedule = list
+        with pytest.raises(RuntimeError, match="chose no request"):
+            stuck.run()
 
 
 def test_params_for_other_prompts_leave_no_request_behind():

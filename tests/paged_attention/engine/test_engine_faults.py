@@ -1,38 +1,42 @@
-"""Each planted fault is the one that its name says, and nothing else."""
+"""Each planted fault is the one that its name says, and nothing else; and it is found."""
 
+import numpy as np
 import pytest
 import torch
 
-from batch_metadata import batch_metadata
+from batch_metadata import metadata_of
 from echo import EchoModel
 from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.divergence import locate_divergence
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.faults import fill_with_leftovers, plant
+from paged_attention.engine.faults import FAULTS, fill_with_leftovers, plant
+from paged_attention.engine.paths import CPU_ONLY, PATHS
 from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import encode, recall
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 BLOCK_SIZE, NUM_BLOCKS = 8, 40
-# A fault: a batch's new tokens, its keys and its table, and the table that attention reads.
+# A fault: a batch's new tokens and keys, its table, and the table that attention reads.
 SEEN = [
     (
         "table one step late",
-        ([20, 1, 1, 1, 9], [20, 16, 17, 9, 17]),
+        ((20, 20), (1, 16), (1, 17), (1, 9), (9, 17)),
         [[1, 2, 3], [4, 5, -1], [6, 7, 8], [9, 10, -1], [11, 12, 13]],
         # the first is in its first step
         [[1, 2, 3], [4, 5, 0], [6, 7, 0], [9, 0, 0], [11, 0, 0]],
     ),
     (
         "a block of another sequence",  # the pool's next one
-        ([1, 1, 2], [9, 5, 20]),
+        ((1, 9), (1, 5), (2, 20)),
         [[3, 7, -1], [4, -1, -1], [5, NUM_BLOCKS - 1, 9]],
         [[3, 8, -1], [4, -1, -1], [5, 0, 9]],
     ),
-    ("a block of another sequence", ([1], [5]), [[4]], [[4]]),
-    ("a block of another sequence", ([1, 1], [9, 5]), [[3, 0], [7, -1]], [[3, 1], [7, -1]]),
+    ("a block of another sequence", ((1, 5),), [[4]], [[4]]),
+    ("a block of another sequence", ((1, 9), (1, 5)), [[3, 0], [7, -1]], [[3, 1], [7, -1]]),
     (
         "full blocks permuted",  # those of single tokens
-        ([1, 1, 1, 2, 1], [25, 24, 17, 25, 16]),
+        ((1, 25), (1, 24), (1, 17), (2, 25), (1, 16)),
         [[1, 2, 3, 4], [5, 6, 7, -1], [8, 9, 10, -1], [11, 12, 13, 14], [15, 16, -1, -1]],
         [[3, 2, 1, 4], [6, 5, 7, -1], [9, 8, 10, -1], [11, 12, 13, 14], [15, 16, -1, -1]],
     ),
@@ -41,7 +45,7 @@ SEEN = [
 
 @pytest.mark.parametrize("fault, lengths, table, expected", SEEN)
 def test_attention_reads_another_table(fault, lengths, table, expected):
-    seen, given = [], batch_metadata(*lengths, table)
+    seen, given = [], metadata_of(lengths, table)
     sizes = dict(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
     engine = Engine(EchoModel(), path=seen.append, **sizes)
     plant(engine, fault)
@@ -78,3 +82,77 @@ def test_an_engine_at_work_keeps_what_it_has():
     with pytest.raises(ValueError, match="the engine has requests"):
         fill_with_leftovers(busy, [[1, 2]])
     assert torch.equal(busy.manager.kv_cache, before)
+
+
+# Where it is found
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def model(request):
+    return load_model(device=request.param)
+
+
+@pytest.mark.parametrize("path", sorted(PATHS.keys() - {"gather", "fast", "fused"}))
+def test_paths_that_agree_never_part(model, path):
+    if path in CPU_ONLY and model.device.type != "cpu":
+        pytest.skip(f"path {path} is for a CPU")
+    prompt = encode(recall(np.random.default_rng(0), 0.3)[0])
+    engines = [Engine(model, path=name, block_size=8) for name in ("gather", path)]
+    assert locate_divergence(*engines, prompt, num_tokens=4) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "token", "head", "block", "what"),
+    [
+        # the first token of a block that the last step did not have
+        ("table one step late", 104, 0, 13, "output"),
+        ("a block of another sequence", 8, 0, 1, "output"),
+        ("tail not masked", 101, 0, 12, "output"),
+        ("KV head = h % num_kv_heads", 0, 1, 0, "output"),
+        ("accumulator not rescaled", 8, 2, 0, "output"),
+        ("position + 1 at decode", 102, 0, 12, "key"),
+    ],
+)
+def test_a_fault_is_found_where_it_was_planted(model, fault, token, head, block, what):
+    text, _ = recall(np.random.default_rng(5), 0.4)
+    assert len(text) == 102
+    leftovers = [encode(recall(np.random.default_rng(seed), 1.0)[0]) for seed in range(4)]
+    engines = [
+        Engine(model, path="paged_torch", block_size=8, num_blocks=300) for _ in range(2)
+    ]
+    for engine in engines:
+        fill_with_leftovers(engine, leftovers)
+    plant(engines[1], fault)
+    found = locate_divergence(*engines, encode(text))
+    assert (found.token, found.layer, found.head) == (token, 0, head)
+    assert (found.block, found.what) == (block, what)
+    assert f"token {token}, layer 0" in str(found)
+    # both are free for other work again
+    assert not engines[0].requests and not engines[1].requests
+
+
+def test_a_permutation_of_full_blocks_is_no_fault(model):
+    engines = [Engine(model, path="paged_torch", block_size=8) for _ in range(2)]
+    plant(engines[1], "full blocks permuted")
+    prompt = encode(recall(np.random.default_rng(5), 0.4)[0])
+    assert locate_divergence(*engines, prompt) is None
+
+
+def test_an_engine_at_work_is_refused(model):
+    engines = [Engine(model, path="gather", num_blocks=20) for _ in range(2)]
+    engines[1].add("a", [1, 2])
+    with pytest.raises(ValueError, match="other requests"):
+        locate_divergence(*engines, [1, 2])
+
+
+def test_different_chunks_are_refused(model):
+    engines = [Engine(model, path="gather", token_budget=budget) for budget in (16, 32)]
+    with pytest.raises(ValueError, match="token_budget"):
+        locate_divergence(*engines, [3] * 40)
+    assert not engines[0].requests and not engines[1].requests
+
+
+def test_an_unknown_fault_is_refused(model):
+    with pytest.raises(KeyError, match="there is no fault 'x'; there are table one step late"):
+        plant(Engine(model, num_blocks=4), "x")
+    assert len(FAULTS) == 7

@@ -111,26 +111,6 @@ def test_answers_without_a_place_wait_and_then_share_as_well(make):
     assert_nothing_is_lost(engine)
 
 
-@ENGINES
-@pytest.mark.parametrize("steps", range(4))
-def test_a_step_that_fails_is_taken_again_with_all_answers(make, steps):
-    engine = make(num_blocks=30, token_budget=4, history=(history := History()))
-    requests = answers(engine, [1, 2, 3, 4, 5, 6, 7], 3)
-    for _ in range(steps):
-        engine.step()
-    model = getattr(engine.runner, "runner", engine.runner).model
-    model.fails = True
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.step()
-    model.fails = False
-    num_before = len(history)
-    engine.run()
-    assert_right(requests)
-    if not any(request.num_preempted for request in requests[1:]):  # none had begun
-        assert history[num_before + 1].shared == 2
-    assert_nothing_is_lost(engine)
-
-
 def test_answers_are_all_refused_or_none():
     engine, params = engine_with(), SamplingParams(max_new_tokens=3)
     long = SamplingParams(max_new_tokens=40)
@@ -144,25 +124,3 @@ def test_answers_are_all_refused_or_none():
         engine.add_answers(["a", "b"], [1, 2], [params])
     assert engine.add_answers([], [1, 2], []) == []
     assert not engine.requests and not engine.scheduler.has_work()
-
-
-@ENGINES
-@pytest.mark.parametrize("sharing", [True, False])
-def test_who_is_preempted_between_two_steps_computes_again_and_gets_the_same_tokens(
-    make, sharing
-):
-    """As exercise 8.4's cases do it: somebody calls preempt(), and steps on."""
-    params = SamplingParams(max_new_tokens=6, temperature=2.0, seed=4, ignore_end=True)
-    for place in range(2):
-        for before in range(7):
-            engine = make(prefix_sharing=sharing, token_budget=5)
-            requests = [engine.add(id, [1, 2, 3, 4, 5, 6, id], params) for id in (1, 2)]
-            for _ in range(before):
-                engine.step()
-            for _ in range(2):  # once more in the step after it
-                if requests[place] in engine.scheduler.running:
-                    engine.scheduler.preempt(requests[place])
-                engine.step()
-            engine.run()
-            assert_right(requests)
-            assert_nothing_is_lost(engine)

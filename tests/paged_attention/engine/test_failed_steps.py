@@ -1,14 +1,19 @@
 """A failed step has not happened: no token or block is lost, and everything can continue.
 
-That of lesson 08's engine, and that of the one whose host is a step ahead.
+That of lesson 08's engine, and that of the one whose host is a step ahead. LIVES says how many
+long lives of each are tried among the slow tests.
 """
 
+import os
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctrl_c import CtrlC
 from echo import (
+    END,
     EchoModel,
     ahead_engine,
     assert_nothing_is_lost,
@@ -20,9 +25,17 @@ from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
+from traces import actions, play
 
 ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)
 ENGINES = pytest.mark.parametrize("make", [engine_with, ahead_engine])
+LIVES = int(os.environ.get("LIVES", "200"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_happens_once_has_happened():
+    """The first step imports many modules, for which each instruction would be looked at."""
+    engine_with().generate([[1]], SamplingParams(max_new_tokens=1))
 
 
 def busy_engine(make, steps: int):
@@ -55,7 +68,9 @@ def test_ctrl_c_anywhere_in_a_step_loses_nothing(make, steps, place):
 
 
 @ENGINES
-@pytest.mark.parametrize("steps", [0, 3, 9])
+@pytest.mark.parametrize(
+    "steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (0, 9))]
+)
 def test_nor_does_it_before_any_instruction_of_step_itself(make, steps):
     """Compilers leave some instructions of a `try` without its handler."""
     assert_a_step_loses_nothing(make, steps, range, "step")
@@ -208,3 +223,83 @@ def test_a_draw_that_fails_takes_back_those_before_it():
         return [request.output for request in requests], reported
 
     assert drawn(1) == drawn(None) and drawn(2) == drawn(None)
+
+
+# Long lives, in which anything may fail at any time
+
+
+TOO_MUCH = 9  # a token after which this model's logits are NaN, if it is broken
+
+
+class BreakableModel(EchoModel):
+    breaks = False
+
+    def logits_after(self, tokens):
+        row = super().logits_after(tokens)
+        return row + torch.nan if self.breaks and TOO_MUCH in tokens else row
+
+
+def full_disk(engine, scheduled):
+    raise OSError("the disk is full")
+
+
+def fail(engine, model, what):
+    """A step in which something goes wrong, if it gets so far. what: or where Ctrl-C comes."""
+    model.fails, model.breaks = what == "memory", what == "NaN"
+    engine.history = full_disk if what == "history" else None
+    at = what if isinstance(what, int) else None
+    try:
+        with CtrlC(at).watching():
+            engine.step()
+    except (RuntimeError, OSError, KeyboardInterrupt):
+        pass
+    model.fails = model.breaks = False
+    engine.history = None
+
+
+lives = st.lists(
+    actions(
+        st.lists(st.integers(0, 10), min_size=1, max_size=9)
+        | st.lists(st.integers(0, 10), max_size=9).map(lambda rest: [*range(1, 9), *rest]),
+        st.builds(
+            SamplingParams,
+            st.integers(1, 14),
+            st.sampled_from([0.0, 2.0]),
+            seed=st.integers(0, 30),
+        ),
+    )
+    | st.tuples(
+        st.just("fail"), st.sampled_from(["memory", "history", "NaN"]) | st.integers(0, 4000)
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    "max_examples", [20, pytest.param(LIVES, marks=pytest.mark.slow)], ids=str
+)
+def test_no_token_is_ever_wrong_and_in_the_end_all_blocks_are_free(make, max_examples):
+    @settings(max_examples=max_examples)
+    @given(
+        life=lives,
+        block_size=st.integers(1, 5),
+        num_blocks=st.integers(30, 40),
+        token_budget=st.integers(1, 24),
+        max_num_seqs=st.integers(1, 6),
+        prefix_sharing=st.booleans(),
+    )
+    def live(life, **sizes):
+        engine = make(model := BreakableModel(), **sizes)
+        asked = play(engine, life, fail=lambda what: fail(engine, model, what))
+        for request in asked:
+            alone = continuation(request.prompt, request.params)
+            if request.reason in ("cancelled", "not finite"):
+                assert request.output == alone[: len(request.output)]
+            else:
+                assert request.output == alone
+                assert request.reason == ("end" if alone[-1] == END else "length")
+        assert_nothing_is_lost(engine)
+
+    live()

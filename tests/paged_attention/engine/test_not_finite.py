@@ -25,6 +25,7 @@ from paged_attention.engine.engine import Engine
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
+from traces import actions, play
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -73,8 +74,8 @@ def fate(model, prompt, params):
             return tokens[len(prompt) :], "length"
 
 
-requests_of_a_trace = st.lists(
-    st.tuples(
+traces = st.lists(
+    actions(
         st.one_of(
             st.lists(st.integers(0, 10), min_size=1, max_size=16),
             st.just([1, 2, 3, 4, 5, 6, 7, 8, 3]),
@@ -86,18 +87,16 @@ requests_of_a_trace = st.lists(
             temperature=st.sampled_from([0, 1]),
             ignore_end=st.booleans(),
         ),
-        # (prompt, params, steps until the next one comes)
-        st.integers(0, 3),
     ),
     min_size=1,
-    max_size=8,
+    max_size=20,
 )
 
 
 @pytest.mark.parametrize("make", [engine_with, ahead_engine])
 @settings(max_examples=60)
 @given(
-    trace=requests_of_a_trace,
+    trace=traces,
     kind=st.sampled_from(list(ROWS)),
     model=st.sampled_from([OverflowingModel, OverflowsAtTheEnd]),
     block_size=st.integers(1, 5),
@@ -107,16 +106,13 @@ requests_of_a_trace = st.lists(
 )
 def test_each_request_meets_its_own_fate(make, trace, kind, model, **sizes):
     """However its prompt is cut into chunks, and whichever request shares its prefix."""
-    model, requests = model(ROWS[kind]), []
+    model = model(ROWS[kind])
     engine = make(model, history=History(), **sizes)
-    for number, (prompt, params, steps) in enumerate(trace):
-        requests.append(engine.add(number, prompt, params))
-        for _ in range(steps):
-            assert all(token == request.tokens[-1] for request, token in engine.step())
-    engine.run()
-    assert [(each.output, each.reason) for each in requests] == [
-        fate(model, each.prompt, each.params) for each in requests
-    ]
+    for request in play(engine, trace):
+        output, reason = fate(model, request.prompt, request.params)
+        if request.reason == "cancelled":
+            output, reason = output[: len(request.output)], "cancelled"
+        assert (request.output, request.reason) == (output, reason)
     assert_nothing_is_lost(engine)
 
 

@@ -215,7 +215,3 @@ def test_a_foreign_plug_between_steps_changes_nothing():
     model.set_attn_implementation("eager")
     engine.run()
     assert request.output == expected and model.config._attn_implementation == "eager"
-
-
-def test_on_the_cpu_the_engine_chooses_batched():
-    assert Engine(random_model("llama"), num_blocks=4).runner.plan is PATHS["batched"]

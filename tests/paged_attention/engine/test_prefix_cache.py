@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -18,6 +17,7 @@ from paged_attention.engine.prefix_cache import PrefixCache, block_hashes
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
 from paged_attention.kv_cache import PagedAttentionManager
+from state_machines import steps
 
 BLOCK_SIZE = 2
 
@@ -158,7 +158,7 @@ class CacheAsALedger(RuleBasedStateMachine):
             assert self.manager.block_manager.get_ref_count(block_id) == count
 
 
-CacheAsALedger.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+CacheAsALedger.TestCase.settings = steps(20)
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 

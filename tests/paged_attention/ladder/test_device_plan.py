@@ -23,7 +23,7 @@ from paged_attention.work_plan import (
     cost_of,
     tiles_of,
 )
-from work_items import rows_and_parts
+from work_items import items_of, rows_and_parts
 
 many = settings(max_examples=150)
 
@@ -56,18 +56,7 @@ def planned(lengths, num_kv_heads, num_blocks, **how):
 def read_plan(decode):
     heads_at_once, num_empty, *empty = decode.buffers["header"].tolist()
     items = decode.buffers["items"].tolist()
-
-    def items_of(block):
-        item = items[block]
-        for _ in range(len(items)):
-            if item[0] >= 0:
-                yield item
-            if item[0] < 0 or item[7] < 0:
-                return
-            item = items[item[7]]
-        pytest.fail(f"the items of block {block} have no end")
-
-    blocks = [list(items_of(block)) for block in range(decode.num_blocks)]
+    blocks = [list(items_of(items, block)) for block in range(decode.num_blocks)]
     return heads_at_once, sorted(empty[:num_empty]), blocks
 
 

@@ -1,4 +1,4 @@
-"""What the rungs of the ladder are made for, and what their calls take."""
+"""What the rungs of the ladder are made for, and how many bytes a decode step reads."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from decode_calls import shape
 from paged_attention.ladder import FP8, RUNGS, rung_texts
 from paged_attention.prefill import PREFILL_RUNGS, prefill_texts
 from paged_attention.rungs import num_warps
+from paged_attention.traffic import kv_bytes
 
 LADDERS = [(RUNGS, rung_texts, "ladder"), (PREFILL_RUNGS, prefill_texts, "prefill")]
 
@@ -26,3 +27,18 @@ def test_a_rung_knows_its_files(rungs, texts_of, folder):
 )
 def test_a_block_has_as_many_warps_as_have_room(head_size, kv_dtype, warps):
     assert num_warps(shape(head_size=head_size, kv_dtype=kv_dtype)) == warps
+
+
+@pytest.mark.parametrize(
+    "context_lens, num_kv_heads, head_size, bytes_per_number, expected",
+    [
+        ([1], 1, 1, 1, 2),  # one number in the key, one in the value
+        ([3, 0, 5], 2, 64, 2, 4096),  # 8 tokens of 2 * 2 * 64 numbers
+        ([3, 0, 5], 2, 64, 1, 2048),
+        ([], 8, 128, 2, 0),
+    ],
+)
+def test_each_key_and_value_is_read_once(
+    context_lens, num_kv_heads, head_size, bytes_per_number, expected
+):
+    assert kv_bytes(context_lens, num_kv_heads, head_size, bytes_per_number) == expected

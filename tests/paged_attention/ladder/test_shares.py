@@ -1,6 +1,7 @@
 """A block's share by kernels/ladder/plan_share.cuh, against a list of who has which tile."""
 
 import functools
+import math
 from itertools import pairwise
 
 import pytest
@@ -32,31 +33,23 @@ def assert_right(case: Case):
 
 
 @many
-@given(tiles=TILES, groups=GROUPS, num_blocks=st.integers(1, 60))
-def test_rows_that_are_cut_anywhere(tiles, groups, num_blocks):
-    """With more blocks than tiles, some blocks have no work."""
-    assert_right(Case(tuple(tiles), num_blocks, groups))
-
-
-@many
-@given(tiles=TILES, groups=GROUPS, data=st.data())
-def test_whole_rows_are_never_cut(tiles, groups, data):
-    rows = len(tiles) * groups
-    each = data.draw(st.sampled_from([n for n in range(1, rows + 1) if rows % n == 0]))
-    case = in_rows(tuple(tiles), each, groups)
-    assert_right(case)
-    assert all(share[4:8] == [0, 0, 0, each] for share in ours()(case))
-
-
-@pytest.mark.slow
-@many
-@given(tiles=TILES, groups=GROUPS, pieces=st.integers(2, 9))
-def test_pieces_of_a_row_are_cut_where_it_has_several_tiles(tiles, groups, pieces):
-    case = in_pieces(tuple(tiles), pieces, groups)
-    assert_right(case)
-    for begin, end, row, last_row, is_cut, is_last_cut, *_ in ours()(case):
-        if begin < end:
-            assert row == last_row and is_cut == (case.rows[row] > 1) and not is_last_cut
+@given(
+    tiles=TILES,
+    groups=GROUPS,
+    cut=st.one_of(
+        st.tuples(st.just(Case), st.integers(1, 60)),
+        st.tuples(st.just(in_rows), st.integers(1, 48)),
+        st.tuples(st.just(in_pieces), st.integers(2, 9)),
+    ),
+)
+def test_a_share_is_what_the_list_says(tiles, groups, cut):
+    """Rows are cut anywhere, where some blocks may have no work; not at all; or where a row
+    has several tiles.
+    """
+    way, number = cut
+    if way is in_rows:  # as many to each block
+        number = math.gcd(number, len(tiles) * groups)
+    assert_right(way(tuple(tiles), number, groups))
 
 
 @pytest.mark.parametrize("num_blocks", [1, 2, 132])

@@ -9,21 +9,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batch_metadata import metadata_of
 from decode_calls import BFLOAT, FAR, HALF, MODEL, name_of
+from dense_attention import pool_attention
 from launches import Launches
 from lessons_bench import prefill as bench
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import Shape
-from paged_attention.metadata import attn_paged_torch
 from paged_attention.prefill import (
     PREFILL_RUNGS,
     PagedPrefill,
     attn_paged_prefill,
     prefill_library,
 )
-from paged_batch import on_each_target
+from paged_batch import PrefillBatch, on_each_target, planned
 from poison import POISONS, poisons
-from prefill_batch import PrefillBatch, attention, metadata_of, planned
 from rounding import assert_within_rounding
 from unsaid import unsaid
 
@@ -38,7 +38,7 @@ def check(number, batch, target, **how):
     q, k_cache, v_cache, metadata = batch.tensors(target)
     prefill = planned(number, batch, metadata, target, **how)
     out = prefill(q, k_cache, v_cache, metadata.block_table)
-    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata))
     # every bit the same
     assert torch.equal(prefill(q, k_cache, v_cache, metadata.block_table), out)
     return prefill
@@ -165,15 +165,6 @@ def outcome(number, batch, target):
     return attn_paged_prefill(q, k_cache, v_cache, metadata, target=target, number=number)
 
 
-@on_each_target
-def test_the_function_is_lesson_05s_attention(target):
-    batch = replace(MIX, lens=tuple(pair for pair in MIXED if pair[0]))
-    tensors = batch.tensors(target)
-    out = attn_paged_prefill(*tensors, target=target)
-    wide = [tensor.double() for tensor in tensors[:3]]
-    assert_within_rounding(out, tensors[0], attn_paged_torch(*wide, tensors[3]).cpu())
-
-
 @on_rungs
 @pytest.mark.parametrize("factor", [300.0, 0.0, -1.0])
 def test_other_scales_and_a_given_output(number, factor):
@@ -182,7 +173,7 @@ def test_other_scales_and_a_given_output(number, factor):
     prefill = planned(number, MIX, metadata, "fast")
     out, scale = torch.full_like(q, 7.0), factor / math.sqrt(128)
     assert prefill(q, k_cache, v_cache, metadata.block_table, scale=scale, out=out) is out
-    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata, scale))
+    assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata, scale))
 
 
 @on_rungs
@@ -197,7 +188,7 @@ def test_each_call_takes_its_own_tensors(number):
         metadata = replace(metadata, block_table=metadata.block_table.clamp(min=0))
         with unsaid():
             out = prefill(q, k_cache, v_cache, metadata.block_table)
-        assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+        assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata))
 
 
 def test_lengths_that_the_caller_has_are_not_read_from_the_device():
@@ -223,7 +214,7 @@ def test_after_an_error_the_next_call_is_right():
         prefill(q, k_cache, v_cache, wrong)
     assert caught.value.kind in ("block-table", "out-of-bounds"), caught.value
     out = prefill(q, k_cache, v_cache, metadata.block_table)
-    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata))
 
 
 @pytest.mark.gpu
@@ -238,7 +229,7 @@ def test_a_cuda_graph_holds_the_call_on_the_gpu(number):
     query.copy_(q)
     graph.replay()
     torch.cuda.synchronize()
-    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata))
 
 
 @pytest.mark.gpu
@@ -250,7 +241,7 @@ def test_a_million_keys_on_the_gpu():
     for token in (0, 999_999):
         v_cache[metadata.block_table[0, token // 16], token % 16] *= 1000
     out = attn_paged_prefill(q, k_cache, v_cache, metadata)
-    assert_within_rounding(out, q, attention(q, k_cache, v_cache, metadata))
+    assert_within_rounding(out, q, pool_attention(q, k_cache, v_cache, metadata))
 
 
 def test_an_empty_batch_gives_nothing():

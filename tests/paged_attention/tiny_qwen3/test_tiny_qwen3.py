@@ -69,34 +69,11 @@ def test_examples_are_drawn_by_their_seed(task):
 
 
 def test_a_match_is_every_token_of_an_answer_and_its_end():
-    """A model that answers from a table: 150 prompts, and it fails in 3 ways."""
-    examples = [
-        (f"C{first}{second}>", f"{first}{second}")
-        for first in "abcdefghijklmno"
-        for second in "0123456789"
-    ]
-    wrong = {
-        encode("Ca0>a0$")[0:3].__repr__(): 3,
-        encode("Cf5>f5$")[0:3].__repr__(): 4,
-        encode("Co9>o9$")[0:3].__repr__(): 5,
-    }
-
-    class Table:
-        device = "cpu"
-
-        def __call__(self, tokens):
-            follows = tokens.roll(-1, 1)
-            follows[:, :3] = 1  # the prompt's own tokens are not an answer
-            for row, prompt in zip(follows, tokens[:, :3].tolist(), strict=True):
-                if (place := wrong.get(repr(prompt))) is not None:
-                    row[place] = 2
-            return type(
-                "Output",
-                (),
-                {"logits": torch.nn.functional.one_hot(follows, len(CHARACTERS)).float()},
-            )
-
-    assert exact_match(Table(), examples) == 147 / 150
+    right = examples_for("copy", 1, 150, 0.1)  # more than a batch
+    (first, words), *others = right
+    wrong = [(first, "x" + words[1:]), (first, words[:-1] + "x"), (first, words[:-1])]
+    assert exact_match(load_model(), others) == 1
+    assert exact_match(load_model(), wrong + others[2:]) == 147 / 150
 
 
 def test_the_configuration_is_that_of_the_saved_model():

@@ -1,5 +1,7 @@
 """The kernel that moves a batch one token on, against sequences that are lists of tokens."""
 
+import functools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 MAX_NUM_SEQS, PADDING = 5, -1
 
 
+@functools.cache
 def kernel(target):
     return build_cuda(read_kernel("engine/advance.cu"), target=target, name="advance").advance
 

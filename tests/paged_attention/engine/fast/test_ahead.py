@@ -1,7 +1,5 @@
 """The engine whose host is a step ahead gives what the plain one gives, and loses nothing."""
 
-import pytest
-
 from echo import (
     END,
     VOCAB_SIZE,
@@ -96,11 +94,3 @@ def test_the_history_is_that_of_the_plain_engine():
     for one, other in zip(plain, ahead):
         # a request that has ended still has its blocks while the next step is scheduled
         assert one.lengths.items() <= other.lengths.items()
-
-
-def test_what_would_go_on_for_ever_is_an_error():
-    engine = ahead_engine()
-    engine.add(1, [1, 2, 3], ENDLESS)
-    engine.scheduler.schedule = lambda: []
-    with pytest.raises(RuntimeError, match="schedule\\(\\) chose no request"):
-        engine.step()

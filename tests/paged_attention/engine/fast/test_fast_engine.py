@@ -47,15 +47,9 @@ def generate(engine):
 def test_any_parts_on_any_trace(device, trace, parts, sizes):
     engine = fast_engine(model(device), parts, **sizes)
     assert set(engine.runner.reasons) <= {"plan"}  # rung 9 takes no heads of 32
+    engine.manager.kv_cache.fill_(torch.nan)  # what lies in the pool reaches no result
     assert_as_alone(play(engine, trace))
     assert_nothing_is_lost(engine)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_what_lies_in_the_pool_reaches_no_result(device):
-    engine = fast_engine(model(device), num_blocks=40, block_size=4, max_num_seqs=5)
-    engine.manager.kv_cache.fill_(torch.nan)
-    assert_as_alone(generate(engine))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lessons_bench.few_rows import MODELS
 from lessons_bench.servers import random_model
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.fast.few_rows import FewRows
@@ -89,7 +90,14 @@ def small_model(device):
 
 
 def logits_of(model, parts, num_seqs):
-    """The logits of decode steps, (num_steps, num_seqs, vocab_size)."""
+    """The logits of steps that all sequences are in, (num_steps, num_seqs, vocab_size)."""
+    return torch.stack(
+        [step for step in generated(model, parts, num_seqs)[0] if len(step) == num_seqs]
+    )
+
+
+def generated(model, parts, num_seqs):
+    """The logits of each step, (num_seqs, vocab_size), and all tokens of each sequence."""
     on_the_host = replace(parts, sampling=False, ahead=False)
     options = dict(num_blocks=40, block_size=16, max_num_seqs=num_seqs, prefix_sharing=False)
     engine = fast_engine(model, on_the_host, sizes=[num_seqs], **options)
@@ -103,8 +111,8 @@ def logits_of(model, parts, num_seqs):
 
     engine.postprocess = keep
     prompts = [[7 + 3 * n + i for i in range(20 + n)] for n in range(num_seqs)]
-    engine.generate(prompts, SamplingParams(max_new_tokens=6, ignore_end=True))
-    return torch.stack([step for step in steps if len(step) == num_seqs])
+    requests = engine.generate(prompts, SamplingParams(max_new_tokens=6, ignore_end=True))
+    return steps, [list(request.tokens) for request in requests]
 
 
 @pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * torch.cuda.is_available())
@@ -127,3 +135,38 @@ def test_kernels_that_begin_early_compute_the_same_bits(parts, num_seqs):
     in_order = logits_of(model, replace(parts, early=False), num_seqs)
     for _ in range(20):
         assert torch.equal(logits_of(model, parts, num_seqs), in_order)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "size",
+    [
+        size if size == "0.6B" else pytest.param(size, marks=pytest.mark.slow)
+        for size in MODELS
+    ],
+)
+@torch.inference_mode()
+def test_logits_are_no_farther_from_float32s_than_those_of_transformers(size):
+    """The distances are means over some sequences and steps, of the same tokens."""
+    model = random_model(**MODELS[size])
+    steps, tokens = generated(model, FastParts(), num_seqs=4)
+    ours = torch.stack(steps[-5:], 1)  # (num_seqs, num_steps, vocab_size)
+
+    def expected():
+        rows = [torch.tensor([row], device="cuda") for row in tokens]
+        return torch.cat([model(row).logits[:, -6:-1].float() for row in rows])
+
+    theirs = expected()
+    exact = (model.float(), expected())[1]
+    distances = [(logits - exact).abs().mean().item() for logits in (ours, theirs)]
+    print(f"{size}: {distances[0]:.5f} from float32's; transformers: {distances[1]:.5f}")
+    assert distances[0] <= 1.02 * distances[1]
+
+
+@pytest.mark.gpu
+def test_what_recorded_steps_take_is_not_negative_where_memory_was_free():
+    free = torch.empty(2**28, dtype=torch.uint8, device="cuda")
+    del free  # PyTorch keeps it, and gives it back when it records
+    options = dict(num_blocks=40, block_size=16, max_num_seqs=2, sizes=[2])
+    engine = fast_engine(small_model("cuda"), **options)
+    assert 0 < engine.runner.graph_bytes < 2**28

@@ -16,6 +16,7 @@ from paged_attention.engine.shards import run_sharded
 from paged_attention.tiny_qwen3.tasks import encode
 from small_sizes import BIASES, SIZES
 
+pytestmark = pytest.mark.slow
 PROMPTS = [encode(text) for text in ("Cq7b>", "Vq7b9>", "Sqxbza>", "Ka17..q42...z93?zq>")]
 PARAMS = [
     SamplingParams(max_new_tokens=16, temperature=temperature, seed=3, ignore_end=True)
@@ -48,14 +49,7 @@ def alone():
     return [request.output for request in requests]
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param(FastParts(), marks=pytest.mark.slow),
-        *(pytest.param(parts, marks=pytest.mark.slow) for parts in (None, NEITHER)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("parts", [FastParts(), None, NEITHER], ids=str)
 def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone):
     make = dict(load=load_parallel_model, make_engine=engine_with_all_parts, parts=parts)
     run = run_sharded(PROMPTS, PARAMS, 2, "gloo", **make, num_blocks=64)
@@ -69,7 +63,6 @@ def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone)
     assert run.cache_bytes == Engine(whole, num_blocks=64).manager.kv_cache.nbytes // 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
 def test_a_small_pool_and_shared_prefixes(parts):
     """Requests are preempted and share blocks, on each rank alike."""
@@ -82,7 +75,6 @@ def test_a_small_pool_and_shared_prefixes(parts):
     assert run.answers == expected
 
 
-@pytest.mark.slow
 def test_each_rank_has_the_parts_that_are_asked_for():
     with pytest.raises(UnsupportedModelError, match="needs the part `layers`"):
         serve_parallel(
@@ -90,7 +82,6 @@ def test_each_rank_has_the_parts_that_are_asked_for():
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
 def test_biases_and_a_head_that_is_cut(parts):
     prompts, params = [[1, 2, 3], [7] * 9], SamplingParams(max_new_tokens=12)

@@ -3,43 +3,29 @@
 import contextlib
 import copy
 import math
-import shutil
 
 import pytest
 import torch
-import torch.distributed as dist
-from safetensors.torch import load_file, save_file
 from torch.distributed.tensor import DTensor
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
-from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel.cuts import Collective, collectives
 from paged_attention.engine.parallel.engine import parallel_engine
 from paged_attention.engine.parallel.model import (
     check_cuts,
-    load_parallel_model,
     parallel_model,
 )
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
 from paged_attention.engine.served import UnsupportedModelError, head_size_of
+from ranks import group
 from small_sizes import BIASES, SIZES
 
 OWN = dict(hidden_size=12, num_attention_heads=6, intermediate_size=10, vocab_size=14)
 CUT = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
 ALL = slice(None)
-
-
-@contextlib.contextmanager
-def group(rank, size):
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def llama(**changes):
@@ -169,33 +155,6 @@ def test_a_fast_engine_on_several_ranks_needs_fused_layers():
 
 
 # Where the weights come from
-
-
-@pytest.fixture
-def folder(tmp_path):
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(SMALL_MODEL / name, tmp_path)
-    return tmp_path
-
-
-def test_a_checkpoint_is_the_same_model(folder):
-    with group(0, 1):
-        ours = load_parallel_model(folder)
-    theirs = dict(load_model().named_parameters())
-    for name, parameter in ours.named_parameters():
-        assert torch.equal(parameter, theirs.pop(name)), name
-    assert not theirs and ours.dtype == torch.float32
-
-
-def test_a_head_and_end_tokens_of_its_own_are_the_models(folder):
-    saved = load_file(folder / "model.safetensors")
-    saved["lm_head.weight"] = 2 * saved["model.embed_tokens.weight"]
-    save_file(saved, folder / "model.safetensors", {"format": "pt"})
-    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 9]}')
-    with group(0, 1):
-        model = load_parallel_model(folder)
-        assert Engine(model, num_blocks=4).end_tokens == {1, 9}
-    assert torch.equal(model.lm_head.weight, saved["lm_head.weight"].float())
 
 
 def test_a_saved_weight_is_read_in_parts():

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from serving import MODEL, RunningServer, wait_until
+from jupyterlab_driver import browser_page, faults
+from serving import MODEL, RunningServer
 from tiny_checkpoints import byte_level, save_model_that_speaks
 
 QUESTION = [
@@ -16,17 +17,8 @@ QUESTION = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("speaks")
-    save_model_that_speaks(folder)
-    with RunningServer(folder=folder) as running:
-        yield running
-        wait_until(running.is_free)
-
-
-@pytest.fixture(scope="module")
-def chats(server):
-    return server.client().chat.completions
+def chats(speaking):
+    return speaking.client().chat.completions
 
 
 def test_openais_client_gets_a_message(chats):
@@ -71,19 +63,19 @@ def test_openais_client_streams_messages_side_by_side(chats):
         ({"tools": [], "response_format": {"type": "text"}}, "the cat 😀", "stop"),
     ],
 )
-def test_what_the_client_may_set(server, fields, text, reason):
+def test_what_the_client_may_set(speaking, fields, text, reason):
     asked = {"model": MODEL, "messages": QUESTION, "temperature": 0} | fields
-    status, answer = server.ask(asked, "/v1/chat/completions")
+    status, answer = speaking.ask(asked, "/v1/chat/completions")
     (choice,) = answer["choices"]
     assert status == 200
     assert (choice["message"]["content"], choice["finish_reason"]) == (text, reason)
 
 
-def test_a_message_may_come_in_parts_and_a_developer_is_the_system(server):
+def test_a_message_may_come_in_parts_and_a_developer_is_the_system(speaking):
     parts = [{"type": "text", "text": "na"}, {"type": "text", "text": "ïve?"}]
     messages = [QUESTION[0] | {"role": "developer"}, {"role": "user", "content": parts}]
     usages = [
-        server.ask({"model": MODEL, "messages": each}, "/v1/chat/completions")[1]["usage"]
+        speaking.ask({"model": MODEL, "messages": each}, "/v1/chat/completions")[1]["usage"]
         for each in (QUESTION, messages)
     ]
     assert usages[0]["prompt_tokens"] == usages[1]["prompt_tokens"]
@@ -117,9 +109,9 @@ def one(**fields):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_answered_is_refused_by_name(server, fields, words):
+def test_what_cannot_be_answered_is_refused_by_name(speaking, fields, words):
     asked = fields if isinstance(fields, bytes) else {"model": MODEL} | fields
-    status, answer = server.ask(asked, "/v1/chat/completions")
+    status, answer = speaking.ask(asked, "/v1/chat/completions")
     error = answer["error"]
     assert status == 400 and words in error["message"]
     assert error["type"] == "invalid_request_error"
@@ -135,3 +127,21 @@ def test_a_model_whose_template_is_missing_or_wrong(tmp_path, template):
         status, answer = running.ask(asked, "/v1/chat/completions")
     words = "template refuses these" if template else "no chat template"
     assert status == 400 and words in answer["error"]["message"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
+def test_the_chat_page_answers_and_shows_the_pool_without_a_fault_for_axe(
+    speaking, theme, width
+):
+    with browser_page({"width": width, "height": 800}) as page:
+        page.emulate_media(color_scheme=theme)
+        page.goto(speaking.address)
+        page.get_by_role("textbox", name="Your message").fill("naïve?")
+        page.keyboard.press("Enter")
+        page.get_by_text("a second").wait_for()
+        page.get_by_text("The pool of blocks").click()
+        page.locator("#pool [role=gridcell]").first.wait_for()
+        assert faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.console_errors == []

@@ -6,24 +6,14 @@ import threading
 import pytest
 
 from jupyterlab_driver import browser_page
-from serving import RunningServer, wait_until
-from tiny_checkpoints import save_model_that_speaks
+from serving import wait_until
 
-pytestmark = [
-    pytest.mark.browser,
-]
+pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def server(tmp_path):
-    save_model_that_speaks(tmp_path)
-    with RunningServer(folder=tmp_path) as running:
-        yield running
-
-
-def test_a_chat_goes_on_and_says_what_cannot_be_answered(server):
+def test_a_chat_goes_on_and_says_what_cannot_be_answered(speaking):
     with browser_page() as page:
-        page.goto(server.address)
+        page.goto(speaking.address)
         page.wait_for_function("document.getElementById('model').textContent === 'small'")
         for number in (1, 2):
             page.fill("#text", "naïve?")
@@ -45,11 +35,11 @@ def test_a_chat_goes_on_and_says_what_cannot_be_answered(server):
         assert [each for each in page.console_errors if "400" not in each] == []
 
 
-def test_an_answer_is_stopped_and_a_system_prompt_is_heard(server):
+def test_an_answer_is_stopped_and_a_system_prompt_is_heard(speaking):
     steps, gate = itertools.count(), threading.Event()
-    server.engine.history = lambda engine, scheduled: next(steps) < 2 or gate.wait(60)
+    speaking.engine.history = lambda engine, scheduled: next(steps) < 2 or gate.wait(60)
     with browser_page() as page:
-        page.goto(server.address)
+        page.goto(speaking.address)
         page.wait_for_function("document.getElementById('model').textContent === 'small'")
         page.fill("#text", "naïve?")
         page.keyboard.press("Enter")
@@ -60,7 +50,7 @@ def test_an_answer_is_stopped_and_a_system_prompt_is_heard(server):
         page.wait_for_function("document.getElementById('state').textContent === 'Stopped.'")
         assert page.locator(".assistant").all_inner_texts() == ["the cat"]
         gate.set()
-        wait_until(server.is_free)
+        wait_until(speaking.is_free)
         page.click("summary")
         page.fill("#system", "no")  # which this model's template refuses
         page.fill("#text", "naïve?")
@@ -69,10 +59,10 @@ def test_an_answer_is_stopped_and_a_system_prompt_is_heard(server):
         assert "template refuses these: not so" in page.inner_text(".error")
 
 
-def test_the_pool_is_seen_beside_the_chat_and_followed(server):
-    manager, between_steps = server.engine.manager, server.serving.engine.between_steps
+def test_the_pool_is_seen_beside_the_chat_and_followed(speaking):
+    manager, between_steps = speaking.engine.manager, speaking.serving.engine.between_steps
     with browser_page({"width": 1366, "height": 800}) as page:
-        page.goto(server.address)
+        page.goto(speaking.address)
         page.click("#pool summary")
         page.locator("#pool", has_text="512 of 512 blocks are free").wait_for()
         assert page.locator("#pool [aria-label=pool] [role=gridcell]").count() == 512

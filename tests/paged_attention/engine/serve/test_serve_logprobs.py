@@ -17,7 +17,7 @@ from paged_attention.engine.serve.scored_tokens import chat_form, completion_for
 from paged_attention.engine.serve.words import TokenizerWords
 from paged_attention.tiny_qwen3.tasks import encode
 from serving import MODEL, RunningServer, body, head_of, wait_until
-from tiny_checkpoints import KINDS, byte_level, checkpoint, save_model_that_speaks
+from tiny_checkpoints import KINDS, byte_level, checkpoint
 
 QUESTION = [{"role": "user", "content": "naïve?"}]
 CHATS = "/v1/chat/completions"
@@ -33,15 +33,6 @@ def server():
 @pytest.fixture(scope="module")
 def completions(server):
     return server.client().completions
-
-
-@pytest.fixture(scope="module")
-def speaking(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("speaks")
-    save_model_that_speaks(folder)
-    with RunningServer(folder=folder) as running:
-        yield running
-        wait_until(running.is_free)
 
 
 @torch.inference_mode()
@@ -249,20 +240,6 @@ def test_what_a_chat_cannot_be_asked_is_refused_by_name(speaking, fields, words)
 # Any tokens, of any tokenizer
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def words(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    KINDS[request.param]().save_pretrained(folder)
-    return TokenizerWords(folder)
-
-
-@pytest.fixture(scope="module")
-def byte_words(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bytes")
-    byte_level().save_pretrained(folder)
-    return TokenizerWords(folder)
-
-
 def told_of(words, tokens, cuts, stop=(), prompt=()) -> tuple[str, list[list], list[str]]:
     """The text of an answer that comes in pieces, what is told, and the text of each piece."""
     answer = Answer(list(prompt), list(stop), words, [], num_top=0)
@@ -283,8 +260,9 @@ def told_of(words, tokens, cuts, stop=(), prompt=()) -> tuple[str, list[list], l
 @given(text=st.text("aé世😀 the cat\n", max_size=12), data=st.data())
 def test_the_bytes_of_all_tokens_are_the_text(byte_words, text, data):
     tokens = byte_words.encode(text)
+    prompt = byte_words.encode(data.draw(st.text("aé世 ", max_size=4)))
     cuts = data.draw(st.lists(st.integers(0, len(tokens)), max_size=4))
-    sent, told, texts = told_of(byte_words, tokens, cuts)
+    sent, told, texts = told_of(byte_words, tokens, cuts, prompt=prompt)
     flat = sum(told, [])
     assert sent == text and [each.token for each in flat] == tokens
     content = chat_form(flat, byte_words)["content"]

@@ -9,18 +9,11 @@ from hypothesis import strategies as st
 from paged_attention.engine.checkpoint import SMALL_MODEL
 from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.engine_thread import News
-from paged_attention.engine.serve.words import Characters, Decoded, TokenizerWords, words_of
+from paged_attention.engine.serve.words import Characters, Decoded, words_of
 from paged_attention.engine.served import UnsupportedModelError
 from paged_attention.tiny_qwen3.tasks import encode
 from serving import RunningServer, body
-from tiny_checkpoints import KINDS, byte_level, bytes_for_the_rest, checkpoint
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def words(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    KINDS[request.param]().save_pretrained(folder)
-    return TokenizerWords(folder)
+from tiny_checkpoints import byte_level, bytes_for_the_rest, checkpoint
 
 
 def text_of(words, tokens) -> str:
@@ -69,22 +62,6 @@ def test_what_was_sent_is_the_continuation_of_the_prompt(words, data):
         assert expected.startswith(sent) or sent.startswith(expected)
     else:
         assert sent == expected
-
-
-@settings(max_examples=40)
-@given(text=st.text("aé世😀 the cat\n", max_size=12), data=st.data())
-def test_a_text_comes_whole_where_tokens_are_bytes(byte_words, text, data):
-    tokens = byte_words.encode(text)
-    prompt = byte_words.encode(data.draw(st.text("aé世 ", max_size=4)))
-    answer = Answer(prompt, [], byte_words, [])
-    assert streamed(answer, cut(data, tokens), "end") == text
-
-
-@pytest.fixture(scope="module")
-def byte_words(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bytes")
-    byte_level().save_pretrained(folder)
-    return TokenizerWords(folder)
 
 
 @settings(max_examples=40)

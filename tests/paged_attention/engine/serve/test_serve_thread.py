@@ -103,25 +103,6 @@ def test_one_that_the_engine_refuses_hears_of_it_and_the_others_go_on(thread):
     assert decode(taken.until_the_end()[0]) == "a$"
 
 
-@pytest.mark.parametrize("make", [Engine, fast_engine])
-def test_each_token_comes_with_its_logprob_where_that_was_asked(make):
-    thread = EngineThread(make(load_model(), num_blocks=64), 4)
-    asked, unasked = Heard(), Heard()
-    try:
-        thread.submit([(encode("Cq7b>"), PARAMS, asked.news.put)], 2)
-        thread.submit([(encode("Cab>"), PARAMS, unasked.news.put)])
-        assert decode(unasked.until_the_end()[0]) == "ab$"
-        found = [asked.news.get(timeout=60)]
-        while not found[-1].reason:
-            found.append(asked.news.get(timeout=60))
-    finally:
-        thread.stop()
-    assert decode([token for news in found for token in news.tokens]) == "q7b$"
-    for news in found:
-        for token, own in zip(news.tokens, news.logprobs, strict=True):
-            assert [token, own.logprob] == [*own.likeliest[0]] and len(own.likeliest) == 2
-
-
 def test_a_function_is_called_in_the_engines_thread_until_that_ends(thread):
     submit(thread, ("Cq7b>", LONG))
     name = thread.between_steps(lambda: threading.current_thread().name)
