@@ -6,9 +6,7 @@ Ways to compute a batch of decodes, and the GPU.
 import gc
 import inspect
 import math
-import shutil
 import statistics
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +25,7 @@ from lessons_bench.flashinfer_backends import (
     xqa,
 )
 from lessons_bench.ladder_runs import FLASHINFER
+from lessons_bench.where import driver
 from lessons_bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 from paged_attention.rungs import lack_of_card
@@ -315,18 +314,9 @@ class Gpu:
 
     def facts(self) -> dict[str, str]:
         """The fields of a Run that say where it was measured."""
-        driver = ""
-        if shutil.which("nvidia-smi"):
-            query = [
-                "nvidia-smi",
-                "--query-gpu=driver_version",
-                "--format=csv,noheader",
-                "--id=0",
-            ]
-            driver = subprocess.run(query, capture_output=True, text=True).stdout.strip()
         return {
             "card": torch.cuda.get_device_name(),
-            "driver": driver,
+            "driver": driver(),
             "cuda": torch.version.cuda,
             "torch": torch.__version__,
             "flashinfer": flashinfer_version(),

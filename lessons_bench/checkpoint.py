@@ -4,7 +4,6 @@ Where the folder has none, one with the shapes of Qwen3-8B and random weights is
 16 GB of bfloat16, in files of at most 4 GB.
 """
 
-import datetime
 import os
 import random
 import resource
@@ -17,12 +16,11 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from lessons_bench.backends import Gpu
 from lessons_bench.checkpoint_maker import DTYPE, make_apart
 from lessons_bench.checkpoint_runs import Row, Run, table
 from lessons_bench.command import Command, say
-from lessons_bench.serving import processor
 from lessons_bench.two_gpus_ranks import GIB
+from lessons_bench.where import facts_for
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
@@ -142,13 +140,9 @@ def measure(folder: Path, is_tiny: bool, line: str) -> Run:
     for batch in TINY_BATCHES if is_tiny else BATCHES:
         rows.append(serve(model, *batch))
         say(str(rows[-1]))
-    facts = Gpu().facts() if on_card else {"card": processor(), "driver": ""}
     return Run(
-        card=facts["card"],
-        device="cuda" if on_card else "cpu",
-        driver=facts["driver"],
-        **{each: version(each) for each in ("torch", "transformers", "safetensors")},
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run, "cuda" if on_card else "cpu"),
+        safetensors=version("safetensors"),
         command=line,
         model=getattr(model.config, "about", folder.name),
         files=len(paths),

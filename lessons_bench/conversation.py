@@ -4,18 +4,14 @@ The model that speaks is SmolLM2-135M-Instruct, whose weights are not the course
 show what it said here.
 """
 
-import datetime
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
-
-import torch
 
 from lessons_bench.command import Command
 from lessons_bench.conversation_runs import Answer, ConversationRun, table
-from lessons_bench.serving import processor
 from lessons_bench.speaker import add_model, model_folder, model_name
+from lessons_bench.where import facts_for
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.conversation import Conversation
 from paged_attention.engine.engine import Engine
@@ -88,12 +84,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     said = talk(folder)
     run = ConversationRun(
-        card=processor(),
-        device="cpu",
-        torch=torch.__version__,
-        transformers=version("transformers"),
-        threads=torch.get_num_threads(),
-        date=datetime.date.today().isoformat(),
+        **facts_for(ConversationRun, "cpu"),
         command=command.line(arguments, "model"),
         model=model_name(arguments),
         system=SYSTEM,

@@ -4,12 +4,10 @@ The model that speaks answers one person, and three at once. Each part of the en
 is added to the ones before.
 """
 
-import datetime
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 import torch
 from torch import Tensor
@@ -17,8 +15,8 @@ from torch import Tensor
 from lessons_bench.command import Command, say
 from lessons_bench.conversation import QUESTIONS, SYSTEM
 from lessons_bench.cpu_engine_runs import Row, Run, table
-from lessons_bench.serving import processor
 from lessons_bench.speaker import add_model, model_folder, model_name
+from lessons_bench.where import facts_for
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.cpu.engine import cpu_engine
 from paged_attention.engine.cpu.parts import CpuParts
@@ -152,12 +150,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     models = {dtype: load_model(folder, dtype) for dtype in (torch.float32, torch.bfloat16)}
     run = Run(
-        card=processor(),
-        device="cpu",
-        torch=torch.__version__,
-        transformers=version("transformers"),
-        threads=torch.get_num_threads(),
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run, "cpu"),
         command=command.line(arguments, "model", "new", "rounds"),
         model=model_name(arguments),
         new=arguments.new,

@@ -8,7 +8,6 @@ count. Then the next peer takes the place of the first. At the end, calls of a d
 are timed on the host, ours and FlashInfer's.
 """
 
-import datetime
 import importlib.metadata
 import importlib.util
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 
 import torch
 
-from lessons_bench.backends import Gpu
 from lessons_bench.command import Command, say
 from lessons_bench.engine_peers_runs import PeerRow, Run, table
 from lessons_bench.engine_peers_servers import SERVERS, OurServer, RemoteServer, ServerFailed
@@ -27,6 +25,7 @@ from lessons_bench.fast_engine import Trace, traces
 from lessons_bench.host_calls import host_calls
 from lessons_bench.servers import random_model
 from lessons_bench.serving import MODELS
+from lessons_bench.where import facts_for
 
 Say = Callable[[str], None]
 Start = Callable[[str], RemoteServer]
@@ -95,7 +94,6 @@ def _row(
 
 def measure(peers: Sequence[str], turns: int, command: str, say: Say) -> Run:
     """Raises ServerFailed where our engine fails."""
-    facts = Gpu().facts()
     torch.cuda.empty_cache()
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(device="cpu")
@@ -108,8 +106,7 @@ def measure(peers: Sequence[str], turns: int, command: str, say: Say) -> Run:
 
         rows = [row for peer in peers for row in compare(peer, tasks, turns, start, say)]
     return Run(
-        **{name: facts[name] for name in ("card", "driver", "torch")},
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run),
         command=command,
         model=MODELS["cuda"],
         versions={peer: SOURCES[peer].commit[:7] for peer in peers}

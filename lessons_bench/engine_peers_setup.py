@@ -15,7 +15,6 @@ machine, which needs nvcc and ninja:
 
 import argparse
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
@@ -102,19 +101,7 @@ def mirror(text: str) -> tuple[str, str]:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        "python -m lessons_bench.engine_peers_setup",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    packing = commands.add_parser("pack")
-    packing.add_argument("folder", type=Path)
-    packing.add_argument(
-        "--python",
-        default=f"{sys.version_info.major}.{sys.version_info.minor}",
-        metavar="3.12",
-    )
+    parser, packing = flashinfer_setup.parsers("engine_peers_setup", __doc__)
     packing.add_argument(
         "--mirror",
         type=mirror,
@@ -123,9 +110,6 @@ def main(words: Sequence[str] | None = None) -> None:
         metavar="NAME=REPOSITORY",
         help="another place to clone a peer from",
     )
-    unpacking = commands.add_parser("unpack")
-    unpacking.add_argument("folder", type=Path)
-    unpacking.add_argument("site", type=Path)
     arguments = parser.parse_args(words)
     if arguments.command == "pack":
         pack(arguments.folder, arguments.python, dict(arguments.mirror))

@@ -6,7 +6,6 @@ is warmed up first, with two new tokens for each request. At the end two decode 
 apart.
 """
 
-import datetime
 import gc
 import itertools
 import random
@@ -22,6 +21,7 @@ from lessons_bench.command import Command, say
 from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, table
 from lessons_bench.servers import BLOCK_SIZE, random_model, random_trace
 from lessons_bench.serving import MODELS
+from lessons_bench.where import facts_for
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
@@ -270,10 +270,8 @@ def measure(turns: int, command: str, say: Callable[[str], None] = lambda line: 
         say(f"{steps[-1]}")
         gc.collect()
         torch.cuda.empty_cache()
-    facts = machine.facts()
     return Run(
-        **{name: facts[name] for name in ("card", "driver", "torch")},
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run),
         command=command,
         model=MODELS["cuda"],
         read_limit=limit,

@@ -60,19 +60,12 @@ LEFT_OUT = (
 
 def download(folder: Path, packages: Sequence[str], *options: str) -> None:
     """pip's wheels of these packages, without dependencies. Raises CalledProcessError."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        str(folder),
-        *options,
-        *packages,
-    ]
-    subprocess.run(command, check=True)
+    _pip("download", "--dest", str(folder), *options, *packages)
+
+
+def _pip(command: str, *words: str) -> None:
+    pip = [sys.executable, "-m", "pip", command, "--quiet", "--no-deps"]
+    subprocess.run([*pip, *words], check=True)
 
 
 def wheels_for(python: str) -> list[str]:
@@ -126,25 +119,17 @@ def unpack(folder: Path, site: Path) -> None:
 
 def install(wheels: Sequence[Path], site: Path) -> None:
     """Puts wheels into the folder `site`. Raises CalledProcessError."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--upgrade",
-        "--target",
-        str(site),
-    ]
-    subprocess.run([*command, *map(str, wheels)], check=True)
+    _pip("install", "--no-index", "--upgrade", "--target", str(site), *map(str, wheels))
 
 
-def main(words: Sequence[str] | None = None) -> None:
+Parsers = tuple[argparse.ArgumentParser, argparse.ArgumentParser]
+
+
+def parsers(module: str, description: str | None) -> Parsers:
+    """That of a command with `pack` and `unpack`, and that of `pack` alone."""
     parser = argparse.ArgumentParser(
-        "python -m lessons_bench.flashinfer_setup",
-        description=__doc__,
+        f"python -m lessons_bench.{module}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -158,6 +143,11 @@ def main(words: Sequence[str] | None = None) -> None:
         metavar="3.12",
     )
     unpacking.add_argument("site", type=Path)
+    return parser, packing
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser, _ = parsers("flashinfer_setup", __doc__)
     arguments = parser.parse_args(words)
     if arguments.command == "pack":
         pack(arguments.folder, arguments.python)

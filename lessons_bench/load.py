@@ -6,7 +6,6 @@ one. All share the machine's cores.
 
 import argparse
 import asyncio
-import datetime
 import os
 import platform
 import subprocess
@@ -21,7 +20,7 @@ import torch
 from lessons_bench.command import Command, say
 from lessons_bench.load_clients import Heard, ask_all, questions, random_arrivals
 from lessons_bench.load_runs import LoadRow, LoadRun, table
-from lessons_bench.serving import processor
+from lessons_bench.where import facts_for
 
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 MODEL = "the course's small model"
@@ -153,15 +152,12 @@ def _measure(arguments: argparse.Namespace, command: str) -> LoadRun:
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return LoadRun(
-        card=torch.cuda.get_device_name() if device == "cuda" else processor(),
-        device=device,
+        **facts_for(LoadRun, device),
         cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         python=platform.python_version(),
-        torch=torch.__version__,
         tornado=version("tornado"),
-        date=datetime.date.today().isoformat(),
         command=command,
         model=MODEL,
         rows=rows,

@@ -3,7 +3,6 @@
 The page times itself, and leaves the result in its document, which Chromium prints.
 """
 
-import datetime
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from lessons_bench.command import Command
 from lessons_bench.player_runs import PlayerRun, table
-from lessons_bench.serving import processor
+from lessons_bench.where import facts_for
 from lessons_draw.player import Cell, Cells, Recording, Row, View
 from lessons_draw.player.recording import script, style
 
@@ -85,10 +84,9 @@ def main(words: Sequence[str] | None = None) -> int:
     found = measured(browser, made)
     version = subprocess.run([browser, "--version"], capture_output=True, text=True).stdout
     run = PlayerRun(
-        card=processor(),
+        **facts_for(PlayerRun, "cpu"),
         num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
         browser=" ".join(version.split()[:2]),
-        date=datetime.date.today().isoformat(),
         command=command.line(arguments),
         num_steps=NUM_STEPS,
         num_blocks=NUM_BLOCKS,

@@ -7,16 +7,11 @@ of them. A turn counts only useful tokens: an answer's end token is its last. Th
 each server is a warm-up and does not count.
 """
 
-import datetime
 import gc
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from pathlib import Path
 
 import torch
 
@@ -40,6 +35,7 @@ from lessons_bench.serving_runs import (
     recorded_table,
     table,
 )
+from lessons_bench.where import facts_for
 from paged_attention.engine.checkpoint import load_model
 
 __all__ = [
@@ -204,39 +200,6 @@ def _clean() -> None:
         torch.cuda.empty_cache()
 
 
-def _facts(device: str) -> dict:
-    driver = ""
-    if device == "cuda" and shutil.which("nvidia-smi"):
-        driver = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"],
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-    card = torch.cuda.get_device_name() if device == "cuda" else processor()
-    return dict(
-        card=card,
-        device=device,
-        driver=driver,
-        torch=torch.__version__,
-        transformers=version("transformers"),
-        threads=torch.get_num_threads(),
-        date=datetime.date.today().isoformat(),
-        model=MODELS[device],
-    )
-
-
-def processor() -> str:
-    """The processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        "a CPU",
-    )
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if our engine fails, or if nothing is recorded."""
     command = Command(
@@ -270,7 +233,8 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.requests, arguments.repeats or (3 if on_gpu else 5), say
     )
     run = ServingRun(
-        **_facts(arguments.device),
+        **facts_for(ServingRun, arguments.device),
+        model=MODELS[arguments.device],
         command=command.line(arguments, "device", "requests", "repeats", "threads"),
         trace=trace.title,
         num_requests=len(trace.prompts),

@@ -6,7 +6,6 @@ outside.
 """
 
 import contextlib
-import datetime
 import gc
 import json
 import sys
@@ -17,7 +16,6 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from lessons_bench.backends import Gpu
 from lessons_bench.command import Command, say
 from lessons_bench.fast_engine import decoding, engines, timed
 from lessons_bench.servers import random_model
@@ -31,6 +29,7 @@ from lessons_bench.timeline_runs import (
     length,
     table,
 )
+from lessons_bench.where import facts_for
 
 # Titles of fast_engine's engines. Each has all parts up to the one that is named.
 ENGINES = ("lesson 08", "+ graphs", "+ plan", "+ sampling", "+ ahead")
@@ -182,7 +181,7 @@ def profiled(engine) -> list[dict]:
 
 
 def measure(command: str, say: Callable[[str], None] = lambda line: None) -> Run:
-    machine, model, timelines = Gpu(), random_model(), []
+    model, timelines = random_model(), []
     for title in ENGINES:
         engine = decoding(model, NUM_SEQS, CONTEXT, engines()[title])
         step = timed(engine)
@@ -191,10 +190,8 @@ def measure(command: str, say: Callable[[str], None] = lambda line: None) -> Run
         del engine
         gc.collect()
         torch.cuda.empty_cache()
-    facts = machine.facts()
     return Run(
-        **{name: facts[name] for name in ("card", "driver", "torch")},
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run),
         command=command,
         model=MODELS["cuda"],
         num_seqs=NUM_SEQS,

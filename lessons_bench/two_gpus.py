@@ -5,16 +5,15 @@ as always, and then decode steps of the whole batch are timed and profiled. Then
 tried under a cap of memory that one GPU does not meet.
 """
 
-import datetime
 import sys
 from collections.abc import Sequence
 
 import torch
 
-from lessons_bench.backends import Gpu
 from lessons_bench.command import Command, say
 from lessons_bench.two_gpus_ranks import QWEN3_8B, Sizes, measure, same_tokens
 from lessons_bench.two_gpus_runs import Row, Run, table
+from lessons_bench.where import facts_for
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -49,10 +48,8 @@ def main(words: Sequence[str] | None = None) -> int:
             add(rows, num_gpus, context)
     for num_gpus in (1, 2):
         add(capped, num_gpus, arguments.contexts[0], arguments.cap)
-    facts = Gpu().facts()
     run = Run(
-        **{name: facts[name] for name in ("card", "driver", "torch")},
-        date=datetime.date.today().isoformat(),
+        **facts_for(Run),
         command=command.line(arguments, "num_seqs", "contexts", "cap"),
         model="Shapes of Qwen3-8B, random weights, bfloat16",
         same_tokens=same,

@@ -25,6 +25,9 @@ loop's first line on. A form may also be
 
 In C++ and CUDA a form is edits, or a whole text: lines of which none is an edit.
 
+`## together`, the last section, lists mistakes that a text may make at once. Each combination
+of two or more in a line is a form of the one that comes first in it.
+
 `## spellings`, the first section, has forms that are right: each mistake is made in each
 combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
 exercises in Python. A line that begins with `# ` is a comment.
@@ -47,6 +50,7 @@ from pathlib import Path
 from lessons_lib.checks import MistakesError
 
 OUR_ANSWERS = Path(__file__).with_name("our_answers.json")
+OF_OTHERS = ("spellings", "together")  # sections that are no mistakes
 _INDENT = "    "
 _HANGS = " (hangs on rounding)"
 # up to a comma or the end of the line, with two levels of brackets
@@ -154,7 +158,7 @@ class Section:
         words = " ".join(
             line for _, line in self.lines if line and not line.startswith(_INDENT)
         )
-        if not words and self.slug != "spellings":
+        if not words and self.slug not in OF_OTHERS:
             raise MistakesError(f"{self.place}: {self.slug} has no message for the learner.")
         return words
 
@@ -171,6 +175,24 @@ class Section:
             if not line or line.startswith(_INDENT)
         ]
         return tuple(_forms(_with_or_alone(code), self.is_python, self.head))
+
+
+def combined(groups: list[tuple[str, tuple[Form, ...]]], text: str) -> dict[str, str]:
+    """`text` with two or more mistakes at once: the first one's name, by the new text.
+
+    groups: a name and its forms for each mistake. What is a whole text is left out.
+    """
+    made = [(text, "", 0)]
+    for slug, forms in groups:
+        made += [
+            (new, first or slug, number + 1)
+            for old, first, number in made
+            for form in forms
+            if not form.whole
+            for new in form.texts_of(old)
+            if new != old
+        ]
+    return {new: first for new, first, number in made if number > 1}
 
 
 def sections(file: Path, is_python: bool = True, head: str = "") -> Iterator[Section]:

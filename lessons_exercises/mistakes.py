@@ -4,23 +4,22 @@ import __future__
 
 import functools
 import itertools
-import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lessons_exercises import edits, records
+from lessons_exercises import edits, pairs, records, repairs
+from lessons_exercises.ends import with_an_end
 from lessons_exercises.further import further_files
 from lessons_lib import checks
-from lessons_lib.checks import Mistake, MistakesError, NoEnd
+from lessons_lib.checks import Mistake, MistakesError
 from lessons_lib.paths import mistakes_folder
 
 HERE = Path(__file__).parent
-MOST_LINES = 100_000  # that a form may run on a case; ours run a few hundred
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class Form(checks.Form):
         exec(compile(self.text, self.place, "exec", flags, dont_inherit=True), scope)
         answer = scope[self.bank.answer_name]
         if isinstance(answer, types.FunctionType):
-            return _with_an_end(answer, self.place)
+            return with_an_end(answer, self.place)
         return answer
 
     @functools.cached_property
@@ -205,11 +204,44 @@ class Bank(Sequence):
     def own(self) -> tuple[Mistake, ...]:
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
+    def explain(self, exercise, answer, cases: list, given: list, expected: list):
+        """(slug, message) of an answer that no mistake explains, or None.
+
+        It has a slip that any answer may have, or two of this exercise's mistakes at once.
+
+        given, expected: the answer's results on the cases, and ours.
+        """
+        if self.prepare:
+            return None
+
+        def is_right(changed, number: int) -> bool:
+            result = checks.attempt(exercise, changed, cases[number])
+            return exercise.same(expected[number], result)
+
+        were_right = [*map(exercise.same, expected, given)]
+        found = repairs.slip(answer, is_right, were_right)
+        if found and not found[1].endswith(pairs.BESIDES):
+            return found
+        return pairs.find(self, exercise, cases, given, expected) or found
+
+    def first_forms(self) -> Iterator[tuple[str, edits.Form]]:
+        """The first form of each of the exercise's own mistakes that is no whole text."""
+        for section in self._sections(self.file.with_suffix(".mistakes")):
+            if section.slug not in edits.OF_OTHERS and not section.forms[0].whole:
+                yield section.slug, section.forms[0]
+
+    def form(self, text: str) -> Form:
+        return Form(text, self, self.exercise_id, is_respelt=True, is_further=False)
+
+    def message_of(self, slug: str) -> str:
+        return next(mistake.message for mistake in self.mistakes if mistake.slug == slug)
+
     def _read(self, file: Path, known: Sequence[str] = ()) -> list[Mistake]:
         sections, slugs = list(self._sections(file)), set(known)
         spellings = [self.answer]
         if sections and sections[0].slug == "spellings":
             spellings += self._spellings(sections.pop(0))
+        together = self._together(sections)
         read = []
         for section in sections:
             if section.slug in slugs:
@@ -223,6 +255,8 @@ class Bank(Sequence):
                 for form in section.forms:
                     for text in form.texts(spelling, spellings):
                         texts.setdefault(text, (form.place, number > 0))
+            for text, place in together.get(section.slug, ()):
+                texts.setdefault(text, (place, True))
             is_further = file.parent not in (self.file.parent, HERE)
             forms = [Form(text, self, *about, is_further) for text, about in texts.items()]
             if not forms:
@@ -233,6 +267,26 @@ class Bank(Sequence):
             message = self._message(section)
             read.append(Mistake(section.slug, message, forms[0], also=tuple(forms[1:])))
         return read
+
+    def _together(self, sections: list[edits.Section]) -> dict[str, list[tuple[str, str]]]:
+        """(text, place) of what makes several mistakes at once, by the first one's name.
+
+        Takes the section that lists them, which is the last one, out of `sections`.
+        """
+        found: dict[str, list[tuple[str, str]]] = {}
+        if not sections or sections[-1].slug != "together":
+            return found
+        listed = sections.pop()
+        known = {section.slug: section.forms for section in sections}
+        for place, line in listed.lines:
+            slugs = line.strip().split(", ") if line else []
+            for slug in slugs:
+                if slug not in known:
+                    raise MistakesError(f"{place}: there is no mistake {slug} here.")
+            groups = [(slug, known[slug]) for slug in slugs]
+            for text, first in edits.combined(groups, self.answer).items():
+                found.setdefault(first, []).append((text, place))
+        return found
 
     def _spellings(self, section: edits.Section) -> list[str]:
         """Our answer in all combinations of other right spellings."""
@@ -247,29 +301,3 @@ class Bank(Sequence):
                     combined = [new for text in combined for new in form.texts_of(text)]
                 texts.update(dict.fromkeys(combined))
         return [*texts][1:]
-
-
-def _with_an_end(function, place: str):
-    """`function`, which raises NoEnd once its own lines have run MOST_LINES times."""
-
-    @functools.wraps(function)
-    def guarded(*arguments, **named):
-        lines = 0
-
-        def follow(frame, event, argument):
-            nonlocal lines
-            if frame.f_code.co_filename != place:
-                return None
-            lines += event == "line"
-            if lines > MOST_LINES:
-                raise NoEnd
-            return follow
-
-        before = sys.gettrace()
-        sys.settrace(follow)
-        try:
-            return function(*arguments, **named)
-        finally:
-            sys.settrace(before)
-
-    return guarded

@@ -23,7 +23,13 @@ from lessons_lib import results
 
 _RAISED = ["course", "lessons_lib.checks", "Raised"]
 # What reads the mistakes does not change what they give.
-_ENGINE = [f"lessons_exercises.{name}" for name in ("edits", "further", "mistakes", "records")]
+_ENGINE = [
+    f"lessons_exercises.{name}"
+    for name in (
+        *("edits", "ends", "exercise", "further"),
+        *("mistakes", "pairs", "records", "repairs"),
+    )
+]
 # attributes of a result that is a text: a learner reads them, and no check compares them
 _BUILT = {".cpp", ".cu", ".cuh", ".h"}
 _SHOWN_ALONE = {"where", "message"}

@@ -13,16 +13,19 @@ from torch.overrides import TorchFunctionMode
 
 SECOND = torch.device("cuda", 7)
 BACK = {"cpu", "tolist", "numpy"}
-# functions that want their tensors on one device
-OF_ONE_DEVICE = {"add", "sub", "mul", "cat", "concat", "stack"} | {
-    f"__{side}{name}__"
-    for name in ("add", "sub", "mul", "floordiv", "mod")
-    for side in ("", "r", "i")
-}
 
 
 class SecondDevice(TorchFunctionMode):
-    """Within this, PyTorch has the device SECOND."""
+    """Within this, PyTorch has the device SECOND.
+
+    of_one_device: functions that want their tensors on one device.
+    """
+
+    of_one_device = {"add", "sub", "mul", "cat", "concat", "stack"} | {
+        f"__{side}{name}__"
+        for name in ("add", "sub", "mul", "floordiv", "mod")
+        for side in ("", "r", "i")
+    }
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), getattr(function, "__name__", "")
@@ -30,7 +33,7 @@ class SecondDevice(TorchFunctionMode):
             return SECOND if is_there(args[0]) else function(*args)
         given = list(tensors_in([args, kwargs]))
         sides = {is_there(tensor) for tensor in given if tensor.dim()}
-        if name in OF_ONE_DEVICE and len(sides) == 2:
+        if name in self.of_one_device and len(sides) == 2:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, "
                 f"but found at least two devices, {SECOND} and cpu!"

@@ -14,24 +14,11 @@ _failed: dict[str, Any] = {}  # the answer that each exercise's last check refus
 
 def after_failing(result: checks.CheckResult, answer: Any) -> str:
     """The result's message and the next step. A cell that was edited may not have run."""
-    body = f"{result.message}{_method_of_the_notebook(result, answer)}"
-    body += f'\nOne hint at a time: hint("{result.exercise}")'
+    body = f'{result.message}\nOne hint at a time: hint("{result.exercise}")'
     if _failed.get(result.exercise) is answer:
         body += f"\nThis is the answer of your last check. Is yours newer? Then {RUN_IT}."
     _failed[result.exercise] = answer
     return body
-
-
-def _method_of_the_notebook(result: checks.CheckResult, answer: Any) -> str:
-    """What to do if an answer fails because it calls a method that only the notebook has."""
-    found = re.search(r"'(\w+)' object has no attribute '(\w+)'", result.message)
-    owner = getattr(answer, "__globals__", {}).get(found[1]) if found else None
-    if not found or not isinstance(owner, type) or not hasattr(owner, found[2]):
-        return ""
-    return (
-        f"\nThe notebook's `{found[1]}` has `{found[2]}`. But a check tries your answer on "
-        f"our own object. Let `{found[2]}` be a function, and hand it the object."
-    )
 
 
 def after_passing() -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lessons_lib import machine
+from lessons_lib import helpers, machine, thrown
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
 from lessons_processes import error_line, isolation, one_call
@@ -37,9 +37,10 @@ OF_THE_COURSE = " of the course"
 NO_ANSWER = object()  # what is checked where the learner has left the answer out
 # an error as a result: alone, or of one of several calls, and what it has left
 ERROR = re.compile(
-    r"(?:the call raised |(?:in|before) step \d+: )?"
+    r"(?:the call raised |an error, |(?:in|before) step \d+: )?"
     r"((\w+(?:Error|Exception)): (?:(?!; |, and )[^\n])*)"
 )
+AN_ERROR = "Your code raised"
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
@@ -268,6 +269,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
     refused = refuse(exercise, answer)
     if refused:
         return refused
+    answer = helpers.carried(answer)
     verdict, outcome = _try(exercise, answer)
     if verdict.passed or not machine.may_be_at_fault(outcome, verdict.message):
         return verdict
@@ -329,7 +331,7 @@ def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
 
 def _sources(answer) -> dict[str, list[str]]:
     """The lines of the cell that defines the answer, by the name that its code has for it."""
-    code = getattr(answer, "__code__", None)
+    code = getattr(getattr(answer, "__wrapped__", answer), "__code__", None)
     if inspect.isclass(answer):
         functions = filter(inspect.isfunction, vars(answer).values())
         code = next((function.__code__ for function in functions), None)
@@ -348,7 +350,10 @@ def crashed_first(outcome: isolation.Outcome) -> bool:
 def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> CheckResult:
     if outcome.ending != "returned":
         return named_from_text(exercise, answer, from_broken_run(exercise, outcome))
-    return named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
+    verdict = named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
+    if verdict.mistake == "wrong" and exercise.language == "c++":
+        return replace(verdict, message=thrown.told(verdict.message, answer))
+    return verdict
 
 
 def refuse(exercise: Exercise, answer) -> CheckResult | None:
@@ -469,7 +474,7 @@ def _examine(
 
 
 def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
-    """The verdict on a wrong answer, named if only what it does beside its result is wrong."""
+    """The verdict on a wrong answer, named by a rule for all exercises if one fits."""
     from lessons_lib import remedies  # imports PyTorch, which the notebook may not need
 
     def passes(theirs, ours) -> bool:
@@ -479,7 +484,24 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
         )
 
     slip = remedies.slip(exercise.reference, subject, passes)
+    if slip is None and (slip := _explained(exercise, subject)):
+        error = verdict.message.split("\n")[0]  # an exception is told as one all the same
+        slip = slip[0], f"{error} {slip[1]}" if error.startswith(AN_ERROR) else slip[1]
     return _said(verdict, *slip) if slip else verdict
+
+
+def _explained(exercise: Exercise, subject) -> tuple[str, str] | None:
+    """The slug and the words of a slip that no known mistake has."""
+    explain = getattr(exercise.mistakes, "explain", None)
+    if explain is None:
+        return None
+    cases = exercise.in_order(exercise.cases())
+    given, expected = (
+        [attempt(exercise, answer, case) for case in cases]
+        for answer in (subject, exercise.reference)
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        return explain(exercise, subject, cases, given, expected)
 
 
 def compare(
@@ -661,7 +683,7 @@ def _unnamed(failure: Failure) -> str:
     error = ERROR.match(failure.actual)
     if error is None or error[2] in failure.expected:
         return "The result is not right."
-    return f"Your code raised {error[1].rstrip('.')}." + (
+    return f"{AN_ERROR} {error[1].rstrip('.')}." + (
         " Is it imported, or defined in a cell that ran?" * (error[2] == "NameError")
     )
 

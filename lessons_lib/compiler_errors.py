@@ -68,6 +68,8 @@ def explain(
         )
     if where.line > len(sources[where.source].rstrip().split("\n")):
         reason = f"it ends too early; a closing brace or a semicolon is missing ({reason})"
+    if "void value not ignored" in reason:
+        reason += ": what is called here returns nothing"
     if compiled and _line(compiled[where.source], where.line) != _line(
         sources[where.source], where.line
     ):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib import progress, solution_cells
+from lessons_lib import helpers, progress, solution_cells
 from lessons_lib.paths import progress_folder
 from lessons_processes import pickles
 
@@ -81,7 +81,8 @@ def load(exercise_id: str) -> SavedAnswer:
 
 def _pack(exercise_id: str, answer: object) -> str:
     is_text = isinstance(answer, str)
-    payload = str(answer) if is_text else base64.b64encode(pickles.dumps(answer)).decode()
+    whole = helpers.carried(answer)
+    payload = str(answer) if is_text else base64.b64encode(pickles.dumps(whole)).decode()
     about = {
         "exercise": exercise_id,
         "form": "text" if is_text else "pickle",

@@ -250,8 +250,8 @@ class PagedAttentionManager(Bookkeeping):
 #
 # You write four of the methods that change something. (A fifth, `append_tokens`, makes room
 # for a whole batch; you write it in lesson 05.) Here each one is a function, and the last line
-# of its cell makes it a method of the class. A check calls it on our own manager. So if you want
-# a helper, write it as a function, too, which takes the manager as an argument.
+# of its cell makes it a method of the class. A check calls it on our own manager. If you want a
+# helper, write a function, or add one more method in the same way: it comes with your answer.
 #
 # One rule holds for all of them: **all or nothing**. When a call raises an error, the tables,
 # the counts and the pool are as they were. If a call is wrong in two ways, it does not matter

@@ -409,7 +409,9 @@ draw.shuffles([3, 1, 4, 1, 5, 9, 2, 6])
 # ### Exercise 6.3: maximum and sum over a block
 #
 # `Operation::of(a, b)` is the larger of two numbers, or their sum. Any way is fine if every
-# thread gets the result. A block has at most 1,024 threads, so at most 32 warps.
+# thread gets the result. But let only one thread write to a place in shared memory: several
+# writes to it are a race, even if all of them bring the same value. A block has at most 1,024
+# threads, so at most 32 warps.
 
 # %% exercise="6.3" language="cuda"
 block_reduce = r"""

@@ -420,9 +420,10 @@ for num_bytes in range(1, len(letters) + 1):
 # `text` grows from event to event, and you say what of it is new and safe. The end of a text
 # may be the beginning of a stop text in more than one way. Think of "aa" and the stop text
 # "aab". An incomplete character may come after such a beginning: "4\ufffd" may become "4é",
-# and if that is a stop text, nothing of it can be sent yet. A stop text in the text comes
-# before any other reason: then the reason is "stop", even where the request has ended with
-# "length". White space is text like any other.
+# and if that is a stop text, nothing of it can be sent yet. To keep the rule simple, a
+# beginning waits with such a character whatever the stop text goes on with. A stop text in the
+# text comes before any other reason: then the reason is "stop", even where the request has
+# ended with "length". White space is text like any other.
 
 
 # %% exercise="11.2"

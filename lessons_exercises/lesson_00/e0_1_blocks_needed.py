@@ -1,14 +1,12 @@
 """The exercise of lesson 00, with its mistake bank."""
 
 import math
-import random
 from numbers import Integral
 
 import numpy
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 
 
 def blocks_needed(num_tokens, block_size):
@@ -30,30 +28,24 @@ CASES += [(2, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
 CASES += [(1, 4096), (2**24 + 1, 2**15)]
 
 
-def hidden(seed):
+def hidden(chance):
     """No token; then full blocks, one token less and one more."""
-    chance = random.Random(seed)
     for block_size in chance.sample(range(2, 200), 5):
         full = block_size * chance.randint(1, 80)
         yield from ((num_tokens, block_size) for num_tokens in (0, full, full - 1, full + 1))
 
 
-EXERCISE = Exercise(
-    id="0.1",
+EXERCISE = exercise(
+    globals(),
     title="blocks needed",
     answer_name="blocks_needed",
-    reference=blocks_needed,
-    cases=lambda: CASES,
     size=lambda case: case,
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
-    mistakes=Bank("0.1", "blocks_needed", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16`
         give?
 
         `a // b` rounds down. Adding just enough to `a` first makes it round up. What is the
         smallest amount that lifts 17 to the next multiple of 16 without lifting 16?
-    """),
+    """,
 )

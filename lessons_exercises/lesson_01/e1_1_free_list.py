@@ -1,13 +1,11 @@
 """Exercise 1.1: the free list."""
 
 import itertools
-import random
 import re
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_01.native import free_list_class, without_comments
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 
 
 class FreeList:
@@ -39,9 +37,8 @@ def cases():
     yield 100, ("pop",) * 60 + tuple(range(0, 60, 2)) + ("pop",) * 30
 
 
-def hidden(seed):
+def hidden(chance):
     """Longer runs on longer lists. The last call of each is a pop(): it shows the order."""
-    chance = random.Random(seed)
     for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
         num_blocks, calls = chance.randint(4, 12), []
         while len(calls) < length or calls[-1] != "pop":
@@ -108,22 +105,15 @@ def name_from_text(source: str) -> str | None:
     return "constructor-never-ends" if re.search(loop, without_comments(source)) else None
 
 
-EXERCISE = Exercise(
-    id="1.1",
+EXERCISE = exercise(
+    globals(),
     title="the free list",
     answer_name="free_list",
     language="c++",
     reference=FreeList,
     prepare=free_list_class,
-    cases=cases,
     size=lambda case: (len(case[1]), case[0]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    name_from_text=name_from_text,
-    mistakes=Bank("1.1", "free_list", __file__, globals(), free_list_class),
-    hints=paragraphs("""
+    hints="""
         `std::vector` is a stack already: push_back() puts on top, back() looks at the top,
         pop_back() removes it.
 
@@ -131,5 +121,5 @@ EXERCISE = Exercise(
         the highest to the lowest.
 
         pop() needs three steps: read the top, remove it, return what you read.
-    """),
+    """,
 )

@@ -4,14 +4,13 @@ import itertools
 import random
 import re
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_01.native import (
     OUR_ERRORS,
     block_manager_class,
     without_comments,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention.block_manager import PythonBlockManager
 
 TAKE_AN_ID = "free", "increase_ref_count", "get_ref_count"
@@ -38,12 +37,11 @@ def cases():
     yield 8, _run(random.Random(12), range(8), 400)
 
 
-def hidden(seed):
+def hidden(chance):
     """Runs on pools of other sizes, now and then with an id that does not exist.
 
     Then ids just outside the pool, and a pool that cannot be made.
     """
-    chance = random.Random(seed)
     for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
         num_blocks = chance.randint(2, 4)
         yield num_blocks, (("allocate",), *_run(chance, range(num_blocks), length))
@@ -127,22 +125,16 @@ def name_from_text(source: str, known: dict[str, str] = ERRORS_NOT_THROWN) -> st
     return next((slug for slug, shown in known.items() if re.search(shown, text)), None)
 
 
-EXERCISE = Exercise(
-    id="1.2",
+EXERCISE = exercise(
+    globals(),
     title="reference counts and errors",
     answer_name="block_manager",
     language="c++",
     reference=PythonBlockManager,
     prepare=block_manager_class,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     name_from_text=lambda source: name_from_text(source, ERRORS_NOT_THROWN | CONDITIONS),
     points=2,
-    mistakes=Bank("1.2", "block_manager", __file__, globals(), block_manager_class),
-    hints=paragraphs("""
+    hints="""
         Write check_index() first. Every method that takes a block_id calls it before anything
         else.
 
@@ -151,5 +143,5 @@ EXERCISE = Exercise(
 
         free() takes one user away. The block returns to the free list exactly when that was
         the last user, that is, when the count becomes 0.
-    """),
+    """,
 )

@@ -7,15 +7,14 @@ back in between, the check lets another call in. See watched.h.
 """
 
 import itertools
-import random
 import re
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_01 import e1_2_reference_counts as reference_counts
 from lessons_exercises.lesson_01.native import METHODS, without_comments
 from lessons_exercises.lesson_01.native import watched_block_manager_class as build
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.block_manager import PythonBlockManager
 
 
@@ -50,10 +49,9 @@ def cases():
     yield from (("meet", (num_blocks, users)) for users in (1, 2) for num_blocks in (1, 2, 3))
 
 
-def hidden(seed):
+def hidden(chance):
     """Half of what exercise 1.2 has, then the data and the meetings, on other pools."""
-    chance = random.Random(seed)
-    yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
+    yield from (("alone", case) for case in list(reference_counts.hidden(chance))[::2])
     for kind in ("gives back", "after an error", "data"):
         yield kind, chance.randint(5, 40)
     for users in (1, 2, 3):
@@ -249,26 +247,18 @@ def _locks(body: str, name: str) -> bool:
     return times > 0 and not re.search(rf"\b{name}\b", rest)
 
 
-EXERCISE = Exercise(
-    id="1.3",
+EXERCISE = exercise(
+    globals(),
     title="thread safety",
     answer_name="safe_block_manager",
     language="c++",
     reference=ThreadSafeBlockManager,
     prepare=build,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # a mistake that one thread shows makes many meetings go wrong as well
     chancy=lambda case: case[0] == "meet",
-    recognise=recognise,
-    name_from_text=name_from_text,
     points=2,
     time_limit=30.0,
-    mistakes=Bank("1.3", "safe_block_manager", __file__, globals(), build),
-    hints=paragraphs("""
+    hints="""
         The class needs one `mutable std::mutex mutex_;`. It is mutable because the const
         methods lock it too.
 
@@ -276,5 +266,5 @@ EXERCISE = Exercise(
         of the method, even after an error.
 
         It is the first line of every public method, before any look at the data.
-    """),
+    """,
 )

@@ -1,14 +1,12 @@
 """Exercise 1.4: the C++ errors as Python exceptions."""
 
-import random
 import re
 import types
 from collections.abc import Iterator
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_01.native import without_comments
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from lessons_lib.inline import build_cpp, read_kernel
 from paged_attention import block_manager as errors
 from paged_attention.block_manager import PythonBlockManager
@@ -38,8 +36,7 @@ ERRORS = {
 BASES = {name: base for name, (base, *_) in ERRORS.items() if name != base}
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for name in chance.sample([*ERRORS], len(ERRORS)):
         for number in chance.sample(ERRORS[name][-1], 2):
             yield name, number
@@ -115,8 +112,8 @@ def _names_with_bases(text: str) -> Iterator[tuple[str, str]]:
             yield names.pop(), bases.pop()
 
 
-EXERCISE = Exercise(
-    id="1.4",
+EXERCISE = exercise(
+    globals(),
     title="errors reach Python",
     answer_name="binding",
     language="c++",
@@ -126,18 +123,13 @@ EXERCISE = Exercise(
     prepare=build,
     cases=lambda: [(name, number) for name, (_, number, _) in ERRORS.items()],
     size=lambda case: 1,  # each makes one call too many
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: WORDS[case[0]].format(case[1]),
-    recognise=recognise,
-    name_from_text=name_from_text,
-    mistakes=Bank("1.4", "binding", __file__, globals(), build),
-    hints=paragraphs("""
+    hints="""
         Each error takes one line: `py::register_local_exception<CppType>(module, "PythonName",
         base);`.
 
         The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,
         PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs to
         which error.
-    """),
+    """,
 )

@@ -1,11 +1,10 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
-import random
 from collections.abc import Iterator
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.block_manager import PythonBlockManager
 
 
@@ -57,8 +56,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for length in (1, 2, 3, 3, 4, 5, 6, 8, 10):
         num_blocks = length + chance.randint(1, 6)
         yield num_blocks, chance.sample(range(num_blocks), length), chance.randint(0, 3)
@@ -92,21 +90,14 @@ def describe(case):
     return f"{past}; fork(manager, {parent})"
 
 
-EXERCISE = Exercise(
-    id="1.5",
+EXERCISE = exercise(
+    globals(),
     title="fork a sequence",
     answer_name="fork",
-    reference=fork,
-    cases=lambda: CASES,
     size=lambda case: (len(case[1]), case[2], case[0]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    mistakes=Bank("1.5", "fork", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         How many sequences use each of these blocks before the fork, and how many after it?
 
         The child needs a list of its own with the same ids in it: `list(blocks)`.
-    """),
+    """,
 )

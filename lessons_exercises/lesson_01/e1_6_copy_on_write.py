@@ -1,14 +1,13 @@
 """Exercise 1.6: write to a block that may be shared."""
 
-import random
 import re
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_01.e1_5_fork import counts_of, manager_of
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import SLIPS, paragraphs
-from lessons_lib.checks import Exercise, Text, raised
+from lessons_exercises.words import SLIPS
+from lessons_lib.checks import Text, raised
 from paged_attention.block_manager import OutOfBlocksError
 
 
@@ -47,9 +46,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """By turns with a block to spare and without. Three of four go to a shared block."""
-    chance = random.Random(seed)
     for number in range(16):
         length, block_size = chance.randint(1, 4), chance.randint(1, 6)
         num_blocks = length + number % 2
@@ -106,20 +104,13 @@ def describe(case):
     return f"pool {pool}, reference counts {counts}; {call}"
 
 
-EXERCISE = Exercise(
-    id="1.6",
+EXERCISE = exercise(
+    globals(),
     title="copy on write",
     answer_name="write",
-    reference=write,
-    cases=lambda: CASES,
     size=lambda case: (case[0] * case[1], len(case[3]), case[4]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
     points=2,
-    mistakes=Bank("1.6", "write", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         `divmod(position, block_size)` gives both: which block of the list, and which slot in
         it.
 
@@ -127,5 +118,5 @@ EXERCISE = Exercise(
         allocate, copy the contents, free the old one, put the new id into the list.
 
         Of those four steps one can fail. It comes first, so that nothing is half done.
-    """),
+    """,
 )

@@ -1,10 +1,8 @@
 """Exercise 1.7: a test that tells a right block manager from wrong ones."""
 
-import random
-
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, counted, paragraphs
-from lessons_lib.checks import Exercise, NoEnd, Raised, Text, raised
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import Alike, counted
+from lessons_lib.checks import NoEnd, Raised, Text, raised
 from paged_attention.block_manager import BlockNotAllocatedError, PythonBlockManager
 
 
@@ -101,8 +99,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for least, most in (2, 3), (4, 60), (4, 60), (4, 60):
         for broken in (None, *PROMISES):
             yield chance.choice(ORDERS), chance.randint(least, most), broken
@@ -138,18 +135,12 @@ def describe(case):
     return f"{kind}; {counted(num_blocks, 'block')}, handed out {order}"
 
 
-EXERCISE = Exercise(
-    id="1.7",
+EXERCISE = exercise(
+    globals(),
     title="a test of your own",
     answer_name="test_manager",
-    reference=test_manager,
-    cases=lambda: CASES,
     size=lambda case: ([None, *PROMISES].index(case[2]), case[1]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    mistakes=Bank("1.7", "test_manager", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which calls bring a block to two users, and back to one? What should
         `get_ref_count()` say then?
 
@@ -158,5 +149,5 @@ EXERCISE = Exercise(
 
         A manager may refuse a call and still have changed something. So look at the count
         once more, after the call was refused.
-    """),
+    """,
 )

@@ -1,14 +1,12 @@
 """Exercise 2.1: in how many pieces a part of the pool lies in memory."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 
 
 def count_pieces(view):
@@ -61,13 +59,13 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Tensors of two to five dimensions, and a square.
 
     Of each but the first all, a range, one, or every second, though not of three, whose last
     one would lie beside the first one of the next row.
     """
-    chance, all_of_it = random.Random(seed), slice(None)
+    all_of_it = slice(None)
     for number in range(20):
         sizes, index = chance.choices((1, 1, 2, 3, 4, 6), k=2 + number // 5), [all_of_it]
         for size in sizes[1:]:
@@ -95,18 +93,12 @@ def describe(case):
     return f"shape {tuple(view.shape)}, strides {view.stride()}, {case[2]}"
 
 
-EXERCISE = Exercise(
-    id="2.1",
+EXERCISE = exercise(
+    globals(),
     title="pieces of memory",
     answer_name="count_pieces",
-    reference=count_pieces,
-    cases=lambda: CASES,
     size=lambda case: (math.prod(case[0]), len(case[0])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    mistakes=Bank("2.1", "count_pieces", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Go through the dimensions from the last to the first, and keep how many numbers lie
         side by side so far.
 
@@ -115,5 +107,5 @@ EXERCISE = Exercise(
 
         The first dimension that breaks the piece ends the search. The number of pieces is that
         of all numbers divided by the length of one.
-    """),
+    """,
 )

@@ -1,13 +1,9 @@
 """Exercise 2.2: from positions in a sequence to slots in the pool."""
 
-import random
-
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.exercise import exercise
 from paged_attention.slots import slot_mapping
 
 
@@ -25,6 +21,8 @@ def describe(case):
     return f"block_ids {blocks + [-1] * spare}, positions {positions}, block_size {block_size}"
 
 
+# A float32 rounds this position up. It is tried last: some mistakes give all slots.
+FAR = (2**20, [*range(17, -1, -1)], [17 * 2**20 - 1], 0)
 # (block size, the sequence's blocks, positions, entries of -1 after them)
 CASES = [
     (2, [0], [0], 0),
@@ -41,12 +39,12 @@ CASES = [
     (16, [9, 3], [15, 16, 31], 6),
     (2, [3, 1], [], 0),
     (16, [2**30 + 7, 200_000_000], [3, 30], 0),
+    FAR,
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any positions in any order; none; one pool whose slots do not fit into 32 bits."""
-    chance = random.Random(seed)
     for number in range(12):
         block_size, length = chance.randint(1, 20), chance.randint(1, 6)
         blocks = chance.sample(range(2 * length), length)
@@ -56,22 +54,17 @@ def hidden(seed):
     yield chance.randint(2, 20), chance.sample(range(9), 3), [], 2
     far = [chance.randrange(2**28, 2**31) for _ in range(3)]
     yield 16, far, [chance.randrange(16), chance.randrange(16, 48)], 1
+    yield 2**20, chance.sample(range(40), 18), [17 * 2**20 - 1], 1
 
 
-EXERCISE = Exercise(
-    id="2.2",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="slots",
     answer_name="slot_mapping",
-    reference=slot_mapping,
-    cases=lambda: CASES,
+    chancy=lambda case: case is FAR,
     size=lambda case: (len(case[2]), len(case[1]) + case[3], case[0], max(case[1])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("2.2", "slot_mapping", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which entry of the block table belongs to position 5 when a block holds 4 tokens? And
         to positions 3 and 4?
 
@@ -79,5 +72,5 @@ EXERCISE = Exercise(
         blocks at once.
 
         The table is int32, slots are int64: `.long()` changes the type.
-    """),
+    """,
 )

@@ -1,14 +1,12 @@
 """Exercise 2.3: keys and values into their slots."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 from paged_attention.slots import write_kv
 from paged_attention.validate import check_write
 
@@ -35,8 +33,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for num_tokens in (1, 1, 2, 2, 3, 4, 5, 6, 7, 9):
         num_blocks, block_size = chance.randint(3, 6), chance.randint(3, 6)
         slots = chance.sample(range(num_blocks * block_size), num_tokens)
@@ -87,25 +84,18 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="2.3",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="write keys and values",
     answer_name="write_kv",
-    reference=write_kv,
-    cases=lambda: CASES,
     size=lambda case: (len(case[4]), math.prod(case[:4])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
     # whether the arguments are checked has nothing to do with what is written
     chancy=is_refused,
-    mistakes=Bank("2.3", "write_kv", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         In which shape does the cache have one row for each slot? No number moves for that:
         `view` is enough.
 
         `tensor[indices] = rows` writes row i to place indices[i].
-    """),
+    """,
 )

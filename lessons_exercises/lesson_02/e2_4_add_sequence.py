@@ -22,11 +22,9 @@ CASES = [
 ]
 
 EXERCISE = exercise(
-    __file__,
-    id="2.4",
+    globals(),
     title="add a sequence",
-    name="add_sequence",
-    cases=CASES,
+    answer_name="add_sequence",
     hints="""
         Everything that can fail comes first: the id, the row, the length, the number of free
         blocks. Then take.

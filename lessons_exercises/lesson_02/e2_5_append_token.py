@@ -27,11 +27,9 @@ CASES = [
 ]
 
 EXERCISE = exercise(
-    __file__,
-    id="2.5",
+    globals(),
     title="append a token",
-    name="append_token",
-    cases=CASES,
+    answer_name="append_token",
     points=2,
     hints="""
         `divmod(sequence.length, self.block_size)` says where the new token goes: which entry

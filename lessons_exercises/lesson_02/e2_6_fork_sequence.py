@@ -20,11 +20,9 @@ CASES = [
 ]
 
 EXERCISE = exercise(
-    __file__,
-    id="2.6",
+    globals(),
     title="fork a sequence and its row",
-    name="fork_sequence",
-    cases=CASES,
+    answer_name="fork_sequence",
     hints="""
         What does exercise 1.5 do with the block manager? And what is new here: the table's
         row, and the length.

@@ -17,11 +17,9 @@ CASES = [
 ]
 
 EXERCISE = exercise(
-    __file__,
-    id="2.7",
+    globals(),
     title="free a sequence",
-    name="free_sequence",
-    cases=CASES,
+    answer_name="free_sequence",
     hints="""
         What did the sequence hold? Blocks, a row of the table, its entry in `self.sequences`.
         Each goes back.

@@ -5,9 +5,9 @@ import random
 
 import torch
 
+from lessons_exercises import exercise as common
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import SLIPS, paragraphs
+from lessons_exercises.words import SLIPS
 from lessons_lib.checks import Exercise, Raised, Text, raised
 from lessons_processes.isolation import describe_error
 from paged_attention import kv_cache
@@ -26,24 +26,19 @@ def sizes_of(num_blocks, block_size, max_num_seqs, max_blocks_per_seq) -> dict[s
 SMALL, ROOMY = sizes_of(4, 2, 3, 3), sizes_of(12, 3, 4, 6)
 
 
-def exercise(file: str, id: str, title: str, name: str, cases: list, hints: str, points=1):
+def exercise(scope: dict, answer_name: str, **own) -> Exercise:
     """The exercise on a method. Its mistakes may use the names in kv_cache.py and in here."""
-    return Exercise(
-        id=id,
-        title=title,
-        answer_name=name,
-        reference=getattr(PagedAttentionManager, name),
-        cases=lambda: cases,
-        size=functools.partial(size, name),
-        hidden=functools.partial(hidden, name),
+    of_calls = {"size": size, "hidden": hidden, "observe": drive, "describe": describe}
+    fields = {field: functools.partial(its, answer_name) for field, its in of_calls.items()}
+    return common.exercise(
+        scope,
+        answer_name=answer_name,
+        reference=getattr(PagedAttentionManager, answer_name),
         arrange=arrange,
-        observe=functools.partial(drive, name),
-        describe=functools.partial(describe, name),
         same=same,
         show=show,
-        points=points,
-        mistakes=Bank(id, name, file, vars(kv_cache) | globals()),
-        hints=paragraphs(hints),
+        also=vars(kv_cache) | globals(),
+        **fields | own,
     )
 
 
@@ -57,9 +52,8 @@ DRAWN = {
 }
 
 
-def hidden(name: str, seed: int):
-    """For `Exercise.hidden`: managers of any size with any past, and calls of the method."""
-    chance = random.Random(seed)
+def hidden(name: str, chance: random.Random):
+    """Managers of any size with any past, and calls of the method."""
     for number in range(20):
         num_blocks, block_size = (
             chance.randint(2, 7),

@@ -5,29 +5,21 @@ import math
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_03 import requests
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
 from paged_attention import attention
 from paged_attention.attention import share_heads
 from paged_attention.softmax_state import NO_KEY
 
-EXERCISE = Exercise(
-    id="3.1",
+EXERCISE = exercise(
+    globals(),
+    requests,
+    tensors,
     title="attention over one request's blocks",
     answer_name="plain_attention",
     reference=tensors.in_double(attention.plain_attention),
-    cases=lambda: requests.CASES,
-    size=requests.size,
-    hidden=requests.hidden,
-    observe=requests.observe,
-    describe=requests.describe,
-    same=tensors.same,
-    show=tensors.show,
     chancy=requests.tells_little,
-    mistakes=Bank("3.1", "plain_attention", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which slots of the blocks are tokens? `flatten(0, 1)` makes one row of the blocks, and
         a slice keeps the first `length` of it. From then on there is no block and no tail.
 
@@ -36,5 +28,5 @@ EXERCISE = Exercise(
 
         The order of the steps: scores, divide, hide, softmax, multiply with the values, put
         the heads back after the tokens, write them into zeros of q's shape.
-    """),
+    """,
 )

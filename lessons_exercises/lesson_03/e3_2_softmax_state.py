@@ -1,16 +1,15 @@
 """Exercise 3.2: the online softmax, part by part."""
 
 import math
-import random
 import re
 
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_03.requests import FEW, InputsChanged, in_digits, simple, tens
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Raised, Text
+from lessons_exercises.words import counted, listed
+from lessons_lib.checks import Raised, Text
 from paged_attention import softmax_state
 from paged_attention.softmax_state import NO_KEY, finite
 
@@ -55,9 +54,8 @@ CASES = [
 HIGH = 1e7
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to four parts, of each of which a row may be masked; then no part, and float64."""
-    chance = random.Random(seed)
     for number in range(12):
         rows = chance.choice(((1,), (3,), (4,), (2, 3), (5, 2)))
         sizes = tuple(chance.choices(range(1, 7), k=1 + number // 3))
@@ -180,22 +178,15 @@ def describe(case):
     return f"{words} (-inf in {hidden}); {when}" if hidden else f"{words}; {when}"
 
 
-EXERCISE = Exercise(
-    id="3.2",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="the online softmax",
     answer_name="SoftmaxState",
     reference=InDouble,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=tensors.show,
     chancy=tells_little,
     points=2,
-    mistakes=Bank("3.2", "SoftmaxState", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Three numbers for each row. Before the first key: which maximum loses against every
         score, and what do two empty sums hold?
 
@@ -208,5 +199,5 @@ EXERCISE = Exercise(
         Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[...,
         None]` fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted
         sum.
-    """),
+    """,
 )

@@ -1,15 +1,13 @@
 """Exercise 3.3: two states of the same rows become one."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_03.requests import FEW, in_digits, simple, tens
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted
 from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
 
 
@@ -43,8 +41,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     shapes = (1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3)
     for number, rows in enumerate(shapes):
         keys = chance.randint(1, 6), chance.randint(1, 6)
@@ -119,20 +116,14 @@ def describe(case):
     return words
 
 
-EXERCISE = Exercise(
-    id="3.3",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="merge two states",
     answer_name="merge",
     reference=merge_in_double,
-    cases=lambda: CASES,
     size=lambda case: (math.prod(case[0]) * sum(case[1:3]) * case[3], len(case)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("3.3", "merge", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         An update rescales one side, because the other is counted from the new maximum already.
         Here both sides may need it.
 
@@ -140,5 +131,5 @@ EXERCISE = Exercise(
         1. `l` and `acc` of a side take the same factor.
 
         Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
-    """),
+    """,
 )

@@ -1,17 +1,15 @@
 """Exercise 3.4: the same attention, block by block."""
 
 import math
-import random
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_03 import requests
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import Alike
 from paged_attention import attention
 from paged_attention.attention import share_heads
 from paged_attention.softmax_state import NO_KEY, SoftmaxState
@@ -26,9 +24,8 @@ def is_long(case):
     return case[0] > 80
 
 
-def hidden(seed):
-    yield from requests.hidden(seed)
-    chance = random.Random(seed)
+def hidden(chance):
+    yield from requests.hidden(chance)
     yield chance.choice((94, 95, 96)), *LONG[1:5], chance.randrange(2**31), requests.POISON
 
 
@@ -96,22 +93,17 @@ def describe(case):
     return requests.describe(case) + more
 
 
-EXERCISE = Exercise(
-    id="3.4",
+EXERCISE = exercise(
+    globals(),
+    requests,
+    tensors,
     title="attention block by block",
     answer_name="tiled_attention",
     reference=tensors.in_double(attention.tiled_attention),
     cases=lambda: [LONG, *requests.CASES],  # before the other chancy ones
-    size=requests.size,
-    hidden=hidden,
     chancy=tells_little,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("3.4", "tiled_attention", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Two loops: over the blocks of queries, and inside over the blocks of keys that come
         before or are the same. One state for each block of queries, one update for each block
         of keys.
@@ -126,5 +118,5 @@ EXERCISE = Exercise(
 
         A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token
         may be NaN: cut the values there off, or set them to 0 in a tensor of your own.
-    """),
+    """,
 )

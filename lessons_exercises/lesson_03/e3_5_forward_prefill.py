@@ -6,10 +6,10 @@ import random
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_03.requests import FEW, in_digits, inputs_changed, simple
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Text, raised
+from lessons_exercises.words import Alike, counted, listed
+from lessons_lib.checks import Text, raised
 from paged_attention import attention
 from paged_attention.attention import plain_attention, share_heads
 from paged_attention.kv_cache import PagedAttentionManager
@@ -54,12 +54,11 @@ BAD_INPUT = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """By turns requests of any lengths, and three of as many blocks each in a busy manager.
 
     Then bad input.
     """
-    chance = random.Random(seed)
     for number in range(12):
         block_size, busy = chance.randint(2, 5), number % 3 == 2
         if busy:
@@ -194,22 +193,17 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="3.5",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="prefill, request by request",
     answer_name="forward_prefill",
     reference=tensors.in_double(attention.forward_prefill),
     cases=lambda: CASES + BAD_INPUT,
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[2:5])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("3.5", "forward_prefill", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Project all of x at once, and make a tensor of zeros for the outputs. Then go through
         the requests, with a counter for where the next one's blocks start in x.
 
@@ -219,5 +213,5 @@ EXERCISE = Exercise(
         Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
         positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v,
         in one row.
-    """),
+    """,
 )

@@ -1,7 +1,6 @@
 """Requests to attend to, made from a few numbers: what the checks of lesson 03 share."""
 
 import math
-import random
 
 import torch
 
@@ -41,12 +40,11 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    """For `Exercise.hidden`: requests whose last block is full, has one token, or some.
+def hidden(chance):
+    """Requests whose last block is full, has one token, or some.
 
     Then NaN after it, and no token.
     """
-    chance = random.Random(seed)
     for number in range(14):
         block_size, num_kv_heads = chance.randint(2, 6), chance.randint(1, 3)
         num_q_heads = num_kv_heads * chance.choice((1, 2, 3, 5))

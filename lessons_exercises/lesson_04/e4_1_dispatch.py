@@ -1,15 +1,14 @@
 """Exercise 4.1: repeat each query for its blocks."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_04.inputs import call, generator, listed
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import named_where, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import named_where
+from lessons_lib.checks import Text
 from paged_attention import decode
 
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
@@ -37,8 +36,7 @@ CASES = [
 FEW = 12  # numbers of q that a message shows
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
         counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
         yield tuple(chance.sample(counts, length)), *about_q(chance)
@@ -81,20 +79,14 @@ def describe(case):
     return f"{q}{dtype}, request_num_blocks = {list(counts)}"
 
 
-EXERCISE = Exercise(
-    id="4.1",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="repeat each query for its blocks",
     answer_name="dispatch",
     reference=decode.dispatch,
-    cases=lambda: CASES,
     size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0]) or 3, len(case)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("4.1", "dispatch", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in
         row 0, 1, 2, 3, 4, 5?
 
@@ -102,5 +94,5 @@ EXERCISE = Exercise(
         the other repeats each row on the spot.
 
         The one you want takes a tensor of counts, and a `dim`.
-    """),
+    """,
 )

@@ -1,15 +1,13 @@
 """Exercise 4.2: attention of one query over one block, as (o, m, l)."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_04.inputs import NAN, POISON, call_for_parts, generator, listed
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import named_where, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import named_where
 from paged_attention import decode
 from paged_attention.attention import share_heads
 from paged_attention.softmax_state import NO_KEY, finite, widen
@@ -42,9 +40,8 @@ CASES = [
 LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
-def hidden(seed):
+def hidden(chance):
     """Blocks with any number of tokens, some without; NaN after the tokens at the end."""
-    chance = random.Random(seed)
     for number in range(15):
         size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
         counts = [
@@ -99,10 +96,17 @@ def size(case):
     return (len(counts) or 2) * numbers, sum(counts)
 
 
+def in_words(name, x):
+    first = x.flatten()[0].item()
+    if x.numel() > 3 and (x == first).all():
+        return f"{name} of shape {tuple(x.shape)}: all {first:g}"
+    return listed(**{name: x})
+
+
 def describe(case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
     if is_small(case):
-        return listed(**tensors_of(case))
+        return ", ".join(in_words(name, x) for name, x in tensors_of(case).items())
     words = (
         f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape "
         f"({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), "
@@ -116,22 +120,15 @@ def describe(case):
     return words
 
 
-EXERCISE = Exercise(
-    id="4.2",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="attention over one block, as (o, m, l)",
     answer_name="block_attention",
     reference=tensors.in_double(decode.block_attention),
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=holds_nan,
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("4.2", "block_attention", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials,
         their sum. Which dimension of each tensor counts the pairs?
 
@@ -143,5 +140,5 @@ EXERCISE = Exercise(
 
         For a block without a token: subtract `finite(m)` instead of m, and do not divide by an
         l of 0.
-    """),
+    """,
 )

@@ -1,15 +1,13 @@
 """Exercise 4.3: the parts of one attention put together."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_04 import inputs
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite, widen
 
@@ -38,8 +36,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for num_parts in (1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 12, 30):
         heads = (chance.randint(1, 6),) if num_parts % 3 else (2, chance.randint(1, 5))
         yield (num_parts, *heads), *inputs.drawn_parts(chance, num_parts)
@@ -67,21 +64,15 @@ def describe(case):
     return words + inputs.words_on_parts("part", level, spread, empty)
 
 
-EXERCISE = Exercise(
-    id="4.3",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="combine the parts",
     answer_name="combine_result",
     reference=tensors.in_double(decode.combine_result),
-    cases=lambda: CASES,
     size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("4.3", "combine_result", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What would l be if a block had been counted from a larger maximum? Lesson 03's `merge`
         did this for two states.
 
@@ -93,5 +84,5 @@ EXERCISE = Exercise(
 
         If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use
         `finite`, and do not divide.
-    """),
+    """,
 )

@@ -1,15 +1,14 @@
 """Exercise 4.4: one attention layer over one new token of each sequence."""
 
 import math
-import random
 
 import torch
 
 from lessons_exercises import tensors, words
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_04.inputs import NAN, POISON, generator, listed
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention import decode
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.layer import AttentionLayer
@@ -52,9 +51,8 @@ CASES = [(*case, POISON) for case in CASES] + [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to five sequences of up to three blocks; at the end NaN in the unused slots."""
-    chance = random.Random(seed)
     for number in range(11):
         size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
         past_lens = [
@@ -84,7 +82,7 @@ def make_simple(layer):
         weight.copy_(chosen)
 
 
-def prepare(case):
+def made(case):
     """The layer, the new tokens, the batch's ids and a manager, its unused slots poisoned."""
     past_lens, block_size, num_q_heads, *kv_heads, num_layers, seed, poison = case
     source, num_seqs = generator(seed), len(past_lens)
@@ -123,7 +121,7 @@ def slots_of(manager, seq_id, past):
 
 
 def observe(answer, case):
-    layer, x, seq_ids, manager = prepare(case)
+    layer, x, seq_ids, manager = made(case)
     before, table, pool = x.clone(), manager.block_table.clone(), manager.kv_cache.clone()
     lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
     y = tensors.values(answer(layer, x, seq_ids, manager))
@@ -156,7 +154,7 @@ def holds_nan(case):
 
 def describe(case):
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, _, poison = case
-    layer, x, seq_ids, manager = prepare(case)
+    layer, x, seq_ids, manager = made(case)
     tables = ", ".join(f"{seq_id}: {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
     tokens = f"{words.listed(past_lens)} {'token' if past_lens == (1,) else 'tokens'}"
     described = (
@@ -177,22 +175,17 @@ def describe(case):
     return described
 
 
-EXERCISE = Exercise(
-    id="4.4",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="decode one token of each sequence",
     answer_name="forward_decoding_loop",
     reference=tensors.in_double(decode.forward_decoding_loop),
-    cases=lambda: CASES,
     size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=holds_nan,
-    same=tensors.same,
-    show=tensors.show,
     points=3,
-    mistakes=Bank("4.4", "forward_decoding_loop", __file__, vars(decode) | globals()),
-    hints=paragraphs("""
+    also=vars(decode),
+    hints="""
         Write the steps as comments first: project; which blocks; a query for each; attend;
         combine request by request; write; project back. Each is one line or two, and each has
         its function.
@@ -204,5 +197,5 @@ EXERCISE = Exercise(
 
         For each request, `torch.cat` the past's o, m and l with the new token's own, then
         combine. A request without a past has its own part only.
-    """),
+    """,
 )

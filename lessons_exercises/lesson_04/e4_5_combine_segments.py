@@ -1,15 +1,13 @@
 """Exercise 4.5: combine the parts of all requests at once."""
 
-import random
-
 import torch
 from torch.overrides import TorchFunctionMode
 
 from lessons_exercises import tensors
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_04 import inputs
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, named_where, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import Alike, named_where
+from lessons_lib.checks import Text
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite, widen
 
@@ -55,8 +53,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for num_requests in (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 9):
         counts = chance.choices((0, 1, 2, 3, 7), k=num_requests)
         yield tuple(counts), chance.randint(1, 6), *inputs.drawn_parts(chance, sum(counts))
@@ -98,22 +95,16 @@ def describe(case):
     return words + inputs.words_on_parts("block", level, spread, empty)
 
 
-EXERCISE = Exercise(
-    id="4.5",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="combine the parts of all requests at once",
     answer_name="combine_segments",
     reference=tensors.in_double(decode.combine_segments),
-    cases=lambda: CASES,
     size=lambda case: ((sum(case[0]) or 2) * case[1] * case[2], len(case[0]), len(case[5])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
     points=2,
     chancy=counts_calls,
-    mistakes=Bank("4.5", "combine_segments", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         The steps are those of `combine_result`. What changes is the maximum and the two sums:
         each runs over the rows of one request.
 
@@ -125,5 +116,5 @@ EXERCISE = Exercise(
 
         To subtract a request's maximum from each of its rows, index the maxima with the same
         tensor.
-    """),
+    """,
 )

@@ -2,11 +2,10 @@
 
 import math
 import operator
-import random
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import named_where, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import named_where
+from lessons_lib.checks import Text
 
 # marks the case that looks at what kind of numbers an answer returns
 KINDS = "kinds of numbers"
@@ -50,9 +49,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Lengths around whole blocks; then no request, and the kinds of numbers."""
-    chance = random.Random(seed)
     for number in range(10):
         block_size = chance.randint(2, 20)
         sizes = [chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))]
@@ -105,21 +103,14 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="4.6",
+EXERCISE = exercise(
+    globals(),
     title="count the bytes",
     answer_name="bytes_moved",
-    reference=bytes_moved,
-    cases=lambda: CASES,
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[1:5])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
     # a mistake keeps its name where its numbers are floats
     chancy=lambda case: case[5:] == (KINDS,),
-    mistakes=Bank("4.6", "bytes_moved", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Begin with one token: how many numbers does one layer keep for it, and how many bytes
         are they?
 
@@ -127,5 +118,5 @@ EXERCISE = Exercise(
         tokens in the copy. Which of them go by blocks?
 
         For the paged way, only one of the three is left.
-    """),
+    """,
 )

@@ -1,22 +1,19 @@
 """Exercise 5.1: where each sequence's queries begin."""
 
-import random
 from itertools import accumulate
 
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 from paged_attention.metadata import cumulative_lengths
 
 SHORT = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15)]
 LONG = [(40_000, 1, 40_000), tuple(range(1, 30))]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for length in (1, 2, 2, 3, 4, 5, 8, 20):
         yield tuple(chance.choices((1, 1, *range(2, 60)), k=length))
     yield chance.randint(33_000, 90_000), chance.randint(1, 9), chance.randint(33_000, 90_000)
@@ -30,24 +27,19 @@ def observe(answer, case):
     return result
 
 
-EXERCISE = Exercise(
-    id="5.1",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="where each sequence's queries begin",
     answer_name="cumulative_lengths",
-    reference=cumulative_lengths,
     cases=lambda: SHORT + LONG,
     size=lambda case: (len(case), sum(case)),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: f"cumulative_lengths({list(case)})",
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("5.1", "cumulative_lengths", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in
         which the second, the third, and in which row would a fourth one begin?
 
         A running sum gives all the ends. What is missing in front of it? And which dtype does
         your sum have?
-        """),
+    """,
 )

@@ -1,12 +1,11 @@
 """Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
 
 import copy
-import random
 from collections import Counter
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Raised, Text, raised
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Raised, Text, raised
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.validate import check_scheduled
@@ -59,9 +58,8 @@ BAD_INPUT = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any past and batch, in a pool that is just large enough or not; then bad input."""
-    chance = random.Random(seed)
     for number in range(18):
         block_size = chance.randint(1, 5)
         names, past = "ABCD"[: 1 + number // 3], []
@@ -233,20 +231,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="5.2",
+EXERCISE = exercise(
+    globals(),
     title="room for a whole batch, or for none of it",
     answer_name="append_tokens",
     reference=PagedAttentionManager.append_tokens,
     cases=lambda: CASES + BAD_INPUT,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=3,
-    mistakes=Bank("5.2", "append_tokens", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Two passes over the batch: the first only counts and may raise, the second changes.
         What could still fail in the second one?
 
@@ -256,5 +249,5 @@ EXERCISE = Exercise(
         Copies come on top: a sequence whose last block is partly filled writes into it. Count
         these writers for each block, and compare with the block's users. The writer that is
         left alone with a block needs no copy.
-        """),
+    """,
 )

@@ -1,15 +1,14 @@
 """Exercise 5.3: the four tensors of a batch."""
 
-import random
 from dataclasses import replace
 
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
+from lessons_exercises.exercise import exercise
 from lessons_exercises.second_device import SECOND, SecondDevice
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import BatchMetadata, build_metadata, cumulative_lengths
 from paged_attention.slots import slot_mapping
@@ -44,9 +43,8 @@ BAD_INPUT = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any sequences, some of them in the batch; then too many or too few tokens for one."""
-    chance = random.Random(seed)
     for number in range(14):
         block_size = chance.randint(1, 9)
         more = 0, 0, 1, block_size - 1
@@ -154,23 +152,16 @@ def describe(case):
     return f"{where}blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
 
 
-EXERCISE = Exercise(
-    id="5.3",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="four tensors for any batch",
     answer_name="build_metadata",
-    reference=build_metadata,
     cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # Other mistakes keep their names, with the check and without it.
     chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("5.3", "build_metadata", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What does manager.get(seq_id) know? Its row says where the blocks are, its length how
         many keys there are.
 
@@ -179,5 +170,5 @@ EXERCISE = Exercise(
 
         A sequence with length n that computes its last m tokens has them at the places n - m
         to n - 1. Which function of lesson 02 turns places into slots?
-        """),
+    """,
 )

@@ -1,16 +1,15 @@
 """Exercise 5.5: paged attention for any batch, in PyTorch."""
 
 import math
-import random
 from typing import NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.attention import share_heads
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.metadata import (
@@ -70,9 +69,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Batches of up to four sequences: usual ones, two with NaN, one with an int64 table."""
-    chance = random.Random(seed)
     for number, kind in enumerate([USUAL] * 10 + [NAN, NAN, INT64]):
         block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
         more, lengths = (1, block_size - 1, block_size), []
@@ -179,23 +177,16 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="5.5",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="paged attention for any batch",
     answer_name="attn_paged_torch",
     reference=in_double,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # what a mistake makes of NaN or overflow depends on details
     chancy=lambda case: case.kind != USUAL,
-    same=tensors.same,
-    show=tensors.show,
     points=3,
-    mistakes=Bank("5.5", "attn_paged_torch", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len
         tokens, and how many blocks are that?
 
@@ -206,5 +197,5 @@ EXERCISE = Exercise(
         Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with
         (num_q_heads, head_size, kv_len). And the tokens to the front again before the
         sequences are put together.
-        """),
+    """,
 )

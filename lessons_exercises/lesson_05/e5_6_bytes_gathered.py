@@ -1,11 +1,9 @@
 """Exercise 5.6: what a gather moves."""
 
 import math
-import random
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 
 
 def bytes_gathered(
@@ -35,8 +33,7 @@ CASES = [
 ]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(10):
         num_layers, num_kv_heads = chance.randint(2, 99), chance.randint(2, 32)
         head_size, num_bytes = chance.randint(3, 256), chance.choice((1, 2, 4))
@@ -50,24 +47,19 @@ def observe(answer, case):
     return result if is_number else Text(f"{result!r} instead of an int")
 
 
-EXERCISE = Exercise(
-    id="5.6",
+EXERCISE = exercise(
+    globals(),
     title="what a gather moves",
     answer_name="bytes_gathered",
-    reference=bytes_gathered,
-    cases=lambda: CASES,
     size=lambda case: (case[0], math.prod(case[1:])),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: (
         "bytes_gathered(context_len={}, "
         "num_layers={}, num_kv_heads={}, head_size={}, bytes_per_number={})".format(*case)
     ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
-    mistakes=Bank("5.6", "bytes_gathered", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Start with one token in one layer: how many numbers are its key and its value?
 
         Times the bytes of a number, times the tokens, times the layers.
-        """),
+    """,
 )

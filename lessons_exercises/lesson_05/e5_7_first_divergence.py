@@ -1,16 +1,15 @@
 """Exercise 5.7: where two traces part."""
 
 import math
-import random
 from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 
 
 def first_divergence(
@@ -80,8 +79,7 @@ CASES = [
 ]
 # Where 0 is expected: a NaN that was made 0 looks right there.
 ZEROS = Case(2, 3, 2, 0.1, [(1, 1, 0, NAN)], scale=0)
-# A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep
-# their names.
+# A case where tensors are told from ints, so that other mistakes keep their names.
 KINDS = Case(3, 4, 2, 0.1, [(1, 2, 0, 1.0)])
 
 
@@ -89,9 +87,8 @@ def is_about_kinds(case):
     return case[:4] == KINDS[:4] and len(case.changes) == 1
 
 
-def hidden(seed):
+def hidden(chance):
     """Differences, some within the tolerance or exactly it; large numbers and small ones."""
-    chance = random.Random(seed)
 
     def place(*sizes):
         return tuple(map(chance.randrange, sizes))
@@ -155,11 +152,9 @@ def plain(part):
 
 
 def kind_of(result):
-    if isinstance(result, tuple) and all(isinstance(part, Integral) for part in result):
+    if isinstance(result, tuple | list) and all(isinstance(part, Integral) for part in result):
         return tuple(map(int, result))
-    if isinstance(result, tuple):
-        return Text(f"({', '.join(map(repr, result))})")
-    return Text(f"a list, {result}" if isinstance(result, list) else repr(result))
+    return Text(repr(result))
 
 
 def unchanged(now, before):
@@ -192,25 +187,20 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="5.7",
+EXERCISE = exercise(
+    globals(),
     title="the first divergence",
     answer_name="first_divergence",
-    reference=first_divergence,
     cases=lambda: [*CASES, ZEROS, KINDS],
     size=lambda case: (math.prod(case[:3]), len(case.changes)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=lambda case: case is ZEROS or is_about_kinds(case),
     same=lambda expected, actual: (
         type(expected) is type(actual) and repr(expected) == repr(actual)
     ),
-    mistakes=Bank("5.7", "first_divergence", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Layers on the outside, positions on the inside: return at the first place that differs.
 
         A row has dim numbers. It agrees when all of their absolute differences are at most the
         tolerance. Ask it this way round, and a NaN does not agree.
-        """),
+    """,
 )

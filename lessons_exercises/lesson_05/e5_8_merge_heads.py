@@ -1,16 +1,15 @@
 """Exercise 5.8: the heads of a token, side by side."""
 
 import math
-import random
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lessons_exercises import drawn, tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 
 
 def merge_heads(o: Tensor) -> Tensor:
@@ -56,9 +55,8 @@ CASES = [
 PRINTED = 12  # as many numbers can be read in a message
 
 
-def hidden(seed):
+def hidden(chance):
     """Usual ones, then other types and a transposed view."""
-    chance = random.Random(seed)
     for kind in [()] * 8 + UNUSUAL:
         seed, num_tokens = chance.randrange(2**31), chance.randint(2, 9)
         num_heads, head_size = chance.randint(2, 8), chance.randint(2, 16)
@@ -106,25 +104,18 @@ def describe(case):
     return words
 
 
-EXERCISE = Exercise(
-    id="5.8",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="the heads of a token, side by side",
     answer_name="merge_heads",
-    reference=merge_heads,
-    cases=lambda: CASES,
     size=lambda case: math.prod(case[1:4]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     chancy=is_unusual,
-    same=tensors.same,
-    show=tensors.show,
-    mistakes=Bank("5.8", "merge_heads", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         In which order do the numbers of o lie in memory? Which numbers should be in row 0 of
         the result?
 
         Read token by token and head by head, the numbers are in the right order already. Only
         two neighbouring dimensions have to become one, wherever the numbers lie in memory.
-        """),
+    """,
 )

@@ -2,15 +2,12 @@
 
 import contextlib
 import math
-import random
 
 import torch
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 MOST_THREADS = 1024  # in a block
@@ -26,17 +23,17 @@ def add(a, b):
 
 
 def prepare(answer):
-    library = native.build(answer)
+    library = kernels.build(answer)
     one, many = launch_for(library, 1), launch_for(library, MANY)
     is_fixed = bool(one and many) and one[0].grid == many[0].grid
     wasteful = what_is_wasted(one, many, is_fixed)
 
     def run(a, b):
         out = torch.empty_like(a)
-        stream = native.STREAM if len(a) % 2 else 0
+        stream = kernels.STREAM if len(a) % 2 else 0
         with library.launches(stream=stream) as launches:
             library.add(a, b, out, len(a))
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out, launches
 
     def add_checked(a, b):
@@ -63,7 +60,7 @@ def prepare(answer):
 def launch_for(library, n):
     """What the launcher asks for. Nothing runs, so one element is enough."""
     number = torch.zeros(1)
-    return native.asked(library, lambda: library.add(number, number, torch.empty(1), n))
+    return kernels.asked(library, lambda: library.add(number, number, torch.empty(1), n))
 
 
 def threads_of(launches):
@@ -108,9 +105,8 @@ def why_unwritten(error, library, a, b):
     return "unwritten-by-one-block" if is_one_block else error.kind
 
 
-def hidden(seed):
+def hidden(chance):
     """A few elements, lengths around whole blocks of 256, one that 256 blocks cannot do."""
-    chance = random.Random(seed)
     beyond = (0, 0, 1, -1, 128, chance.randrange(256))
     around = (256 * chance.randint(3, 10) + more for more in beyond)
     for n in (chance.randint(3, 254), *around, 256 * MOST_THREADS + chance.randint(2, 900)):
@@ -121,30 +117,24 @@ def observe(subject, case):
     n, seed = case
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(2, n, generator=generator)
-    return native.result_of(lambda: subject(a, b))
+    return kernels.result_of(lambda: subject(a, b))
 
 
-EXERCISE = Exercise(
-    id="6.1",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="one thread for each element",
     answer_name="vector_add",
-    language="cuda",
     reference=add,
-    prepare=prepare,
     # the last one is so long that 256 blocks cannot do it, however many threads they have
     cases=lambda: [(n, seed) for seed, n in enumerate(LENGTHS)],
     size=lambda case: case[0],
-    hidden=hidden,
-    observe=observe,
     # the longest is for one mistake; others look different there
     chancy=lambda case: case[0] > TRACED,
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
-    same=tensors.same,
-    show=native.show,
     # a million threads in each case take a few seconds, and more on a busy machine
     time_limit=60.0,
-    mistakes=Bank("6.1", "vector_add", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Number the threads of the whole grid from 0. The first block has the numbers 0 to
         blockDim.x - 1. Where does the second block begin? Where does block number blockIdx.x
         begin?
@@ -154,5 +144,5 @@ EXERCISE = Exercise(
 
         Take enough blocks that blocks * threads is at least n, and not a whole block more. 1
         element takes 1 block, 256 take 1, 257 take 2.
-        """),
+    """,
 )

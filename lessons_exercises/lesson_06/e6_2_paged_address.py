@@ -1,15 +1,13 @@
 """Exercise 6.2: from a token to its address, through the block table."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import build, result_of, show, without_comments
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import result_of, without_comments
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 
@@ -34,7 +32,7 @@ def offsets(table, sizes):
 
 
 def prepare(answer):
-    library = build(answer, "paged_params.cuh", wrapper="address_check.cu")
+    library = kernels.build(answer, "paged_params", "address_check.cu")
 
     def addresses(table, sizes):
         num_tokens = sizes.max_blocks_per_seq * sizes.block_size
@@ -71,9 +69,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any sizes; then a pool of more than 2^31 numbers."""
-    chance = random.Random(seed)
     for number in range(12):
         num_seqs, row = chance.randint(1, 4), chance.randint(2, 5)
         num_kv_heads = chance.randint(1, 5)
@@ -112,22 +109,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="6.2",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="from a token to its address",
     answer_name="paged_address",
-    language="cuda",
     reference=offsets,
-    prepare=prepare,
     cases=lambda: [(sizes, seed) for seed, sizes in enumerate(CASES)],
     size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=show,
-    mistakes=Bank("6.2", "paged_address", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         There are three steps: which block of the sequence, which block of the pool, and where
         in that block. You did this in lesson 02 with tensors, as a slot.
 
@@ -136,5 +126,5 @@ EXERCISE = Exercise(
 
         In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, 0] is
         ((a * B + b) * C + c) * D. Which sizes are they here?
-        """),
+    """,
 )

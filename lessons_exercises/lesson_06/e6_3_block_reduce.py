@@ -1,16 +1,13 @@
 """Exercise 6.3: the maximum and the sum over a block of threads."""
 
 import math
-import random
 import re
 
 import torch
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 WARP = 32
@@ -33,12 +30,12 @@ def name_from_text(answer):
 
 
 def prepare(answer):
-    library = native.build(answer, wrapper="reduce_check.cu")
+    library = kernels.build(answer, wrapper="reduce_check.cu")
 
     def reduce_checked(values):
         out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
         try:
-            native.with_misplaced_barriers(
+            kernels.with_misplaced_barriers(
                 lambda: library.reduce(values, out_max, out_sum, *values.shape), answer
             )
         except KernelError as error:
@@ -57,7 +54,7 @@ def prepare(answer):
 
 def warp_of_another_size(answer):
     """Whether warps have 16 or 64 threads. (blockDim.x / 64 may be half their number.)"""
-    text = native.without_comments(answer)
+    text = kernels.without_comments(answer)
     own = "|".join((r"threadIdx\.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]", text)))
     divided = r"\s*(?:[/%]\s*(?:16|64)|>>\s*[46]|&\s*(?:15|63|0xf|0x3f))\b"
     warps_of_16 = r"\bblockDim\.x\s*(?:/\s*16|>>\s*4)\b"
@@ -94,9 +91,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """The numbers of threads with which the course calls it, and others."""
-    chance = random.Random(seed)
     for threads in (128, 256, *chance.sample(range(32, 800, 32), 8)):
         blocks, rounds = chance.randint(1, 2), chance.randint(1, 3)
         yield blocks, rounds, threads, chance.choice((-6.0, -4.5, 0.0, 0.5, 4.5, 6.0))
@@ -106,7 +102,7 @@ def observe(subject, case):
     blocks, rounds, threads, shift = case
     generator = torch.Generator().manual_seed(threads + rounds)
     values = torch.randn(blocks, rounds, threads, generator=generator).clamp(-4, 4) + shift
-    return native.result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
+    return kernels.result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
 
 
 def describe(case):
@@ -120,24 +116,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="6.3",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="maximum and sum over a block",
     answer_name="block_reduce",
-    language="cuda",
     reference=reduce,
-    prepare=prepare,
-    cases=lambda: CASES,
     size=lambda case: math.prod(case[:3]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=native.show,
-    name_from_text=name_from_text,
     points=2,
-    mistakes=Bank("6.3", "block_reduce", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         There are two steps. First the 32 threads of each warp combine their values with
         shuffles. After five shuffles every lane knows the result of its warp. Then combine the
         results of the warps.
@@ -150,5 +137,5 @@ EXERCISE = Exercise(
         every thread can read all the results, at most 32, and combine them itself.
 
         Think of the next call: which threads might still be reading what it writes?
-        """),
+    """,
 )

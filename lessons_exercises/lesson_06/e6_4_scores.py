@@ -1,16 +1,13 @@
 """Exercise 6.4: the scores of one query, a thread for each token."""
 
-import random
-
 import torch
 
-from lessons_exercises import tensors
+from lessons_exercises import kernels
 from lessons_exercises.drawn import normal
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import NOT_WRITTEN, Case, FarCase, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import NOT_WRITTEN, Case, FarCase, drawn
+from lessons_lib.checks import Text
 
 
 def scores(batch):
@@ -23,16 +20,16 @@ def scores(batch):
 
 
 def prepare(answer):
-    given = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "block_reduce.cuh")
-    library = native.build(answer, *given, wrapper="scores_check.cu")
+    before = "numbers paged_params paged_address block_reduce"
+    library = kernels.build(answer, before, "scores_check.cu")
 
     def score(batch):
         result = batch.new_scores()
         fields = batch.fields(scores=batch.new_scores(), out=result)
-        native.with_misplaced_barriers(lambda: library.scores(**fields), answer)
+        kernels.with_misplaced_barriers(lambda: library.scores(**fields), answer)
         return result
 
-    score.far = lambda batch: native.reached(lambda: score(batch))
+    score.far = lambda batch: batches.reached(lambda: score(batch))
     return score
 
 
@@ -48,7 +45,7 @@ class Narrow(Case):
         batch = super().batch()
         generator = torch.Generator().manual_seed(self.seed)
         for numbers in (batch.q, batch.k_cache, batch.v_cache):
-            is_real = numbers != torch.tensor(native.POISON, dtype=numbers.dtype)
+            is_real = numbers != torch.tensor(batches.POISON, dtype=numbers.dtype)
             real = normal(int(is_real.sum()), generator=generator)
             numbers[is_real] = real.to(numbers.dtype)
         return batch
@@ -69,22 +66,21 @@ CASES = [
     Narrow((2,), 2, 2, 256, 4, dtype=1),
     Narrow((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9),
     Case((3,), 1, 1, 16, 4, scale=0.5),
-    native.FAR,
+    batches.FAR,
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Batches of any shape, then an empty context and extreme sizes."""
-    chance = random.Random(seed)
     yield from (drawn(chance) for _ in range(10))
     yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
-    yield from native.drawn_extremes(chance)
+    yield from batches.drawn_extremes(chance)
 
 
 def observe(subject, case):
     """The scores of the tokens that exist. What lies after them does not matter."""
     if isinstance(case, FarCase):
-        return native.observe_far(subject, case)
+        return batches.observe_far(subject, case)
     batch = case.batch()
 
     def run():
@@ -92,34 +88,27 @@ def observe(subject, case):
         behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
         return result.masked_fill(behind, 0.0)
 
-    return native.result_of(run, names=("k_cache", "scores", "block_table", "context_lens"))
+    return kernels.result_of(run, names=("k_cache", "scores", "block_table", "context_lens"))
 
 
 def show(expected, actual):
     return tuple(
         text if isinstance(text, Text) else text.replace(f"{NOT_WRITTEN:g}", "never written")
-        for text in native.show(expected, actual)
+        for text in kernels.show(expected, actual)
     )
 
 
-EXERCISE = Exercise(
-    id="6.4",
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
     title="the scores",
     answer_name="paged_scores",
-    language="cuda",
     reference=scores,
-    prepare=prepare,
-    cases=lambda: CASES,
-    size=native.size,
-    hidden=hidden,
-    observe=observe,
     chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: case.describe("the scores for each (sequence, head, token)"),
-    same=tensors.same,
-    show=show,
     points=2,
-    mistakes=Bank("6.4", "paged_scores", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         First bring the query into q, all threads together: thread 0 takes the elements 0,
         blockDim.x, 2 * blockDim.x and so on. to_float() makes a float of each. Then wait until
         all of it is there.
@@ -129,5 +118,5 @@ EXERCISE = Exercise(
 
         For each token, cache_offset() says where its key begins in k_cache. Multiply the key
         with q element by element and add up. Then scale the sum and write it to scores[token].
-        """),
+    """,
 )

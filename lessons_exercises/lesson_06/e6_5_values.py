@@ -1,20 +1,18 @@
 """Exercise 6.5: the softmax over a block's threads, and the weighted values."""
 
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import Case, FarCase, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import Case, FarCase, drawn
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 THREADS = 128
-GIVEN = ("numbers", "paged_params", "paged_address", "paged_scores", "block_reduce")
+BEFORE = "numbers paged_params paged_address paged_scores block_reduce"
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,7 @@ class SimilarValues(Case):
 
 
 def prepare(answer):
-    library = native.build(
-        answer, *(f"{name}.cuh" for name in GIVEN), wrapper="values_check.cu"
-    )
+    library = kernels.build(answer, BEFORE, "values_check.cu")
     first_of_pass_2 = 1 + answer[: max(answer.find("paged_values"), 0)].count("\n")
 
     def attend(batch):
@@ -48,7 +44,7 @@ def prepare(answer):
         weights = torch.full((*batch.q.shape[:2], batch.max_context_len), 1.0)
         library.values_alone(**batch.fields(out=torch.empty(batch.q.shape), scores=weights))
 
-    attend.far = lambda batch: native.reached(lambda: look_far(batch))
+    attend.far = lambda batch: batches.reached(lambda: look_far(batch))
     return attend
 
 
@@ -86,13 +82,12 @@ CASES = [
     Case((2,), 2, 2, 256, 4, dtype=1),
     Case((11, 140), 6, 2, 8, 16, spare_context=30),
     SimilarValues((600,), 1, 1, 2, 16, dtype=2),
-    native.FAR,
+    batches.FAR,
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """As those of the scores; also with scores in a workspace, or far from 0."""
-    chance = random.Random(seed)
     yield from (drawn(chance, workspace=number % 3 == 0) for number in range(9))
     yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
     for shift in (200.0, -200.0):
@@ -101,13 +96,13 @@ def hidden(seed):
     yield Case((length,), 1, 1, 8, 4, shift=shift, spread=0.0)
     length, seed = chance.randint(560, 640), chance.randrange(2**31)
     yield SimilarValues((length,), 1, 1, 2, 16, dtype=2, seed=seed)
-    yield from native.drawn_extremes(chance)
+    yield from batches.drawn_extremes(chance)
 
 
 def observe(subject, case):
     if isinstance(case, FarCase):
-        return native.observe_far(subject, case)
-    return native.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
+        return batches.observe_far(subject, case)
+    return kernels.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
 
 
 def is_chancy(case):
@@ -120,24 +115,17 @@ def is_chancy(case):
     return is_long or isinstance(case, FarCase)
 
 
-EXERCISE = Exercise(
-    id="6.5",
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
     title="softmax and values",
     answer_name="paged_values",
-    language="cuda",
-    reference=native.attention,
-    prepare=prepare,
-    cases=lambda: CASES,
-    size=native.size,
-    hidden=hidden,
-    observe=observe,
+    reference=batches.attention,
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
     chancy=is_chancy,
-    same=native.same,
-    show=native.show,
     points=2,
-    mistakes=Bank("6.5", "paged_values", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on.
         Find the largest score. Make weights and add them up. Divide. After the first and the
         second round the threads combine their results.
@@ -150,5 +138,5 @@ EXERCISE = Exercise(
 
         Without a token, the loop over the tokens does nothing. Is the output written all the
         same?
-        """),
+    """,
 )

@@ -1,17 +1,17 @@
 """Exercise 6.6: the launcher."""
 
 import math
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import STREAM, Batch, Case, Finding, drawn
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import STREAM, Finding
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import Batch, Case, drawn
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.paged_kernel import KERNEL_FILES
@@ -19,6 +19,7 @@ from paged_attention.paged_kernel import KERNEL_FILES
 # bytes of dynamic shared memory that a kernel gets without asking, its static part included
 LARGEST = 48 * 1024
 ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
+BEFORE = " ".join(name.removesuffix(".cuh") for name in KERNEL_FILES[:-1])
 TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 
@@ -69,11 +70,11 @@ class WideCase(Case):
 def attention(batch):
     if isinstance(batch, Refused):
         raise KernelError("This batch cannot be launched.", "bad-launch")
-    return native.attention(batch)
+    return batches.attention(batch)
 
 
 def prepare(answer):
-    library = native.build(answer, *KERNEL_FILES[:-1])
+    library = kernels.build(answer, BEFORE)
 
     def launch(batch):
         out = torch.empty(batch.q.shape, dtype=batch.q.dtype)
@@ -92,7 +93,7 @@ def prepare(answer):
                 error.kind = kind_by_launches(error, launches, batch)
                 raise
         attend.num_launches = len(launches) if several_kernels(launches) else 0
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out
 
     def launch_refused(batch):
@@ -151,9 +152,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Any shape; scores that need more shared memory, or too much; batches to refuse."""
-    chance = random.Random(seed)
     yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
     for least, dtype in ((2_100, 0), (12_300, 0), (12_300, chance.randint(1, 2))):
         length, seed = least + chance.randint(0, 700), chance.randrange(2**31)
@@ -174,13 +174,13 @@ def same(expected, actual) -> bool:
     Any two such results are the same: their numbers depend on the launch.
     """
     given = getattr(actual, "result", None)
-    return native.same(expected, given) or native.same(expected, actual)
+    return kernels.same(expected, given) or kernels.same(expected, actual)
 
 
 def observe(subject, case):
     """The output or what was found; of what cannot be launched, what the launcher returned."""
     if not isinstance(case, RefusedCase):
-        result = native.result_of(lambda: subject(case.batch()))
+        result = kernels.result_of(lambda: subject(case.batch()))
         if isinstance(result, Finding) or not getattr(subject, "num_launches", 0):
             return result
         words = f"{subject.num_launches} kernels were launched, one after the other."
@@ -238,27 +238,18 @@ def name_from_text(source: str) -> str | None:
     return "fixed-score-buffer" if is_fixed else None
 
 
-EXERCISE = Exercise(
-    id="6.6",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="the launcher",
     answer_name="paged_attention",
-    language="cuda",
     reference=attention,
-    prepare=prepare,
-    cases=lambda: CASES,
-    size=lambda case: (*native.size(case), getattr(case, "entries", 0)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
+    size=lambda case: (*batches.size(case), getattr(case, "entries", 0)),
     # mistakes that other cases find may give anything here
     chancy=lambda case: isinstance(case, RefusedCase),
-    name_from_text=name_from_text,
-    same=same,
-    show=native.show,
     points=2,
     time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
-    mistakes=Bank("6.6", "paged_attention", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         `kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T.
         The grid is a dim3 of two numbers, sequences and heads.
 
@@ -271,5 +262,5 @@ EXERCISE = Exercise(
 
         launch<T>() ends by asking how the launch went. paged_attention() chooses T by
         params.dtype and returns what launch<T>() returns.
-        """),
+    """,
 )

@@ -1,13 +1,11 @@
 """Exercise 6.7: what a block table must be before a kernel may follow it."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Raised, Text, raised
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Raised, Text, raised
 from paged_attention.validate import check_block_table, check_range, check_tensor
 
 NAMES = ("block_table", "context_lens")
@@ -65,9 +63,8 @@ BAD = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Good tables with anything after the blocks in use, and the same with one fault."""
-    chance = random.Random(seed)
     for number in range(20):
         fault = number % 6  # 0: none
         num_rows, width = chance.randint(1, 5), chance.randint(2, 5)
@@ -164,18 +161,12 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="6.7",
+EXERCISE = exercise(
+    globals(),
     title="refuse a bad block table",
     answer_name="check_block_table",
-    reference=check_block_table,
     cases=lambda: GOOD + BAD,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    mistakes=Bank("6.7", "check_block_table", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which entries of a row does the kernel read for a context of n tokens? You wrote the
         expression in exercise 6.2: the last token is n - 1.
 
@@ -184,5 +175,5 @@ EXERCISE = Exercise(
 
         `context_lens.tolist()` gives Python numbers. For a row, a slice has the entries that
         count; `.tolist()` works there too.
-        """),
+    """,
 )

@@ -7,18 +7,18 @@ fault that is left.
 
 import functools
 import math
-import random
 import re
 from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import STREAM, FarCase
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import STREAM
+from lessons_exercises.lesson_06 import batches
+from lessons_exercises.lesson_06.batches import FarCase
+from lessons_exercises.words import counted, listed
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.code_text import mask
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
@@ -80,7 +80,7 @@ FAILING = FailingLaunch("a launch that is made to fail", (2,))
 RETURNS_ERROR = Text("an error is returned")
 RETURNS_ZERO = Text("0 is returned, as if all were well")
 HUNTED = [LONGER if case is VERY_MANY_TOKENS else case for case in CASES]
-CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, native.FAR]
+CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, batches.FAR]
 
 
 def hunted_attention(source: str):
@@ -94,31 +94,30 @@ def hunted_attention(source: str):
         stream = STREAM if len(inputs["q"]) == 1 else 0
         with library.launches(stream=stream) as launches:
             try:
-                out = native.with_misplaced_barriers(lambda: run(**inputs), source)
+                out = kernels.with_misplaced_barriers(lambda: run(**inputs), source)
             except KernelError as error:
                 # With one token, only one thread has a score to write over the query.
                 is_alias = aliased and inputs["context_lens"].max() > 1
-                if native.kind_of(error) == "order" and is_alias:
+                if kernels.kind_of(error) == "order" and is_alias:
                     error.kind = "shared-alias"
                 raise
-        native.check_streams(launches, stream)
+        kernels.check_streams(launches, stream)
         return out
 
     def failing(case):
-        launches = native.asked(library, lambda: run(**case.tensors()))
+        launches = kernels.asked(library, lambda: run(**case.tensors()))
         return RETURNS_ERROR if launches.returned else RETURNS_ZERO
 
     def far(batch):  # attn_paged_cuda() would refuse its table
         fields = batch.fields(out=torch.empty(batch.q.shape))
-        return native.reached(lambda: library.paged_attention(**fields))
+        return batches.reached(lambda: library.paged_attention(**fields))
 
     attend.failing, attend.far = failing, far
     return attend
 
 
-def hidden(seed):
+def hidden(chance):
     """Batches in which several faults would show; then low scores and many tokens."""
-    chance = random.Random(seed)
 
     def drawn(kind, *lengths, **sizes):
         return kind(f"contexts of {listed(lengths)} tokens", lengths, **sizes)
@@ -145,16 +144,16 @@ def hidden(seed):
     lengths = chance.randint(2, 9), chance.randint(2, 9)
     yield drawn(SpacedQueries, *lengths, num_q_heads=chance.randint(2, 5))
     yield drawn(FailingLaunch, chance.randint(2, 9))
-    yield native.drawn_far(chance)
+    yield batches.drawn_far(chance)
 
 
 def observe(attend, case):
     """The output or what was found; of a launch that fails, what the launcher returns."""
     if isinstance(case, FarCase):
-        return native.observe_far(attend, case)
+        return batches.observe_far(attend, case)
     if isinstance(case, FailingLaunch):
         return attend.failing(case) if hasattr(attend, "failing") else RETURNS_ERROR
-    return native.result_of(lambda: attend(**case.tensors()), names=("context_lens",))
+    return kernels.result_of(lambda: attend(**case.tensors()), names=("context_lens",))
 
 
 def describe(case):
@@ -193,27 +192,21 @@ class IsGiven:
         return self.given
 
 
-EXERCISE = Exercise(
-    id="6.8",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="a bug hunt",
     answer_name="bug_hunt",
-    language="cuda",
     reference=expected_output,
     prepare=hunted_attention,
     cases=lambda: CHECKED,
     size=lambda case: 1,  # they come as in hunt(), which takes one fault after the other
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
     # the first case that fails names the fault; later cases show later faults as well
     chancy=lambda case: True,
-    same=tensors.same,
-    show=native.show,
     is_given=IsGiven(),
     points=3,
     time_limit=30.0,  # the long context takes a second, and more on a busy machine
-    mistakes=Bank("6.8", "bug_hunt", __file__, globals(), hunted_attention),
-    hints=paragraphs("""
+    hints="""
         One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first one
         that goes wrong. Repair that, run the cell of the kernel again, and hunt again. Do not
         look for the next fault before this one is gone.
@@ -229,5 +222,5 @@ EXERCISE = Exercise(
 
         The parameters' struct gives the sizes of each tensor. Compare each index in the kernel
         with them, the largest step first.
-        """),
+    """,
 )

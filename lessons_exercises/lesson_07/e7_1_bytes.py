@@ -2,13 +2,11 @@
 
 import itertools
 import math
-import random
 from dataclasses import dataclass
 
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted, listed
 from paged_attention.traffic import kv_bytes
 
 
@@ -20,25 +18,23 @@ class Case:
     bytes_per_number: int
 
 
-def cases():
-    yield from (
-        Case((1,), 1, 1, 1),
-        Case((3,), 1, 1, 1),
-        Case((3,), 1, 4, 1),
-        Case((3,), 2, 4, 1),
-        Case((3,), 2, 4, 2),
-        Case((5, 2), 3, 8, 2),
-        Case((0,), 2, 64, 2),
-        Case((17, 0, 1), 7, 64, 4),
-        Case((31, 16, 9, 40), 8, 128, 2),
-        Case((1024,) * 64, 8, 128, 2),
-        Case((33, 100, 257), 4, 128, 1),
-        Case((131_072,) * 60, 8, 128, 2),
-    )
+CASES = [
+    Case((1,), 1, 1, 1),
+    Case((3,), 1, 1, 1),
+    Case((3,), 1, 4, 1),
+    Case((3,), 2, 4, 1),
+    Case((3,), 2, 4, 2),
+    Case((5, 2), 3, 8, 2),
+    Case((0,), 2, 64, 2),
+    Case((17, 0, 1), 7, 64, 4),
+    Case((31, 16, 9, 40), 8, 128, 2),
+    Case((1024,) * 64, 8, 128, 2),
+    Case((33, 100, 257), 4, 128, 1),
+    Case((131_072,) * 60, 8, 128, 2),
+]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(10):
         lengths = [
             chance.choice((0, chance.randint(1, 99), chance.randint(1, 9_999)))
@@ -49,23 +45,13 @@ def hidden(seed):
 
 
 def observe(subject, case):
-    mine = list(case.context_lens)
-    result = subject(mine, case.num_kv_heads, case.head_size, case.bytes_per_number)
-    if mine != list(case.context_lens):
-        return outcomes.Changed("context_lens was changed")
-    return result.item() if hasattr(result, "item") else result
+    return outcomes.called(subject, **vars(case) | {"context_lens": [*case.context_lens]})
 
 
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(actual) in (int, float, type(expected)) and expected == actual
-
-
-def show(expected, actual):
-    if isinstance(actual, outcomes.Changed):
-        return "context_lens as it was", actual
-    return repr(expected), outcomes.show_no_result(actual) or repr(actual)
+    """A float is as good as an int."""
+    is_number = type(actual) in (int, float)
+    return is_number and actual == expected or outcomes.same(expected, actual)
 
 
 def describe(case):
@@ -79,27 +65,20 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="7.1",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="the bytes that must be read",
     answer_name="kv_bytes",
-    reference=kv_bytes,
-    cases=cases,
     size=lambda case: (
         sum(case.context_lens),
         case.num_kv_heads * case.head_size * case.bytes_per_number,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("7.1", "kv_bytes", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What does one token have in the cache? Begin with its key for one KV head: how many
         numbers, how many bytes?
 
         A decode step reads this for every token of every sequence, once. It does not matter
         how the tokens are spread over sequences.
-    """),
+    """,
 )

@@ -1,25 +1,24 @@
 """Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
 
 import math
-import random
 import re
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises import drawn, tensors
-from lessons_exercises.lesson_06.native import POISON, Finding, result_of, show
-from lessons_exercises.lesson_07.native import (
-    COMMENT,
+from lessons_exercises import drawn, kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import Finding, result_of
+from lessons_exercises.lesson_06.batches import POISON
+from lessons_exercises.lesson_07.shapes import (
     SHAPES,
     build_all,
     group_lanes,
     loads_of,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.ladder import Shape
 
 WARP = 32
@@ -69,7 +68,7 @@ def scores(keys: Keys) -> tuple[Tensor, Text]:
 
 def recognise(answer: str) -> str | None:
     """A sum without a start, or a part whose second load has no value."""
-    text = re.sub(COMMENT, "", answer)
+    text = kernels.without_comments(answer)
     if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
         return "sum-without-a-start"
     return "first-load-only" if first_load_alone_is_set(text) else None
@@ -124,9 +123,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Of each shape some keys that do not fill a block of threads, and some that are more."""
-    chance = random.Random(seed)
     for few, most in ((1, 3), (5, 12)):
         yield from (
             Case(shape, chance.randint(few, most), chance.randrange(2**31)) for shape in SHAPES
@@ -153,24 +151,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="7.2",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="wide loads",
     answer_name="wide_score",
-    language="cuda",
     reference=scores,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=show,
-    recognise=recognise,
     points=2,
-    mistakes=Bank("7.2", "wide_score", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes
         number 0, and lane 1 takes number 1. If each lane has two loads, the group begins again
         where it stopped.
@@ -180,5 +169,5 @@ EXERCISE = Exercise(
         wide_score: first comes what the lane can do alone, with number(key, i) and query[i].
         Then come shuffles, as in block_max of lesson 06. But here they end at the group, not
         at the warp.
-    """),
+    """,
 )

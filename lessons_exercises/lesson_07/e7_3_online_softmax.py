@@ -1,18 +1,16 @@
 """Exercise 7.3: the state of the online softmax takes in more tokens."""
 
-import random
 import re
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises import drawn, tensors
-from lessons_exercises.lesson_06.native import result_of, show
-from lessons_exercises.lesson_07.native import COMMENT, SHAPES, build_all, group_lanes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import drawn, kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import result_of
+from lessons_exercises.lesson_07.shapes import SHAPES, build_all, group_lanes
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.ladder import Shape
 
@@ -74,7 +72,7 @@ def states(rounds: Rounds):
 
 def recognise(answer):
     """In these, what is read or written is whatever lies past the end of an array."""
-    text = re.sub(COMMENT, "", answer)
+    text = kernels.without_comments(answer)
     if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
         return "place-in-the-part"
     ends = {}
@@ -127,9 +125,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Scores go up or down from any level, and rounds have any number of tokens, or none."""
-    chance = random.Random(seed)
     for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
         there = chance.choices(range(ROWS + 1), k=1 + number // 3)
         yield Case(
@@ -161,24 +158,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="7.3",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="the online softmax, token by token",
     answer_name="softmax_state",
-    language="cuda",
     reference=states,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=show,
-    recognise=recognise,
     points=2,
-    mistakes=Bank("7.3", "softmax_state", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         This is update() of lesson 03's SoftmaxState, for one row and four keys: the new
         maximum, a factor for what was summed before, the new weights.
 
@@ -188,5 +176,5 @@ EXERCISE = Exercise(
 
         Which of the steps go wrong when no token has come yet? What should the state be in
         that case?
-    """),
+    """,
 )

@@ -4,18 +4,15 @@ An answer runs in the two extremes that asynchronous copies allow: each copy is 
 waited for, or as soon as it is asked for.
 """
 
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import kind_of, result_of, show
-from lessons_exercises.lesson_07.native import compiled, own_text
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels, tensors
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import kind_of, result_of, show
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
 
@@ -44,12 +41,12 @@ def when(late, in_use):
 def prepare(answer):
     tile = read_kernel("ladder/staged_tile.cuh").replace("float add_up(", "float column_sum(")
     texts = {
-        "the check's copies": own_text("stages_copies.cuh"),
+        "the check's copies": kernels.own_text("stages_copies.cuh"),
         "staged_tile.cuh": tile,
         "your code": answer,
-        "the check": own_text("stages_check.cu"),
+        "the check": kernels.own_text("stages_check.cu"),
     }
-    library = compiled(texts)
+    library = kernels.compiled(texts)
 
     def native(case):
         num_warps = len(case.counts)
@@ -80,8 +77,7 @@ def cases():
     yield from ((counts, seed) for seed, counts in enumerate(one_warp + two_warps))
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(10):
         if number % 2:
             counts = (chance.randint(0, 4), chance.randint(3, 14))
@@ -121,23 +117,16 @@ def describe(case):
     return f"two warps, with {first} and {second[0]}" if second else f"one warp, {first}"
 
 
-EXERCISE = Exercise(
-    id="7.4",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="tiles on their way",
     answer_name="staged_sum",
-    language="cuda",
     reference=column_sums,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (len(case[0]), sum(case[0])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
     show=show_result,
     points=2,
-    mistakes=Bank("7.4", "staged_sum", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Before the loop: for each stage, start the copies of its first tile, and close the
         group. In the loop, each turn has one tile. Wait for it, use its stage, and fill the
         stage again.
@@ -152,5 +141,5 @@ EXERCISE = Exercise(
 
         Two questions about the end. What does a turn load when no tile is left? And which
         group does wait() count, if a turn closes none?
-    """),
+    """,
 )

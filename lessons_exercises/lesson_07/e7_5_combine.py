@@ -1,17 +1,16 @@
 """Exercise 7.5: the kernel that puts the parts of split contexts together."""
 
 import math
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises.lesson_06.native import DTYPES, result_of, same, show
-from lessons_exercises.lesson_07.native import build
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import result_of
+from lessons_exercises.lesson_06.batches import DTYPES
+from lessons_exercises.words import counted, listed
 from paged_attention.ladder import Shape
 
 # the head size that goes with each type of numbers
@@ -37,7 +36,7 @@ def combined(parts):
 def prepare(answer):
     before = "numbers paged_params"
     libraries = {
-        dtype: build(answer, Shape(dtype, size, 4, 16), before, "combine_check.cu")
+        dtype: kernels.build(answer, before, "combine_check.cu", Shape(dtype, size, 4, 16))
         for dtype, size in SHAPES.items()
     }
     # what the kernel that combines does not look at
@@ -116,9 +115,8 @@ def cases():
 NEAR = ((0.0, 1.0), (-3.0, 2.0), (500.0, 1.0), (-150.0, 1.0), (-400.0, 1.0), (0.0, 60.0))
 
 
-def hidden(seed):
+def hidden(chance):
     """Parts near 0 and far from it, some without a token; whole splits, and all of a row."""
-    chance = random.Random(seed)
     for number in range(14):
         shape = chance.randint(2, 7), chance.randint(1, 3), chance.randint(1, 4)
         level, spread = chance.choice(NEAR)
@@ -172,23 +170,15 @@ def describe(case):
     return f"{words}; the output for each (sequence, head, element)"
 
 
-EXERCISE = Exercise(
-    id="7.5",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="combine the parts in a kernel",
     answer_name="combine_parts",
-    language="cuda",
     reference=combined,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
     points=2,
-    mistakes=Bank("7.5", "combine_parts", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Each thread does the whole of lesson 04's combine_result for one number of the output:
         the largest m over the parts, their weights, the weighted mean. All threads of a block
         compute the same weights.
@@ -200,5 +190,5 @@ EXERCISE = Exercise(
         A part without a token has m = -INFINITY. Its weight is 0. Make sure that it is, even
         if the largest m is -INFINITY too. And make sure that you do not divide by a sum of
         weights that is 0.
-    """),
+    """,
 )

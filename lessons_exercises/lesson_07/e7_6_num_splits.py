@@ -1,14 +1,12 @@
 """Exercise 7.6: in how many splits a batch's contexts are best cut."""
 
 import math
-import random
 
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
-from paged_attention import splits
-from paged_attention.splits import SPLIT_COST
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
+from paged_attention.splits import SPLIT_COST, choose_num_splits
 
 # Rows, tiles and multiprocessors: up to real sizes, but not so large that an answer which
 # makes each block takes seconds. Then contexts of one tile, where a loop that ends too soon
@@ -22,9 +20,8 @@ SIZES = """
 CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
 
 
-def hidden(seed):
+def hidden(chance):
     """Few rows and few multiprocessors, then real sizes, then contexts of one tile."""
-    chance = random.Random(seed)
     yield from (
         (chance.randint(1, 9), chance.randint(5, 99), chance.randint(3, 16)) for _ in range(10)
     )
@@ -36,21 +33,7 @@ def hidden(seed):
 
 
 def observe(answer, case):
-    result = answer(*case)
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(result):
-    """Numbers of NumPy and of torch as Python's own, and their arrays in words."""
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and expected == actual
+    return outcomes.plain(answer(*case), tuple)
 
 
 def show(expected, actual):
@@ -68,22 +51,15 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="7.6",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="how many splits",
     answer_name="choose_num_splits",
-    reference=splits.choose_num_splits,
-    cases=lambda: CASES,
     size=lambda case: (case[0] * case[1], case[2]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
     # A single tile says little of what went wrong, and different errors come from it.
     chancy=lambda case: case[1] == 1,
-    mistakes=Bank("7.6", "choose_num_splits", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Write the time as a function of the number of splits first: how many waves, and how
         long is each?
 
@@ -91,5 +67,5 @@ EXERCISE = Exercise(
 
         Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns the
         first of those for which the function is least.
-    """),
+    """,
 )

@@ -1,14 +1,11 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
-import random
 from dataclasses import dataclass
-from types import GeneratorType
 
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
-from paged_attention import splits
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from paged_attention.splits import cut_evenly
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
 # floats miss.
@@ -24,9 +21,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Fewer tiles than blocks, as many, more, many more; then borders that floats miss."""
-    chance = random.Random(seed)
     for number in range(16):
         num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
         total = sum(num_tiles)
@@ -40,9 +36,9 @@ def hidden(seed):
 
 def observe(answer, case):
     num_tiles, num_blocks = case
-    mine = list(num_tiles)
-    result = answer(mine, num_blocks)
-    return outcomes.Changed("num_tiles was changed") if mine != num_tiles else plain(result)
+    return outcomes.called(
+        answer, list, list, tuple, num_tiles=num_tiles, num_blocks=num_blocks
+    )
 
 
 @dataclass(frozen=True)
@@ -56,29 +52,10 @@ class Alike:
     way: str
 
 
-def _is_list(value):
-    return isinstance(value, list | tuple)
-
-
-def plain(result):
-    """Lists of lists of tuples, or only of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not _is_list(result) or not all(map(_is_list, result)):
-        return result
-    if result and all(share and not _is_list(share[0]) for share in result):
-        return [tuple(share) for share in result]
-    return [
-        [tuple(piece) if _is_list(piece) else piece for piece in share] for share in result
-    ]
-
-
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
     if isinstance(expected, Alike) and has_pieces(actual):
         return SEEN[expected.way](expected.shares) == SEEN[expected.way](actual)
-    return expected == actual
+    return outcomes.same(expected, actual)
 
 
 def has_pieces(result):
@@ -102,33 +79,23 @@ SEEN = {"tiles": with_tiles, "order": in_one_order}
 
 def show(ours, theirs):
     """The first share that differs."""
-    if isinstance(theirs, outcomes.Changed):
-        return "num_tiles as it was", theirs
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if any(isinstance(share, tuple) for share in theirs):
-        return repr(ours), repr(theirs)
+    if not isinstance(theirs, list) or any(isinstance(share, tuple) for share in theirs):
+        return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
     block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
     return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
 
 
-EXERCISE = Exercise(
-    id="7.7",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="equal shares",
     answer_name="cut_evenly",
-    reference=splits.cut_evenly,
-    cases=lambda: CASES,
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
-    same=same,
-    show=show,
     points=2,
-    mistakes=Bank("7.7", "cut_evenly", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
         num_tiles[0] + num_tiles[1].
 
@@ -137,5 +104,5 @@ EXERCISE = Exercise(
         may be nothing.
 
         Turn that into tiles of the row by subtracting the row's beginning.
-    """),
+    """,
 )

@@ -1,16 +1,15 @@
 """Exercise 8.1: what a layer of the model calls."""
 
 import copy
-import random
 from types import SimpleNamespace
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_exercises import tensors
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import attn_paged_torch, build_metadata
@@ -32,9 +31,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to four sequences: decodes, whole prompts, chunks."""
-    chance = random.Random(seed)
     for number in range(12):
         block_size = chance.randint(1, 6)
         chunks = []
@@ -157,21 +155,13 @@ def nested(part):
     return f"[{', '.join(map(nested, part))}]" if isinstance(part, list) else f"{part:g}"
 
 
-EXERCISE = Exercise(
-    id="8.1",
+EXERCISE = exercise(
+    globals(),
+    tensors,
     title="your attention in a transformers model",
     answer_name="paged_attention_forward",
-    reference=paged_attention_forward,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=tensors.show,
     points=2,
-    mistakes=Bank("8.1", "paged_attention_forward", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Three things happen in this order: the tensors get the shapes of lessons 03 to 05, the
         new keys and values go into their slots, the attention runs over the pool.
 
@@ -184,5 +174,5 @@ EXERCISE = Exercise(
 
         `attend` returns (num_tokens, num_q_heads, head_size). What is missing in front of it,
         and after the comma?
-    """),
+    """,
 )

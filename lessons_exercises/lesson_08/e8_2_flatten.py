@@ -1,12 +1,11 @@
 """Exercise 8.2: all sequences of a step in one row."""
 
 import operator
-import random
 from collections.abc import Iterator, Mapping, Set
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.runner import flatten_batch
 
@@ -41,9 +40,8 @@ CASES = [
 NUM_TOKENS = 10  # different ones of a request; then they come again, as real tokens do
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to four requests: any part of their prompts, of what they generated, or of both."""
-    chance = random.Random(seed)
     for number in range(12):
         requests = []
         for _ in range(1 + number // 3):
@@ -143,23 +141,16 @@ def describe(case):
     return f"tokens to compute: {'; '.join(those)}. {', '.join(tokens)}"
 
 
-EXERCISE = Exercise(
-    id="8.2",
+EXERCISE = exercise(
+    globals(),
     title="all sequences in one row",
     answer_name="flatten_batch",
-    reference=flatten_batch,
-    cases=lambda: CASES,
     size=lambda case: (
         sum(num_tokens for *_, num_tokens in case),
         len(case),
         sum(map(sum, case)),
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("8.2", "flatten_batch", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         For one request: which positions do its next num_tokens tokens have, when num_computed
         of them are in the cache?
 
@@ -168,5 +159,5 @@ EXERCISE = Exercise(
 
         Three lists that grow request by request. When a request's tokens have been added,
         where does the last one stand?
-    """),
+    """,
 )

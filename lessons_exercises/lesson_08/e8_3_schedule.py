@@ -1,10 +1,8 @@
 """Exercise 8.3: the next step's requests."""
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08 import scheduling
 from lessons_exercises.lesson_08.scheduling import scenario
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 
@@ -31,20 +29,15 @@ CASES = [
     scenario("A:20+3 B:30+3 C:3+9@3", num_blocks=14, block_size=3, token_budget=11),
 ]
 
-EXERCISE = Exercise(
-    id="8.3",
+EXERCISE = exercise(
+    globals(),
+    scheduling,
     title="schedule the next step",
     answer_name="schedule",
     reference=Scheduler.schedule,
-    cases=lambda: CASES,
-    size=scheduling.size,
-    hidden=scheduling.hidden,
     observe=lambda answer, case: scheduling.run(case, schedule=answer),
-    describe=scheduling.describe,
-    show=scheduling.show,
     points=3,
-    mistakes=Bank("8.3", "schedule", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Two halves: those that run, in the order of `running`; then those that wait, in the
         order of `waiting`. One budget goes through both.
 
@@ -56,5 +49,5 @@ EXERCISE = Exercise(
 
         For one that waits: look at `waiting[0]`, start it, make room. Only when that worked
         does it leave the queue; otherwise it is stopped, and so is the search.
-    """),
+    """,
 )

@@ -5,11 +5,9 @@ from collections import deque
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08 import scheduling
 from lessons_exercises.lesson_08.scheduling import scenario
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 
@@ -34,19 +32,14 @@ CASES = [
     scenario("A:7+6 B:9+4 C:2+7@1 D:5+3@2", num_blocks=9, token_budget=5, max_num_seqs=3),
 ]
 
-EXERCISE = Exercise(
-    id="8.4",
+EXERCISE = exercise(
+    globals(),
+    scheduling,
     title="preempt a request",
     answer_name="preempt",
     reference=Scheduler.preempt,
-    cases=lambda: CASES,
-    size=scheduling.size,
-    hidden=scheduling.hidden,
     observe=lambda answer, case: scheduling.run(case, preempt=answer),
-    describe=scheduling.describe,
-    show=scheduling.show,
-    mistakes=Bank("8.4", "preempt", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which two lists change, and which end of `waiting` is served first?
 
         What does the request have in the pool, and which method of the scheduler takes all of
@@ -54,5 +47,5 @@ EXERCISE = Exercise(
 
         Four things: its blocks, its place among those that run, its place among those that
         wait, and a number.
-    """),
+    """,
 )

@@ -7,7 +7,6 @@ for each different hash.
 import hashlib
 import operator
 import os
-import random
 import string
 import struct
 from collections.abc import Hashable
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted, listed
+from lessons_lib.checks import Text
 from paged_attention.engine.prefix_cache import block_hashes
 
 
@@ -78,9 +77,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """One token changed, blocks or tokens in another order, a part with its parent."""
-    chance = random.Random(seed)
     for number in range(6):
         block_size, num_blocks = chance.randint(2, 6), chance.randint(2, 5)
         num_first = chance.randint(1, num_blocks - 1)
@@ -194,20 +192,13 @@ def _letters(result):
     return f"{'; '.join(calls)} (equal letters are equal hashes)"
 
 
-EXERCISE = Exercise(
-    id="8.5",
+EXERCISE = exercise(
+    globals(),
     title="a chain of hashes",
     answer_name="block_hashes",
-    reference=block_hashes,
-    cases=lambda: CASES,
     size=lambda case: (len(case[1]), sum(len(call.tokens) for call in case[1])),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
     chancy=lambda case: len(case[1]) == MANY,  # with three bytes some are the same, or none
-    mistakes=Bank("8.5", "block_hashes", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Two requests may share a block when all tokens up to its end are the same. How can one
         hash say so much without reading all of them again?
 
@@ -219,5 +210,5 @@ EXERCISE = Exercise(
 
         `hashlib.sha256(data).digest()` takes bytes. An array of integers has `tobytes()`, with
         as many bytes for each.
-    """),
+    """,
 )

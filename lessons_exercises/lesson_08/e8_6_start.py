@@ -1,19 +1,18 @@
 """Exercise 8.6: a request comes in, and shares the blocks that the prefix cache has for it."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08.scheduling import (
     Scenario,
     admit,
     make_request,
     make_scheduler,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 from paged_attention.kv_cache import PagedAttentionManager
@@ -62,9 +61,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """A request, which may come back, and up to three others, many with the same start."""
-    chance = random.Random(seed)
     for number in range(16):
         block_size = chance.randint(1, 5)
         letters = "".join(chance.sample("abcdefghijklmno", 15))
@@ -182,20 +180,12 @@ def show(expected, actual):
     return "no error", repr(actual)
 
 
-EXERCISE = Exercise(
-    id="8.6",
+EXERCISE = exercise(
+    globals(),
     title="start a request",
     answer_name="start",
     reference=Scheduler.start,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    arrange=arrange,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("8.6", "start", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         `self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and
         how many of those need no computing?
 
@@ -205,5 +195,5 @@ EXERCISE = Exercise(
 
         Three things know about a shared block: its reference count, the row of the block table
         (`self.manager.start`), and `request.num_computed`.
-    """),
+    """,
 )

@@ -1,10 +1,11 @@
 """Exercise 8.7: from a row of logits to a token.
 
 Each case has many seeds and positions, so that each part of the probabilities decides some of
-its tokens. Answers round in their own ways. So no random number of a case is close to a limit
-between two tokens, and top_p is close to no sum, except where every answer computes exactly.
+its tokens. No random number is close to a limit between two tokens, and top_p is close to no
+sum (see draws.py).
 """
 
+import itertools
 import math
 import random
 from dataclasses import dataclass, replace
@@ -12,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import SLIPS, paragraphs
-from lessons_lib.checks import Exercise, Raised, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_08 import draws
+from lessons_exercises.words import SLIPS
+from lessons_lib.checks import Raised, Text
 from paged_attention.engine.draws import draw_number
 from paged_attention.engine.request import SamplingParams
 
 SEEDS = (0, 1, 7, 2**40 + 3, 2**63 + 5, -2)
 POSITIONS = range(1, 9)
-MARGIN = 1e-4  # between a random number and a limit; float32 needs less
 RARE = -12.0  # the logit of a token that hardly ever comes
 # What an error is about, whatever words an answer's own way gives it. A generator is what the
 # third argument of `sample` once was.
@@ -39,38 +40,18 @@ class Case:
 def case_of(*logits, seeds=SEEDS, **params) -> Case:
     """A case at temperature 1 with all seeds, at those positions where no answer is unsure."""
     own = SamplingParams(**{"temperature": 1.0} | params)
-    _, sums = running_sums(logits, own)
-    draws = []
-    for seed in seeds:
-        for position in POSITIONS:
-            number = draw_number(seed, position) * sums[-1]
-            if all(abs(number - limit) > MARGIN * sums[-1] for limit in sums):
-                draws.append((seed, position))
-    return Case(logits, own, tuple(draws))
+    _, sums = draws.running_sums(logits, own)
 
+    def is_safe(number: float) -> bool:
+        return all(abs(number - limit / sums[-1]) > draws.MARGIN for limit in sums)
 
-def running_sums(logits, params) -> tuple[list[int], list[float]]:
-    """The tokens that may be drawn, the likeliest first, and running sums of their weights."""
-    order = sorted(range(len(logits)), key=lambda token: -logits[token])
-    if params.temperature == 0:
-        return order[:1], [1.0]
-    order = order[: params.top_k]
-    highest = logits[order[0]]
-    weights = [math.exp((logits[token] - highest) / params.temperature) for token in order]
-    sums: list[float] = []
-    for weight in weights:
-        before = sums[-1] if sums else 0.0
-        if before >= params.top_p * math.fsum(weights):
-            break
-        sums.append(before + weight)
-    return order[: len(sums)], sums
+    pairs = itertools.product(seeds, POSITIONS)
+    return Case(logits, own, tuple(pair for pair in pairs if is_safe(draw_number(*pair))))
 
 
 def reference(logits, params, position):
     """The right token, by another way than our answer."""
-    tokens, sums = running_sums(logits.tolist(), params)
-    number = draw_number(params.seed, position) * sums[-1]
-    return tokens[next(place for place, reached in enumerate(sums) if reached >= number)]
+    return draws.token_at(draw_number(params.seed, position), logits.tolist(), params)
 
 
 RARE_TOKENS = tuple((token - 20) / 100 for token in range(40))
@@ -107,9 +88,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """The same in another order, with other seeds, and all a little higher or lower."""
-    chance = random.Random(seed)
     for known in CASES:
         shift = chance.choice((-1, 1)) * chance.randint(1, 25) / 100
         logits = chance.sample(known.logits, len(known.logits))
@@ -170,12 +150,11 @@ def _about(error: Raised) -> str:
 
 
 def describe(case):
-    own, num_logits = case.params, len(case.logits)
-    numbers = ", ".join(f"{logit:g}" for logit in case.logits[: 4 if num_logits > 12 else 12])
-    rest = f", …] ({num_logits} of them)" if num_logits > 12 else "]"
+    own = case.params
     top_k = "" if own.top_k is None else f", top_k={own.top_k}"
     top_p = "" if own.top_p == 1 else f", top_p={own.top_p}"
-    return f"logits [{numbers}{rest}, temperature={own.temperature:g}{top_k}{top_p}"
+    words = f"logits {draws.in_words(case.logits)}, temperature={own.temperature:g}"
+    return f"{words}{top_k}{top_p}"
 
 
 def show(expected, actual):
@@ -200,20 +179,12 @@ def _in_words(part, value):
     return f"tokens with seed {seed}: {', '.join(first)}, …"
 
 
-EXERCISE = Exercise(
-    id="8.7",
+EXERCISE = exercise(
+    globals(),
     title="draw a token",
     answer_name="sample",
-    reference=reference,
-    cases=lambda: CASES,
     size=lambda case: len(case.logits),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("8.7", "sample", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Begin with temperature 0: one line, and the division below is safe.
 
         Sort the logits once, the largest first, and keep the order that the sort gives: top_k
@@ -225,5 +196,5 @@ EXERCISE = Exercise(
         Imagine the probabilities that are left as pieces of a line, side by side. The random
         number, times the length of the line, is a point on it. In which piece does it lie? How
         many running sums are below it?
-    """),
+    """,
 )

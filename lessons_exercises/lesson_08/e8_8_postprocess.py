@@ -1,14 +1,13 @@
 """Exercise 8.8: after the model has run."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08.scheduling import Scenario, make_scheduler
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import Alike
+from lessons_lib.checks import Text
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request, SamplingParams
 
@@ -129,9 +128,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to three requests, that compute some or all of their tokens in every step."""
-    chance = random.Random(seed)
     for number in range(16):
         prompts = [chance.randint(2, 7) for _ in range(1 + number // 4 % 3)]
         own, limits = (chance.choices(those, k=3) for those in ((0, 0, 0, 2, 3), range(4, 7)))
@@ -288,19 +286,13 @@ def show(expected, actual):
     return repr(expected), repr(actual)
 
 
-EXERCISE = Exercise(
-    id="8.8",
+EXERCISE = exercise(
+    globals(),
     title="complete the step",
     answer_name="postprocess",
     reference=Engine.postprocess,
-    cases=lambda: CASES,
     size=lambda case: (sum(map(len, case.steps)), sum(case.prompts) + sum(case.generated)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("8.8", "postprocess", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         For each scheduled request, first count: which of its tokens have their keys and values
         now? Only then ask whether any are left.
 
@@ -310,5 +302,5 @@ EXERCISE = Exercise(
 
         There are two ways to end, and `self._end(request, reason)` does what both need. At
         most one of them happens.
-    """),
+    """,
 )

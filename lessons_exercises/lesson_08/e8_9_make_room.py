@@ -1,17 +1,16 @@
 """Exercise 8.9: room for a request's next tokens, and old blocks give way."""
 
-import random
 from dataclasses import dataclass
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08.scheduling import (
     Scenario,
     admit,
     make_request,
     make_scheduler,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.prefix_cache import block_hashes
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
@@ -70,9 +69,8 @@ CASES = [
 ]
 
 
-def hidden(seed: int):
+def hidden(chance):
     """Requests of one chunk or more, in a pool with old blocks and little room."""
-    chance = random.Random(seed)
     for number in range(24):
         block_size = chance.randint(1, 4)
         texts = ["".join(chance.sample("klmnopqrstuvwxyz", 8)) for _ in range(3)]
@@ -91,7 +89,7 @@ def hidden(seed: int):
         yield Case(prompt, num_tokens, most, computed, ended, running, block_size)
 
 
-def arrange(case: Case) -> tuple[Scheduler, Request]:
+def made(case: Case) -> tuple[Scheduler, Request]:
     """Our scheduler in the midst of its work, and the request that asks for room."""
     sizes = Scenario((), case.num_blocks, case.block_size, 64, 5, case.sharing)
     scheduler = make_scheduler(sizes, row=10)
@@ -111,7 +109,7 @@ def arrange(case: Case) -> tuple[Scheduler, Request]:
 
 
 def observe(answer, case: Case) -> dict:
-    scheduler, request = arrange(case)
+    scheduler, request = made(case)
     manager = scheduler.manager
     result = answer(scheduler, request, case.num_tokens)
     known = {
@@ -157,19 +155,12 @@ def show(expected, actual):
     return "no error", repr(actual)
 
 
-EXERCISE = Exercise(
-    id="8.9",
+EXERCISE = exercise(
+    globals(),
     title="old blocks make room",
     answer_name="make_room",
     reference=Scheduler.make_room,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("8.9", "make_room", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         How many blocks does the request need on top of those that it has? How many could it
         have at most, if all old blocks were given back?
 
@@ -177,5 +168,5 @@ EXERCISE = Exercise(
         evict one block, and try it again.
 
         `evict` says False when there is no old block left. Then there is no room.
-    """),
+    """,
 )

@@ -78,13 +78,12 @@ def scenario(requests: str, **more) -> Scenario:
     return Scenario(tuple(found), **more)
 
 
-def hidden(seed: int, num_scenarios: int = 20):
-    """For `Exercise.hidden`: scenarios that come to an end.
+def hidden(chance: random.Random, num_scenarios: int = 20):
+    """Scenarios that come to an end.
 
     There is little room for all and enough for each. In some of them prompts begin alike,
     requests are preempted from outside, or the budget changes.
     """
-    chance = random.Random(seed)
 
     def prompt() -> str | int:
         if not sharing:

@@ -1,12 +1,11 @@
 """Exercise 9.1: the operations and the bytes of a batch of prompts."""
 
-import random
+import functools
 from dataclasses import dataclass
 
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
 from paged_attention.prefill_tiles import count_work
 
 
@@ -20,30 +19,28 @@ class Case:
     bytes_per_number: int
 
 
-def cases():
-    """About 100,000 pairs at most in each, so that an answer may count them one by one."""
-    yield from (
-        Case((1,), (1,), 1, 1, 1, 1),
-        Case((1,), (3,), 1, 1, 1, 1),
-        Case((2,), (2,), 1, 1, 1, 1),
-        Case((2,), (5,), 1, 1, 1, 1),
-        Case((2,), (5,), 1, 1, 4, 1),
-        Case((2,), (5,), 2, 1, 4, 1),
-        Case((2,), (5,), 2, 1, 4, 2),
-        Case((3,), (3,), 2, 2, 4, 2),
-        Case((1, 2), (4, 2), 4, 2, 8, 2),
-        Case((3, 0, 2), (5, 0, 9), 6, 2, 8, 4),
-        Case((4, 4, 1), (4, 7, 30), 6, 3, 16, 2),
-        Case((1, 1, 1), (8, 40, 17), 8, 2, 64, 1),
-        Case((64, 3), (64, 90), 8, 1, 80, 4),
-        Case((16, 100, 1, 50), (300, 100, 999, 51), 32, 8, 128, 2),
-        Case((256,), (384,), 64, 8, 128, 2),
-        Case((), (), 2, 1, 4, 2),
-    )
+# About 100,000 pairs at most in each, so that an answer may count them one by one.
+CASES = [
+    Case((1,), (1,), 1, 1, 1, 1),
+    Case((1,), (3,), 1, 1, 1, 1),
+    Case((2,), (2,), 1, 1, 1, 1),
+    Case((2,), (5,), 1, 1, 1, 1),
+    Case((2,), (5,), 1, 1, 4, 1),
+    Case((2,), (5,), 2, 1, 4, 1),
+    Case((2,), (5,), 2, 1, 4, 2),
+    Case((3,), (3,), 2, 2, 4, 2),
+    Case((1, 2), (4, 2), 4, 2, 8, 2),
+    Case((3, 0, 2), (5, 0, 9), 6, 2, 8, 4),
+    Case((4, 4, 1), (4, 7, 30), 6, 3, 16, 2),
+    Case((1, 1, 1), (8, 40, 17), 8, 2, 64, 1),
+    Case((64, 3), (64, 90), 8, 1, 80, 4),
+    Case((16, 100, 1, 50), (300, 100, 999, 51), 32, 8, 128, 2),
+    Case((256,), (384,), 64, 8, 128, 2),
+    Case((), (), 2, 1, 4, 2),
+]
 
 
-def hidden(seed):
-    chance = random.Random(seed)
+def hidden(chance):
     for number in range(12):
         cached = [
             chance.choice((0, chance.randint(1, 9), chance.randint(10, 400)))
@@ -62,35 +59,15 @@ def hidden(seed):
 
 
 def observe(answer, case):
-    lists = list(case.q_lens), list(case.kv_lens)
-    result = answer(
-        *lists,
-        num_q_heads=case.num_q_heads,
-        num_kv_heads=case.num_kv_heads,
-        head_size=case.head_size,
-        bytes_per_number=case.bytes_per_number,
-    )
-    if lists != (list(case.q_lens), list(case.kv_lens)):
-        return outcomes.Changed("q_lens or kv_lens was changed")
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(number):
-    """Numbers of NumPy and of torch as Python's own."""
-    has_one = hasattr(number, "item") and sum(1 for _ in number.reshape(-1)) == 1
-    return number.item() if has_one else number
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and bool(expected == actual)
+    lists = {"q_lens": [*case.q_lens], "kv_lens": [*case.kv_lens]}
+    sizes = {name: size for name, size in vars(case).items() if name not in lists}
+    return outcomes.called(functools.partial(answer, **sizes), tuple, **lists)
 
 
 def show(expected, actual):
-    if isinstance(actual, outcomes.Changed):
-        return "q_lens and kv_lens as they were", actual
-    return words_of(expected), outcomes.show_no_result(actual) or words_of(actual)
+    if isinstance(actual, outcomes.Changed) or outcomes.show_no_result(actual):
+        return words_of(expected), outcomes.show(expected, actual)[1]
+    return words_of(expected), words_of(actual)
 
 
 def words_of(result):
@@ -109,26 +86,19 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="9.1",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="the work of a batch",
     answer_name="count_work",
-    reference=count_work,
-    cases=cases,
     size=lambda case: (
         sum(case.kv_lens),
         sum(case.q_lens),
         case.num_q_heads * case.num_kv_heads * case.head_size * case.bytes_per_number,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
     # An empty batch has no work. An error there says little of what else went wrong.
     chancy=lambda case: not case.q_lens,
-    mistakes=Bank("9.1", "count_work", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Draw a sequence with 2 queries and 5 keys: a row for each query, a column for each key.
         Which squares does causal attention fill?
 
@@ -141,5 +111,5 @@ EXERCISE = Exercise(
 
         For the bytes, count vectors of head_size numbers. Queries and outputs have one for
         each query and query head. Keys and values have one for each key and KV head.
-    """),
+    """,
 )

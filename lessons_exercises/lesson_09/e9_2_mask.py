@@ -1,17 +1,15 @@
 """Exercise 9.2: the scores of keys that a row does not see."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import result_of, show
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import result_of
 from lessons_exercises.lesson_09.native import AROUND, build
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted, listed
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 BEFORE = "numbers ladder/shape prefill/params prefill/tile_shape"
@@ -115,9 +113,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Any place of the edge: most of them within the keys, a few before or after all."""
-    chance = random.Random(seed)
     for number in range(12):
         tiles = ((1, 2), (1, 4), (2, 8))[number % 3]
         num_rows, num_keys = 16 * tiles[0], 8 * tiles[1]
@@ -154,22 +151,14 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="9.2",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="hide what a row does not see",
     answer_name="mask",
-    language="cuda",
     reference=masked,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (len(case.warps) * case.num_rows * case.num_keys, case.heads),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=show,
-    mistakes=Bank("9.2", "mask", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Follow one score first. Which row does scores[0][1][3] of lane 5 belong to, and which
         key? Take r and s from the lane, then t, n, i and j from the comment.
 
@@ -182,5 +171,5 @@ EXERCISE = Exercise(
 
         A row's last key is needed once for each t and i: the loop over n can use it again. It
         is the last key that the row sees, so that key itself is not hidden.
-    """),
+    """,
 )

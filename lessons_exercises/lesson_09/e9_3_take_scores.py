@@ -1,17 +1,15 @@
 """Exercise 9.3: the online softmax of a tile of keys, with a row in four lanes."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from lessons_exercises import tensors
-from lessons_exercises.lesson_06.native import result_of, show
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import result_of
 from lessons_exercises.lesson_09.native import AROUND, build
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise
+from lessons_exercises.words import counted
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
 BEFORE = (
@@ -169,9 +167,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Scores go up or down from any level, and some of the rows see no key for a while."""
-    chance = random.Random(seed)
     for number in range(12):
         seen = chance.choices((ALL, EDGE, SOME, NONE), (4, 2, 2, 1), k=number % 3)
         yield Case(
@@ -205,27 +202,19 @@ def describe(case):
     )
 
 
-EXERCISE = Exercise(
-    id="9.3",
+EXERCISE = exercise(
+    globals(),
+    kernels,
     title="the softmax of a tile",
     answer_name="take_scores",
-    language="cuda",
     reference=taken,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (
         len(case.seen),
         case.num_warps * case.tiles[0] * case.tiles[1],
         case.head_size,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=tensors.same,
-    show=show,
     points=2,
-    mistakes=Bank("9.3", "take_scores", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         This is take_in() of lesson 07 once more: the new maximum, the factor for what was
         summed before, the new weights. Begin with one row, so with one t and one i.
 
@@ -242,5 +231,5 @@ EXERCISE = Exercise(
 
         state.acc[t][d] has four numbers: two of row r and two of row r + 8. So there are two
         factors, one for each i. d counts tiles of eight dims, and there are head_size / 8.
-    """),
+    """,
 )

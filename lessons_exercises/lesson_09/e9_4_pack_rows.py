@@ -1,12 +1,8 @@
 """Exercise 9.4: the queries of a KV head, with all their heads, packed into tiles."""
 
-import random
-from types import GeneratorType
-
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted, listed
 from paged_attention.prefill_tiles import pack_rows
 
 NAMES = "num_queries", "queries_per_kv_head", "kv_head", "tile_rows"
@@ -19,9 +15,8 @@ SIZES = """
 CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
 
 
-def hidden(seed):
+def hidden(chance):
     """Tiles of whole queries, then tiles that cut a query, then no queries."""
-    chance = random.Random(seed)
     for number in range(14):
         group, kv_head = chance.randint(2, 8), chance.randint(1, 9)
         tile_rows = group * chance.randint(1, 4)
@@ -32,36 +27,14 @@ def hidden(seed):
 
 
 def observe(answer, case):
-    return plain(answer(*case))
-
-
-def _is_list(value):
-    return isinstance(value, list | tuple)
-
-
-def plain(result):
-    """Lists of lists of tuples, or only of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not _is_list(result) or not all(map(_is_list, result)):
-        return result
-    if any(tile and not _is_list(tile[0]) for tile in result):
-        return [tuple(row) for row in result]
-    return [[tuple(row) if _is_list(row) else row for row in tile] for tile in result]
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return type(expected) is type(actual) and bool(expected == actual)
+    return outcomes.plain(answer(*case), list, list, tuple)
 
 
 def show(ours, theirs):
     """The first row that differs, or how many rows the tiles have."""
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if not all(isinstance(tile, list) for tile in theirs) or sum(map(len, ours + theirs)) < 9:
-        return repr(ours), repr(theirs)
+    has_tiles = isinstance(theirs, list) and all(isinstance(tile, list) for tile in theirs)
+    if not has_tiles or sum(map(len, ours + theirs)) < 9:
+        return outcomes.show(ours, theirs)
     if [*map(len, ours)] != [*map(len, theirs)]:
         return f"{rows_of(ours)}: {ours}", f"{rows_of(theirs)}: {theirs}"
     pairs = zip(ours, theirs, strict=True)
@@ -79,24 +52,18 @@ def rows_of(tiles):
     return f"{counted(len(tiles), 'tile')}{words}"
 
 
-EXERCISE = Exercise(
-    id="9.4",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="rows of a tile",
     answer_name="pack_rows",
-    reference=pack_rows,
-    cases=lambda: CASES,
     size=lambda case: (case[0] * case[1], case[2], case[3]),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: ", ".join(
         f"{name} = {size}" for name, size in zip(NAMES, case, strict=True)
     ),
-    same=same,
-    show=show,
     # Different mistakes give a tile, or an error, where there are no queries.
     chancy=lambda case: case[0] == 0,
-    mistakes=Bank("9.4", "pack_rows", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Take 2 queries, and 3 query heads for each KV head. Write down the 6 rows of KV head 1
         in their order. Which query heads are in them?
 
@@ -106,5 +73,5 @@ EXERCISE = Exercise(
         The heads of KV head k are k * queries_per_kv_head and those after it, as many as share
         it. The tiles are slices of the list. Where a slice reaches past the end of a list,
         Python gives what is there.
-    """),
+    """,
 )

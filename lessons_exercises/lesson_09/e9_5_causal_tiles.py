@@ -1,13 +1,8 @@
 """Exercise 9.5: the tiles of keys that a tile of queries meets."""
 
-import math
-import random
-
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
-from paged_attention import prefill_tiles
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from paged_attention.prefill_tiles import causal_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
 # First single queries, at the ends of tiles and between them. Then whole prompts, chunks with
@@ -23,9 +18,8 @@ SIZES = """
 CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
 
 
-def hidden(seed):
+def hidden(chance):
     """Whole prompts, chunks and single queries, first small and then large."""
-    chance = random.Random(seed)
     for number in range(24):
         scale = 1 + number // 8 * 5
         num_queries = (1, chance.randint(2, 9 * scale))[number % 4 > 0]
@@ -37,29 +31,14 @@ def hidden(seed):
 
 
 def observe(answer, case):
-    result = answer(*case)
-    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
-
-
-def plain(result):
-    """Numbers of NumPy and torch as Python's own, their arrays in words, ranges as lists."""
-    if isinstance(result, range):
-        return list(result)
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
+    return outcomes.plain(answer(*case), tuple)
 
 
 def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    if isinstance(expected, tuple) and isinstance(actual, tuple):
-        return [*map(type, expected)] == [*map(type, actual)] and expected == actual
-    return type(expected) is type(actual) and expected == actual
-
-
-def show(expected, actual):
-    return repr(expected), outcomes.show_no_result(actual) or repr(actual)
+    """Ints only: 1.0 equals 1 in Python."""
+    are_tuples = isinstance(expected, tuple) and isinstance(actual, tuple)
+    of_one_kind = not are_tuples or [*map(type, expected)] == [*map(type, actual)]
+    return of_one_kind and outcomes.same(expected, actual)
 
 
 def describe(case):
@@ -67,20 +46,13 @@ def describe(case):
     return ", ".join(f"{name} = {number}" for name, number in zip(names, case, strict=True))
 
 
-EXERCISE = Exercise(
-    id="9.5",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="the causal edge",
     answer_name="causal_tiles",
-    reference=prefill_tiles.causal_tiles,
-    cases=lambda: CASES,
     size=lambda case: (case[3], case[2], case[1] - case[0], case[4], case[0]),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("9.5", "causal_tiles", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which is the last key that query i sees? And how many keys does it see?
 
         Of all queries in the tile, one sees the fewest keys. Which one is it? The tiles that
@@ -91,5 +63,5 @@ EXERCISE = Exercise(
 
         A query that sees n keys sees n // tile_keys tiles whole. Key k is in tile
         k // tile_keys.
-    """),
+    """,
 )

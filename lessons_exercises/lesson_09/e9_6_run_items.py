@@ -1,14 +1,9 @@
 """Exercise 9.6: which item runs where, and when it begins."""
 
-import math
-import random
-from types import GeneratorType
-
-from lessons_exercises.lesson_07 import outcomes
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
-from paged_attention import prefill_tiles
+from lessons_exercises import outcomes
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from paged_attention.prefill_tiles import run_items
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
 # items, and several slots that are free at the same time, which did not begin in their order.
@@ -27,9 +22,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """Equal lengths and different ones; one slot, a few, and more than there are items."""
-    chance = random.Random(seed)
     for number in range(20):
         longest = (3, 6, 20, 100)[number // 5]
         times = [chance.randint(1, longest) for _ in range(chance.randint(3, 6 + 2 * number))]
@@ -39,44 +33,14 @@ def hidden(seed):
 
 def observe(answer, case):
     times, num_slots, longest_first = case
-    mine = list(times)
-    result = answer(mine, num_slots, longest_first)
-    return outcomes.Changed("times was changed") if mine != times else plain(result)
-
-
-def plain(result):
-    """A list of tuples, whether the answer made lists or tuples."""
-    if isinstance(result, GeneratorType):
-        return Text("a generator, which has not run yet")
-    if not isinstance(result, list | tuple):
-        return number(result)
-    return [
-        tuple(map(number, begun)) if isinstance(begun, list | tuple) else number(begun)
-        for begun in result
-    ]
-
-
-def number(result):
-    """A number of NumPy or torch as Python's own, and their arrays in words."""
-    if not hasattr(result, "shape"):
-        return result
-    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
-
-
-def same(expected, actual):
-    if outcomes.is_error(actual):
-        return outcomes.same_error(expected, actual)
-    return expected == actual
+    given = {"times": times, "num_slots": num_slots, "longest_first": longest_first}
+    return outcomes.called(answer, list, tuple, **given)
 
 
 def show(ours, theirs):
     """Short lists whole, and of longer ones the first place where they differ."""
-    if isinstance(theirs, outcomes.Changed):
-        return "times as it was", theirs
-    if not isinstance(theirs, list):
-        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
-    if len(ours) <= 6:
-        return repr(ours), repr(theirs)
+    if not isinstance(theirs, list) or len(ours) <= 6:
+        return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return f"a list of {len(ours)}", f"a list of {len(theirs)}: {theirs}"
     place = next((place for place in range(len(ours)) if ours[place] != theirs[place]), 0)
@@ -84,22 +48,16 @@ def show(ours, theirs):
     return f"{after}{ours[place]!r}", f"{after}{theirs[place]!r}"
 
 
-EXERCISE = Exercise(
-    id="9.6",
+EXERCISE = exercise(
+    globals(),
+    outcomes,
     title="the order of work",
     answer_name="run_items",
-    reference=prefill_tiles.run_items,
-    cases=lambda: CASES,
     size=lambda case: (len(case[0]), sum(case[0]), case[1], int(case[2])),
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: (
         f"times = {case[0]}, num_slots = {case[1]}, longest_first = {case[2]}"
     ),
-    same=same,
-    show=show,
-    mistakes=Bank("9.6", "run_items", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         What do you have to know about a slot, so that the next item can be placed?
 
         Keep a list with the time from which each slot is free. At first all these times are 0.
@@ -110,5 +68,5 @@ EXERCISE = Exercise(
 
         For longest_first, sort the numbers of the items, not their times:
         sorted(range(len(times)), key=...). Python's sort keeps the order of equal ones.
-    """),
+    """,
 )

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises.lesson_10.named_numbers import NOT_WRITTEN, short
 from lessons_exercises.words import listed
 from paged_attention.block_table import NO_BLOCK
 
 PADDING = -1
-NOT_WRITTEN = -7777  # what the batch's tensors hold at first
 OLD_BLOCK = 9999  # after a row's last block, left from another sequence
 BATCH = ("tokens", "positions", "context_lens", "slots")
-MOST_SHOWN = 8  # numbers of a list in a message
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,3 @@ def describe(case):
         f"block_size {case.block_size}; block_table {tuple(table.shape)} "
         f"{short(list(map(short, table.tolist())))}"
     )
-
-
-def short(numbers) -> str:
-    more = ", …" if len(numbers) > MOST_SHOWN else ""
-    return f"[{', '.join(map(str, numbers[:MOST_SHOWN]))}{more}]"

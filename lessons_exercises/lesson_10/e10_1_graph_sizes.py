@@ -1,21 +1,17 @@
 """Exercise 10.1: which batch sizes of decode steps to record."""
 
-import random
-
 import numpy
 
-from lessons_exercises.mistakes import Bank
+from lessons_exercises.exercise import exercise
 from lessons_exercises.tensors import integer
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention.engine.fast.sizes import graph_sizes
 
 CASES = [*range(1, 21), 24, 25, 31, 32, 33, 40, 60, 64, 65, 100, 128, 200, 255, 256, 500, 512]
 
 
-def hidden(seed):
+def hidden(chance):
     """Few sequences; then more of them, at a multiple of 8 and after it."""
-    chance = random.Random(seed)
     yield from chance.sample(range(1, 8), 3)
     for most in (9, 40, 160):
         full = 8 * chance.randint(most // 8 + 1, most)
@@ -33,18 +29,13 @@ def observe(answer, case):
     return Text(f"{kind} instead of a list")
 
 
-EXERCISE = Exercise(
-    id="10.1",
+EXERCISE = exercise(
+    globals(),
     title="which batch sizes to record",
     answer_name="graph_sizes",
-    reference=graph_sizes,
-    cases=lambda: CASES,
     size=lambda case: case,
-    hidden=hidden,
-    observe=observe,
     describe=lambda case: f"graph_sizes(max_num_seqs={case})",
-    mistakes=Bank("10.1", "graph_sizes", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Write the sizes down for max_num_seqs=3, for 8 and for 20. Which numbers come from
         which line of the docstring?
 
@@ -55,5 +46,5 @@ EXERCISE = Exercise(
 
         Put all of them into a set, keep those that are not above max_num_seqs, and let
         `sorted` make a list of them.
-    """),
+    """,
 )

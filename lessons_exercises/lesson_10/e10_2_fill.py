@@ -1,11 +1,13 @@
 """Exercise 10.2: write a decode step into the tensors that a recorded step reads."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_10 import named_numbers
+from lessons_exercises.lesson_10.named_numbers import MOST_SHOWN, in_words, short
 from lessons_exercises.lesson_10.step_tensors import (
     BareState,
     Changed,
@@ -15,16 +17,13 @@ from lessons_exercises.lesson_10.step_tensors import (
     on_a_device,
 )
 from lessons_exercises.lesson_10.watch import HostRead
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.engine.fast.state import PADDING, StepState
 from paged_attention.send import send, send_into
 
 OLD_BLOCK = 999  # after a row's last block, left from another sequence
 NUM_BLOCKS = 2003  # a prime number, so that steps of 7 reach all of them
-MOST_SHOWN = 8  # numbers of a list in a message
 TIMES = ("first", "second", "third", "fourth")
 
 
@@ -145,23 +144,7 @@ def show(expected, actual):
     if not isinstance(actual, list):
         reads = isinstance(actual, HostRead)
         return "nothing is read on the host" if reads else "no error", str(actual)
-    for (name, ours), (_, theirs) in zip(expected, actual, strict=True):
-        if ours != theirs:
-            return in_words(name, ours, theirs), in_words(name, theirs, ours)
-    return repr(expected), repr(actual)
-
-
-def in_words(name: str, numbers, others) -> str:
-    """The numbers, if there are many from the first that is another one on."""
-    if isinstance(numbers, Text) or len(numbers) <= MOST_SHOWN:
-        return f"{name}: {numbers}"
-    first = next((i for i, pair in enumerate(zip(numbers, others)) if len(set(pair)) > 1), 0)
-    return f"{name}, from [{first}] on: {short(numbers[first:])}"
-
-
-def short(numbers) -> str:
-    more = ", …" if len(numbers) > MOST_SHOWN else ""
-    return f"[{', '.join(map(str, numbers[:MOST_SHOWN]))}{more}]"
+    return named_numbers.show(expected, actual)
 
 
 def describe(case):
@@ -225,9 +208,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to four calls, in each of which some sequences go on and others begin."""
-    chance = random.Random(seed)
     for number in range(20):
         block_size = chance.choice((1, 2, 3, 4, 6, 7, 16))
         num_rows = chance.randint(1, 2 + number // 2)
@@ -248,21 +230,14 @@ def size(case):
     return sum(call.size for call in case.calls), lengths, case.num_rows
 
 
-EXERCISE = Exercise(
-    id="10.2",
+EXERCISE = exercise(
+    globals(),
     title="write into the tensors",
     answer_name="fill",
     reference=StepState.fill,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
     # Most wrong answers could also be wrong there, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,
-    mistakes=Bank("10.2", "fill", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Say that a batch of two runs in the step for four. Which of the four places does your
         code write, in which of the tensors? And who wrote last into the other places?
 
@@ -278,5 +253,5 @@ EXERCISE = Exercise(
         takes one block of each, for `columns` of the shape (n, 1). A block times
         self.block_size, plus the offset, is a slot; make it int64 before you multiply. Then
         write 0 into the places from n to size, and PADDING into those of self.slots.
-    """),
+    """,
 )

@@ -1,25 +1,12 @@
 """Exercise 10.3: a kernel moves each sequence of a batch one token on."""
 
-import random
-
 import torch
 
-from lessons_exercises.lesson_06 import native
-from lessons_exercises.lesson_06.native import NO_FAULT, Finding
-from lessons_exercises.lesson_10.batches import (
-    BATCH,
-    MOST_SHOWN,
-    NOT_WRITTEN,
-    OLD_BLOCK,
-    PADDING,
-    Case,
-    advance,
-    describe,
-    size,
-)
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises import kernels
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import NO_FAULT, Finding
+from lessons_exercises.lesson_10 import batches, named_numbers
+from lessons_exercises.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 
@@ -27,12 +14,12 @@ INPUTS = ("last_tokens", "rows", "block_table")
 
 
 def prepare(answer):
-    library = native.build(answer)
+    library = kernels.build(answer)
 
     def advance_checked(**arguments):
-        with library.launches(stream=native.STREAM) as launches:
-            native.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
-        native.check_streams(launches, native.STREAM)
+        with library.launches(stream=kernels.STREAM) as launches:
+            kernels.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
+        kernels.check_streams(launches, kernels.STREAM)
 
     return advance_checked
 
@@ -48,7 +35,7 @@ def observe(subject, case):
         try:
             subject(**tensors, num_seqs=len(rows), **sizes)
         except KernelError as error:
-            is_race = native.kind_of(error) in ("several-writers", "order")
+            is_race = kernels.kind_of(error) in ("several-writers", "order")
             return Finding(error, ("batch_table",) if is_race else tuple(tensors))
         when = f" after call {call + 1}" if len(case.batches) > 1 else ""
         found += [(name + when, tensors[name].tolist()) for name in BATCH]
@@ -67,23 +54,9 @@ def observe(subject, case):
 
 
 def show(expected, actual):
-    """The first numbers that differ."""
     if not isinstance(actual, list):
         return NO_FAULT, repr(actual)
-    for (name, ours), (_, theirs) in zip(expected, actual, strict=True):
-        if ours != theirs:
-            return in_words(name, ours, theirs), in_words(name, theirs, ours)
-    return repr(expected), repr(actual)
-
-
-def in_words(name: str, numbers: list, others: list) -> Text:
-    """The numbers, if there are many from the first that is another one on."""
-    words = ["not written" if number == NOT_WRITTEN else str(number) for number in numbers]
-    if len(words) <= MOST_SHOWN:
-        return Text(f"{name}: {', '.join(words) or 'none'}")
-    first = next((i for i, pair in enumerate(zip(numbers, others)) if len(set(pair)) > 1), 0)
-    more = ", …" if len(words) > first + MOST_SHOWN else ""
-    return Text(f"{name}, from [{first}] on: {', '.join(words[first:][:MOST_SHOWN])}{more}")
+    return named_numbers.show(expected, actual)
 
 
 def cases():
@@ -125,9 +98,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Any rows, with padding anywhere; lengths around whole blocks; a few calls."""
-    chance = random.Random(seed)
     for number in range(16):
         block_size = chance.choice((1, 2, 3, 5, 7, 16, 48))
         num_rows = chance.randint(1, 3 + number)
@@ -136,14 +108,14 @@ def hidden(seed):
             max(0, block_size * chance.randint(0, most) + chance.choice((-1, 0, 1, 2)))
             for _ in range(num_rows)
         ]
-        batches = []
+        of_calls = []
         for _ in range(chance.choice((1, 1, 2, 3))):
             batch = chance.sample(range(num_rows), chance.randint(1, num_rows))
             batch += [PADDING] * chance.choice((0, 1, 2))
-            batches.append(tuple(chance.sample(batch, len(batch))))
+            of_calls.append(tuple(chance.sample(batch, len(batch))))
         yield Case(
             tuple(lengths),
-            tuple(batches),
+            tuple(of_calls),
             block_size,
             chance.choice((0, 1, 4)),
             chance.choice((NO_BLOCK, OLD_BLOCK)),
@@ -151,21 +123,13 @@ def hidden(seed):
         )
 
 
-EXERCISE = Exercise(
-    id="10.3",
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
     title="one token on",
     answer_name="advance",
-    language="cuda",
-    reference=advance,
-    prepare=prepare,
-    cases=cases,
-    size=size,
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("10.3", "advance", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Which block of threads has which place in the batch, and where does it find the row of
         the sequence there? If the row is -1, nothing may be read at that row.
 
@@ -181,5 +145,5 @@ EXERCISE = Exercise(
         there are threads, so copy them in a loop: i from threadIdx.x on, in steps of
         blockDim.x. Then let all threads wait at __syncthreads(). After that, a single thread
         writes the other numbers.
-    """),
+    """,
 )

@@ -1,13 +1,10 @@
 """Exercise 10.4: a block finds by itself which tiles are its share."""
 
-import random
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from lessons_exercises.lesson_06.native import NO_FAULT, Finding, kind_of
-from lessons_exercises.lesson_07.native import compiled
+from lessons_exercises.exercise import exercise
+from lessons_exercises.kernels import NO_FAULT, Finding, compiled, kind_of, own_text
 from lessons_exercises.lesson_10.shares import (
     Case,
     describe,
@@ -16,13 +13,12 @@ from lessons_exercises.lesson_10.shares import (
     owners,
     shares,
 )
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import Alike, listed, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import Alike, listed
+from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
 
-BEFORE, CHECK = "ladder/plan_rows.cuh", Path(__file__).with_name("share_of_check.cu")
+BEFORE = "ladder/plan_rows.cuh"
 NUMBERS = (
     *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
     *("num_parts()", "num_items()"),
@@ -35,7 +31,7 @@ def prepare(answer):
     texts = {
         BEFORE: read_kernel(BEFORE),
         "your code": answer,
-        "the check": CHECK.read_text("utf-8"),
+        "the check": own_text("share_of_check.cu"),
     }
     library = compiled(texts)
 
@@ -96,9 +92,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Few long rows and many short ones, divided in each of the three ways."""
-    chance = random.Random(seed)
     for number in range(24):
         groups = chance.choice((1, 1, 2, 3, 5))
         lengths = chance.choice(((1,), (1, 1, 2, 3), (1, 2, 5, 30), (4, 17, 60)))
@@ -174,21 +169,14 @@ def in_words(share: list[int], part: slice = slice(6)) -> str:
     return ", ".join([*named, *rows][part])
 
 
-EXERCISE = Exercise(
-    id="10.4",
+EXERCISE = exercise(
+    globals(),
     title="a block finds its share",
     answer_name="share_of",
     language="cuda",
     reference=shares,
-    prepare=prepare,
-    cases=cases,
     size=lambda case: (len(case.rows) + case.num_blocks, sum(case.rows)),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("10.4", "share_of", __file__, globals(), prepare),
-    hints=paragraphs("""
+    hints="""
         Begin with `begin` and `end`. Which function knows the first tile of a block? And where
         does a block end, if you think of the block after it?
 
@@ -201,5 +189,5 @@ EXERCISE = Exercise(
         Take a share of the tiles 2 and 3 of a single row with 6 tiles. Its first row is also
         its last row, and it is cut at both ends: is_first_cut is 1 and is_last_cut is 0. And
         if it has the tiles 0 and 1? Both ends of that row matter for is_first_cut.
-    """),
+    """,
 )

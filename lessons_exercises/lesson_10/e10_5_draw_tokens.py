@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from lessons_exercises.exercise import exercise
+from lessons_exercises.lesson_08 import draws
 from lessons_exercises.lesson_10.rows import Row, batch, row, token_of
 from lessons_exercises.lesson_10.watch import Elsewhere, HostRead, Watch
-from lessons_exercises.mistakes import Bank
 from lessons_exercises.second_device import SECOND, tensors_in
 from lessons_exercises.tensors import name_of, same_bits
-from lessons_exercises.words import SLIPS, counted, listed, paragraphs
-from lessons_lib.checks import Exercise, Raised, Text, raised
+from lessons_exercises.words import SLIPS, counted, listed
+from lessons_lib.checks import Raised, Text, raised
 
 LAST = 2.0**-53  # the last bit of a random number
 INF, NAN = math.inf, math.nan
@@ -78,9 +79,8 @@ def reference(*arguments):
     return torch.tensor([token_of(Row(tuple(logits), *own)) for logits, *own in columns])
 
 
-def hidden(seed):
+def hidden(chance):
     """The same tokens in another order, other numbers, and all a little higher or lower."""
-    chance = random.Random(seed)
     for known in CASES:
         shift = chance.choice((-1, 1)) * chance.randint(1, 25) / 100
         rows = [
@@ -189,11 +189,9 @@ def describe(case):
     where = ", on a GPU" if case.elsewhere else ""
     lines = [f"{counted(len(case.rows), 'row')} of {name_of(case.dtype)} logits{where}"]
     for number, own in enumerate(case.rows):
-        shown = own.logits[: 4 if len(own.logits) > 12 else 12]
-        rest = f", …] ({len(own.logits)} of them)" if shown != own.logits else "]"
         lines.append(
-            f"row {number}: [{', '.join(f'{logit:g}' for logit in shown)}{rest}, temperature="
-            f"{own.temperature:g}, top_k={own.top_k}, top_p={own.top_p}, number={own.number}"
+            f"row {number}: {draws.in_words(own.logits)}, temperature={own.temperature:g}, "
+            f"top_k={own.top_k}, top_p={own.top_p}, number={own.number}"
         )
     return "\n    ".join(lines)
 
@@ -211,22 +209,14 @@ def show(expected, actual):
     return f"row {number}: token {ours[number]}", f"row {number}: token {theirs[number]}"
 
 
-EXERCISE = Exercise(
-    id="10.5",
+EXERCISE = exercise(
+    globals(),
     title="draw for the whole batch",
     answer_name="draw_tokens",
-    reference=reference,
-    cases=lambda: CASES,
     size=lambda case: (len(case.rows) * len(case.rows[0].logits), len(case.rows)),
-    hidden=hidden,
     # It finds tensors of two devices, whatever else is wrong.
     chancy=lambda case: case.elsewhere,
-    observe=observe,
-    describe=describe,
-    same=same,
-    show=show,
-    mistakes=Bank("10.5", "draw_tokens", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Take your `sample` of exercise 8.7, from the division on. Which of its lines do for all
         rows at once what they do for one, if you give them a dimension? Which need a number of
         `top_k` in Python?
@@ -241,5 +231,5 @@ EXERCISE = Exercise(
         At the end, count in each row the running sums that are below the number, times the
         row's last sum. That count is a place among the sorted tokens, and `order.gather(1, …)`
         looks up one place in each row.
-    """),
+    """,
 )

@@ -1,12 +1,10 @@
 """Exercise 10.6: what requests will be when a step is complete that is being computed."""
 
 import copy
-import random
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_10.parts import again, chunk, decode, in_words, random_part, size
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_lib.checks import Text
 from paged_attention.engine.fast.ahead import PENDING, expect_tokens
 from paged_attention.engine.request import Request
 
@@ -55,9 +53,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """One to five requests."""
-    chance = random.Random(seed)
     for number in range(20):
         yield tuple(random_part(chance) for _ in range(1 + number // 4))
 
@@ -141,20 +138,12 @@ def show(expected, actual):
     return repr(expected), repr(actual)
 
 
-EXERCISE = Exercise(
-    id="10.6",
+EXERCISE = exercise(
+    globals(),
     title="what is not there yet",
     answer_name="expect_tokens",
-    reference=expect_tokens,
-    cases=lambda: CASES,
-    size=size,
-    hidden=hidden,
-    observe=observe,
     describe=in_words,
-    same=same,
-    show=show,
-    mistakes=Bank("10.6", "expect_tokens", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         When this step is complete, how many of a request's tokens are computed? Count that
         first. Everything else is asked about the request as it is then.
 
@@ -167,5 +156,5 @@ EXERCISE = Exercise(
         A next token is appended to `request.tokens`. There are two conditions: nothing is left
         to compute, and `len(request.output)`, with the new token, is not the most that it may
         have.
-    """),
+    """,
 )

@@ -1,16 +1,15 @@
 """Exercise 10.7: a step is completed after the next one was launched."""
 
-import random
 from dataclasses import dataclass
 
 import torch
 
+from lessons_exercises.exercise import exercise
 from lessons_exercises.lesson_08.scheduling import NotPairs, Scenario, make_scheduler, pairs
 from lessons_exercises.lesson_10 import parts
 from lessons_exercises.lesson_10.parts import Part, again, chunk, decode, random_part
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.fast.ahead import AheadEngine
 from paged_attention.engine.fast.sampler import NOT_FINITE
 from paged_attention.engine.request import Request
@@ -79,9 +78,8 @@ def cases():
     )
 
 
-def hidden(seed):
+def hidden(chance):
     """Up to six requests."""
-    chance = random.Random(seed)
     for number in range(24):
         size = number // 4 + (number % 4 > 0)
         tokens = [chance.choice((END, NOT_FINITE, *range(70, 78))) for _ in range(size)]
@@ -203,20 +201,14 @@ def show(expected, actual):
     return tuple("; ".join(f"{part}: {seen.get(part)}" for part in parts) for seen in both)
 
 
-EXERCISE = Exercise(
-    id="10.7",
+EXERCISE = exercise(
+    globals(),
     title="the late end",
     answer_name="complete_late",
     reference=AheadEngine.complete_late,
-    cases=cases,
     # An empty step shows little. A case of two requests is easier to follow.
     size=lambda case: parts.size(case.parts) if case.parts else (3, 0, 0),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("10.7", "complete_late", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Which requests of the step does `_complete` get? Ask `self.still_runs` about each of
         them, before anything else.
 
@@ -225,5 +217,5 @@ EXERCISE = Exercise(
 
         A tensor takes a list of places in square brackets: `tensor[[0, 2]]` has its rows 0
         and 2. And when no request is left, what is there to wait for?
-    """),
+    """,
 )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-MARGIN = 1e-4  # between a number and a limit; float32 needs less
+from lessons_exercises.lesson_08.draws import MARGIN, running_sums, token_at, weights_of
+
 ALL = 0.999  # a top_p that keeps all tokens as 1 does, and is not what they round to
 
 
@@ -61,7 +62,7 @@ def _safe(own: Row, chance: random.Random) -> Row:
     """The row with a number, and a top_p, that no rounding brings across a limit."""
     if not own.is_good:
         return replace(own, number=chance.random())
-    order, weights = _weights(own)
+    _, weights = weights_of(own.logits, own)
     total, before = math.fsum(weights), 0.0
     if own.top_p == 1 and weights[-1] > 2 * (1 - ALL) * total:
         own = replace(own, top_p=ALL)
@@ -69,37 +70,13 @@ def _safe(own: Row, chance: random.Random) -> Row:
         if before > 0 and own.top_p < 1 and abs(before - own.top_p * total) < MARGIN * total:
             return _safe(replace(own, top_p=round(own.top_p - 2 * MARGIN, 6)), chance)
         before += weight
-    _, sums = running_sums(own)
+    _, sums = running_sums(own.logits, own)
     while True:
         number = round(chance.random(), 3)
         if all(abs(number - limit / sums[-1]) > MARGIN for limit in (0.0, *sums)):
             return replace(own, number=number)
 
 
-def _weights(own: Row) -> tuple[list[int], list[float]]:
-    order = sorted(range(len(own.logits)), key=lambda token: -own.logits[token])[: own.top_k]
-    highest = own.logits[order[0]]
-    return order, [
-        math.exp((own.logits[token] - highest) / own.temperature) for token in order
-    ]
-
-
-def running_sums(own: Row) -> tuple[list[int], list[float]]:
-    """The tokens that stay, the likeliest first, and running sums of their weights."""
-    order, weights = _weights(own)
-    sums: list[float] = []
-    for weight in weights:
-        before = sums[-1] if sums else 0.0
-        if before >= own.top_p * math.fsum(weights):
-            break
-        sums.append(before + weight)
-    return order[: len(sums)], sums
-
-
 def token_of(own: Row) -> int:
     """The right token, by another way than our answer; 0 for a row that is not finite."""
-    if not own.is_good:
-        return 0
-    tokens, sums = running_sums(own)
-    number = own.number * sums[-1]
-    return tokens[next(place for place, reached in enumerate(sums) if reached >= number)]
+    return token_at(own.number, own.logits, own) if own.is_good else 0

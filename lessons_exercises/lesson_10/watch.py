@@ -5,7 +5,7 @@ any one first, and tensors of two devices do not go together.
 import torch
 from torch import Tensor
 
-from lessons_exercises.second_device import SECOND, SecondDevice, is_there, tensors_in
+from lessons_exercises.second_device import SecondDevice, tensors_in
 from lessons_lib.checks import Raised
 from paged_attention.engine.fast.graph import GraphError, Recorder, ToPython
 
@@ -14,27 +14,18 @@ CONDITIONS = ("aten.is_nonzero.default", "aten.equal.default")
 ONE_NUMBER = ("aten.item.default", "aten._local_scalar_dense.default")
 
 
-# Besides those that SecondDevice knows, functions that want their tensors on one device.
 COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne"}
-OF_ONE_DEVICE = {
-    *(COMPARISONS | {f"__{name}__" for name in COMPARISONS}),
-    *("__truediv__", "__rtruediv__", "div", "true_divide", "where", "masked_fill", "gather"),
-    *("take_along_dim", "searchsorted", "scatter", "minimum", "maximum", "logical_and"),
-}
 
 
 class Elsewhere(SecondDevice):
     """Within this, PyTorch has a second device, and an answer's tensors can be there."""
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if getattr(function, "__name__", "") in OF_ONE_DEVICE:
-            given = [tensor for tensor in tensors_in([args, kwargs or {}]) if tensor.dim()]
-            if len({is_there(tensor) for tensor in given}) == 2:
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, "
-                    f"but found at least two devices, {SECOND} and cpu!"
-                )
-        return super().__torch_function__(function, types, args, kwargs)
+    of_one_device = SecondDevice.of_one_device | {
+        *(COMPARISONS | {f"__{name}__" for name in COMPARISONS}),
+        *("__truediv__", "__rtruediv__", "div", "true_divide", "where", "masked_fill"),
+        *("gather", "take_along_dim", "searchsorted", "scatter"),
+        *("minimum", "maximum", "logical_and"),
+    }
 
 
 class HostRead(Raised):

@@ -1,11 +1,9 @@
 """Exercise 11.1: which rows and columns of a weight a rank keeps."""
 
-import random
 from dataclasses import dataclass
 
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 from paged_attention.engine.parallel.cuts import kept_by_rank
 
 BY_ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")
@@ -40,9 +38,8 @@ def cases():
         yield Case("embed_tokens", (45, 3), rank, 2)
 
 
-def hidden(seed):
+def hidden(chance):
     """Each kind of layer, with two to eight ranks."""
-    chance = random.Random(seed)
     for layer in (*BY_ROWS, *BY_COLUMNS, *WHOLE):
         world_size = chance.randint(2, 8)
         shape = weight(layer, chance.randint(1, 40), chance.randint(3, 300), world_size)
@@ -92,36 +89,13 @@ def describe(case: Case) -> str:
     )
 
 
-def otherwise(
-    layer, shape, rank, world_size, by_rows=BY_ROWS, by_columns=BY_COLUMNS, to_the_end=False
-):
-    """For the mistakes: the parts, with other layers cut by rows and by columns."""
-    kept = [slice(0, size) for size in shape]
-    if layer in (*by_rows, *by_columns):
-        side = int(layer in by_columns)
-        part = shape[side] // world_size
-        kept[side] = slice(rank * part, shape[side] if to_the_end else (rank + 1) * part)
-    return tuple(kept)
-
-
-def to_the_end(layer, shape, rank, world_size):
-    """For the mistakes: a rank's part, and all that comes after it."""
-    return otherwise(layer, shape, rank, world_size, to_the_end=True)
-
-
-EXERCISE = Exercise(
-    id="11.1",
+EXERCISE = exercise(
+    globals(),
     title="what a rank keeps",
     answer_name="kept_by_rank",
-    reference=kept_by_rank,
     cases=lambda: [*cases()],
     size=lambda case: (case.world_size, case.shape[0] * case.shape[1], case.rank),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    show=show,
-    mistakes=Bank("11.1", "kept_by_rank", __file__, globals()),
-    hints=paragraphs("""
+    hints="""
         Go through the layer in its order. Before q, k and v all ranks have the whole input.
         Who has what before o? And before down?
 
@@ -134,5 +108,5 @@ EXERCISE = Exercise(
 
         A rank's part begins at `rank * part` and ends where the next rank's begins, with
         `part = size // world_size`. Two layers are cut by columns, and six by rows.
-    """),
+    """,
 )

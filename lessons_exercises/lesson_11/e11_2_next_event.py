@@ -1,14 +1,13 @@
 """Exercise 11.2: what a stream sends next."""
 
-import random
 from dataclasses import dataclass
 
-from lessons_exercises.lesson_11 import streams
-from lessons_exercises.lesson_11.streams import BROKEN
-from lessons_exercises.mistakes import Bank
-from lessons_exercises.words import counted, paragraphs
-from lessons_lib.checks import Exercise, Text
+from lessons_exercises.exercise import exercise
+from lessons_exercises.words import counted
+from lessons_lib.checks import Text
 from paged_attention.engine.serve.events import next_event
+
+BROKEN = "\ufffd"  # what bytes become that are no whole character yet
 
 
 @dataclass(frozen=True)
@@ -116,9 +115,8 @@ CASES = [
 ]
 
 
-def hidden(seed):
+def hidden(chance):
     """An answer that comes in pieces, and what was sent of it before."""
-    chance = random.Random(seed)
     for number in range(12):
         letters = "xyz" if number % 3 else f"xy{BROKEN}"
         stop = tuple(
@@ -152,23 +150,17 @@ def describe(case: Case) -> str:
     )
 
 
-EXERCISE = Exercise(
-    id="11.2",
+EXERCISE = exercise(
+    globals(),
     title="what a stream sends next",
     answer_name="next_event",
-    reference=next_event,
-    cases=lambda: CASES,
     size=lambda case: (
         len(case.text) + sum(map(len, case.stop)),
         len(case.stop),
         case.reason is not None,
         case.num_sent,
     ),
-    hidden=hidden,
-    observe=observe,
-    describe=describe,
-    mistakes=Bank("11.2", "next_event", __file__, globals() | vars(streams)),
-    hints=paragraphs("""
+    hints="""
         There are three cases: the text has a stop text in it, the answer has ended, or it goes
         on. In which of them may something have to wait?
 
@@ -181,5 +173,5 @@ EXERCISE = Exercise(
         Find out where the text to send ends: at the first stop text, at the end, or before
         what is held back. Then send from num_sent to there. Take the incomplete characters
         away first, with `rstrip`, and look for the beginning of a stop text in what is left.
-    """),
+    """,
 )

@@ -124,6 +124,10 @@ def test_all_places_may_be_edited_together(bank):
             2 * "## a\nA.\n\n    total > 9 => x\n",
             "mistakes:5: a is there already, here or in the course",
         ),
+        (
+            "## a\nA.\n\n    total > 9 => x\n\n## together\n    a, b\n",
+            "mistakes:7: there is no mistake b here",
+        ),
         ("## a\nA.\n\n    total -> y\n", "mistakes:4: expected `old => new`, and found: tot"),
         ("## a\nA.\n\n    total => y\n", "mistakes:4: `total` is there 4 times. Quote more"),
         (
@@ -140,6 +144,27 @@ def test_a_file_that_cannot_be_read_says_where(bank, text, words):
     with pytest.raises(MistakesError) as caught:
         bank(text).own
     assert words in str(caught.value)
+
+
+def test_mistakes_that_one_text_makes_at_once_have_the_first_ones_name(bank):
+    found = bank("""\
+        ## above
+        Above.
+
+            total > 9 => total > 8
+
+        ## forgotten
+        Forgotten.
+
+            total = 9 => pass
+
+        ## together
+            forgotten, above
+        """)
+    one, both = texts(found, "forgotten")
+    assert changed(one) == "        pass"
+    assert changed(both) == "    if total > 8:\n        pass"
+    assert len(texts(found, "above")) == 1
 
 
 def test_what_may_be_edited_has_to_be_there_but_in_another_spelling(bank):

@@ -9,6 +9,7 @@ import cloudpickle
 import msgspec
 import pytest
 
+import added_method
 from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
 from graded import (
     RIGHT,
@@ -134,6 +135,12 @@ def test_magics_work_and_a_later_helper_is_found(tmp_path):
         USUAL,
     )
     assert passed(result)["0.1"] and result.events == ()
+
+
+@needs_sandbox
+def test_a_method_that_was_added_to_the_notebooks_class_comes_with_the_answer(tmp_path):
+    result = grade(hand_in(tmp_path, added_method.CELL, name="02_block_tables.ipynb"))
+    assert passed(result)["2.7"]
 
 
 @needs_sandbox

@@ -28,7 +28,7 @@ def own_slugs(exercise: Exercise) -> list[str]:
     """Their names, without making their texts, which takes long."""
     file = Path(exercise.mistakes.file).with_suffix(".mistakes")
     sections = edits.sections(file, is_python=not is_built(exercise))
-    return [section.slug for section in sections if section.slug != "spellings"]
+    return [section.slug for section in sections if section.slug not in edits.OF_OTHERS]
 
 
 def own_mistake(exercise: Exercise, slug: str) -> Mistake:

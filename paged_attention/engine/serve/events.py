@@ -8,7 +8,7 @@ def next_event(
 
     A stop text ends the answer. Nothing of it is sent, and nothing after it. So if the text
     ends with what may be the beginning of a stop text, that is held back until it is known. An
-    incomplete character is held back too.
+    incomplete character is held back too, and so is any beginning of a stop text before it.
 
     text: all text so far, decoded from all tokens. At its end there may be one or more
         "\\ufffd", as long as a character has not all of its tokens.

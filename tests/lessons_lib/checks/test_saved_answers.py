@@ -8,9 +8,11 @@ import types
 
 import pytest
 
+import added_method
 from lessons_lib import progress, saved_answers, solution_cells
 from lessons_lib.paths import SOLUTIONS
 from lessons_lib.saved_answers import NoSavedAnswer
+from paged_attention.kv_cache import PagedAttentionManager
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,21 @@ def test_texts_and_classes_come_back_and_the_latest_pass_counts(folder):
     )
     assert saved_answers.load("3.2").answer().three() == 3
     assert sorted(path.name for path in folder.iterdir()) == ["1.1", "3.2"]
+
+
+def test_an_answer_brings_the_methods_that_it_calls_and_leaves_none_on_the_class():
+    notebook = {"__name__": "__main__"}
+    exec(added_method.CELL, notebook)
+    saved_answers.save("2.7", notebook["free_sequence"])
+
+    class Manager(PagedAttentionManager):
+        free_sequence = saved_answers.load("2.7").answer
+
+    manager = Manager(2, 2, 1, 1, max_num_seqs=1, max_blocks_per_seq=2)
+    manager.add_sequence(0, 3)
+    manager.free_sequence(0)
+    assert manager.block_manager.get_num_free_blocks() == 2
+    assert not hasattr(Manager, "give_back")
 
 
 def test_what_cannot_be_saved_breaks_nothing(folder):

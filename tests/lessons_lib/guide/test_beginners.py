@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import added_method
 from lessons_guide import given, restart
 from lessons_lib import CompileError, checks, progress
 
@@ -87,16 +88,12 @@ def test_an_answer_that_waits_for_another_exercise_is_not_called_unattempted(not
     assert "not attempted" not in out.split("NotAttempted")[0]
 
 
-def test_a_method_that_only_the_notebooks_class_has_is_no_riddle(notebook):
+def test_a_method_that_a_learner_adds_to_the_notebooks_class_comes_with_the_answer(notebook):
     """The check tries a function on the course's own object."""
-    notebook("class PagedAttentionManager: pass\nPagedAttentionManager.last = print")
-    notebook("def append_token(self, seq_id): return self.last(seq_id)")
-    out = notebook('check("2.5", append_token)')
-    assert "The notebook's `PagedAttentionManager` has `last`. But a check tries" in out
-    for other in "del PagedAttentionManager.last", "PagedAttentionManager = 3":
-        notebook(other)
-        out = notebook('check("2.5", append_token)')
-        assert "has no attribute 'last'" in out and "But a check tries" not in out
+    notebook(added_method.CELL)
+    assert ": passed" in notebook('check("2.7", free_sequence)')
+    notebook("del PagedAttentionManager.give_back_all")
+    assert "has no attribute 'give_back_all'" in notebook('check("2.7", free_sequence)')
 
 
 @pytest.mark.parametrize(
