@@ -1,11 +1,11 @@
-// Kernels that begin while the one before them still runs (programmatic dependent launch). What
-// does not depend on that kernel, such as a product's weights, is then there when it ends.
+// Kernels that begin while the one before them still runs (programmatic dependent launch).
+// What does not depend on that one, such as a product's weights, is then there when it ends.
 #pragma once
 
 #include <cuda_runtime.h>
 
-// Allows the next kernel of the stream to begin, as soon as all blocks of this one have said so
-// and there is room for its blocks.
+// Allows the next kernel of the stream to begin, as soon as all blocks of this one have said
+// so and there is room for its blocks.
 __device__ inline void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

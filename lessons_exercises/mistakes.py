@@ -2,17 +2,19 @@
 
 import __future__
 
+import contextlib
 import functools
+import io
 import itertools
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lessons_exercises import edits, pairs, records, repairs
+from lessons_exercises import edits, pairs, records, repairs, thrown
 from lessons_exercises.ends import with_an_end
 from lessons_exercises.further import further_files
 from lessons_lib import checks
@@ -204,15 +206,34 @@ class Bank(Sequence):
     def own(self) -> tuple[Mistake, ...]:
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
-    def explain(self, exercise, answer, cases: list, given: list, expected: list):
+    def tell(self, exercise, answer, verdict: checks.CheckResult) -> checks.CheckResult:
+        """The verdict; what a wrong answer in C++ has thrown is told as that."""
+        if verdict.mistake != "wrong" or exercise.language != "c++":
+            return verdict
+        return replace(verdict, message=thrown.told(verdict.message, answer))
+
+    def explain(self, exercise, answer, verdict: checks.CheckResult) -> tuple[str, str] | None:
         """(slug, message) of an answer that no mistake explains, or None.
 
-        It has a slip that any answer may have, or two of this exercise's mistakes at once.
-
-        given, expected: the answer's results on the cases, and ours.
+        It has a slip that any answer may have, or two of this exercise's mistakes at once. An
+        exception in the verdict is told as one all the same.
         """
         if self.prepare:
             return None
+        cases = exercise.in_order(exercise.cases())
+        with contextlib.redirect_stdout(io.StringIO()):  # what the answer prints is known
+            given, expected = (
+                [checks.attempt(exercise, each, case) for case in cases]
+                for each in (answer, exercise.reference)
+            )
+            slip = self._explained(exercise, answer, cases, given, expected)
+        said = verdict.message.split("\n")[0]
+        if slip and said.startswith(checks.AN_ERROR):
+            return slip[0], f"{said} {slip[1]}"
+        return slip
+
+    def _explained(self, exercise, answer, cases: list, given: list, expected: list):
+        """given, expected: the answer's results on the cases, and ours."""
 
         def is_right(changed, number: int) -> bool:
             result = checks.attempt(exercise, changed, cases[number])

@@ -27,7 +27,7 @@ _ENGINE = [
     f"lessons_exercises.{name}"
     for name in (
         *("edits", "ends", "exercise", "further"),
-        *("mistakes", "pairs", "records", "repairs"),
+        *("mistakes", "pairs", "records", "repairs", "thrown"),
     )
 ]
 # attributes of a result that is a text: a learner reads them, and no check compares them

@@ -19,9 +19,9 @@ import msgspec
 
 from lessons_grading import reports
 from lessons_grading.reports import Packed, plain
-from lessons_lib import checks, helpers, results
+from lessons_lib import checks, results
 from lessons_lib.paths import ROOT
-from lessons_processes import isolation, pickles
+from lessons_processes import added_methods, isolation, pickles
 from lessons_processes.own_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
@@ -214,7 +214,7 @@ def _pack(exercise: checks.Exercise, answer) -> Packed:
             )
         }
     try:
-        data = pickles.dumps(helpers.carried(answer))
+        data = pickles.dumps(added_methods.carried(answer))
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:

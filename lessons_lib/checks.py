@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lessons_lib import helpers, machine, thrown
+from lessons_lib import machine
 from lessons_lib.compiler_errors import CompileError, without_assertions
 from lessons_lib.paths import ROOT, mistakes_folder
-from lessons_processes import error_line, isolation, one_call
+from lessons_processes import added_methods, error_line, isolation, one_call
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -269,7 +269,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
     refused = refuse(exercise, answer)
     if refused:
         return refused
-    answer = helpers.carried(answer)
+    answer = added_methods.carried(answer)
     verdict, outcome = _try(exercise, answer)
     if verdict.passed or not machine.may_be_at_fault(outcome, verdict.message):
         return verdict
@@ -351,9 +351,8 @@ def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> Check
     if outcome.ending != "returned":
         return named_from_text(exercise, answer, from_broken_run(exercise, outcome))
     verdict = named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
-    if verdict.mistake == "wrong" and exercise.language == "c++":
-        return replace(verdict, message=thrown.told(verdict.message, answer))
-    return verdict
+    tell = getattr(exercise.mistakes, "tell", None)
+    return tell(exercise, answer, verdict) if tell else verdict
 
 
 def refuse(exercise: Exercise, answer) -> CheckResult | None:
@@ -394,15 +393,15 @@ def refuse(exercise: Exercise, answer) -> CheckResult | None:
 
 def _not_an_answer(exercise: Exercise, answer) -> CheckResult:
     name, is_python = exercise.answer_name, exercise.language == "python"
-    kind = "the class" if inspect.isclass(exercise.reference) else "the function"
-    is_missing = answer is NO_ANSWER
-    got = "nothing" if is_missing else f"{type(answer).__name__}: {_short(answer)}"
+    in_python = "the class" if inspect.isclass(exercise.reference) else "the function"
+    kind = in_python if is_python else "C++ source text, the string"
+    got = "nothing" if answer is NO_ANSWER else f"{type(answer).__name__}: {_short(answer)}"
     return CheckResult(
         exercise.id,
         False,
         "not-an-answer",
         f"check({exercise.id!r}, …) expects "
-        f"{kind if is_python else 'C++ source text, the string'} `{name}`, and got {got}\n"
+        f"{kind} `{name}`, and got {got}\n"
         f'Write it like this: `check("{exercise.id}", {name})`, with nothing around the name.',
     )
 
@@ -484,24 +483,9 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
         )
 
     slip = remedies.slip(exercise.reference, subject, passes)
-    if slip is None and (slip := _explained(exercise, subject)):
-        error = verdict.message.split("\n")[0]  # an exception is told as one all the same
-        slip = slip[0], f"{error} {slip[1]}" if error.startswith(AN_ERROR) else slip[1]
+    if slip is None and hasattr(exercise.mistakes, "explain"):
+        slip = exercise.mistakes.explain(exercise, subject, verdict)
     return _said(verdict, *slip) if slip else verdict
-
-
-def _explained(exercise: Exercise, subject) -> tuple[str, str] | None:
-    """The slug and the words of a slip that no known mistake has."""
-    explain = getattr(exercise.mistakes, "explain", None)
-    if explain is None:
-        return None
-    cases = exercise.in_order(exercise.cases())
-    given, expected = (
-        [attempt(exercise, answer, case) for case in cases]
-        for answer in (subject, exercise.reference)
-    )
-    with contextlib.redirect_stdout(io.StringIO()):
-        return explain(exercise, subject, cases, given, expected)
 
 
 def compare(

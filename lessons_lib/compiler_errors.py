@@ -60,7 +60,11 @@ def explain(
     if first_error is None:
         return CompileError(f"The compiler failed:\n{_last_lines(output)}", output=output)
 
-    reason = re.sub(r"^(fatal )?error:?\s*", "", first_error.text)
+    reason = re.sub(
+        "void value not ignored.*",
+        r"\g<0>: what is called returns nothing",
+        re.sub(r"^(fatal )?error:?\s*", "", first_error.text),
+    )
     where = first_error if first_error.source in sources else _caller(places, sources)
     if where is None:
         return CompileError(
@@ -68,8 +72,6 @@ def explain(
         )
     if where.line > len(sources[where.source].rstrip().split("\n")):
         reason = f"it ends too early; a closing brace or a semicolon is missing ({reason})"
-    if "void value not ignored" in reason:
-        reason += ": what is called here returns nothing"
     if compiled and _line(compiled[where.source], where.line) != _line(
         sources[where.source], where.line
     ):

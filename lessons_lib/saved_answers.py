@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib import helpers, progress, solution_cells
+from lessons_lib import progress, solution_cells
 from lessons_lib.paths import progress_folder
-from lessons_processes import pickles
+from lessons_processes import added_methods, pickles
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -80,12 +80,14 @@ def load(exercise_id: str) -> SavedAnswer:
 
 
 def _pack(exercise_id: str, answer: object) -> str:
-    is_text = isinstance(answer, str)
-    whole = helpers.carried(answer)
-    payload = str(answer) if is_text else base64.b64encode(pickles.dumps(whole)).decode()
+    payload = (
+        answer
+        if isinstance(answer, str)
+        else base64.b64encode(pickles.dumps(added_methods.carried(answer))).decode()
+    )
     about = {
         "exercise": exercise_id,
-        "form": "text" if is_text else "pickle",
+        "form": "text" if isinstance(answer, str) else "pickle",
         "python": PYTHON,
         "sha256": _digest(payload),
     }

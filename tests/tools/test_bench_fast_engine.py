@@ -6,11 +6,16 @@ from lessons_bench.fast_engine import ORDER, engines, traces
 from paged_attention.engine.fast import FastParts
 
 
-def test_each_engine_has_one_part_more_and_the_last_has_all():
+def test_each_engine_has_one_part_more_and_the_last_has_all_but_those_for_few_rows():
+    """The benchmark few_rows has those."""
     with_parts = [parts for parts in engines().values() if parts is not None]
     counts = [sum(dataclasses.astuple(parts)) for parts in with_parts]
-    assert counts == list(range(1, len(ORDER) + 1)) and with_parts[-1] == FastParts()
-    assert set(ORDER) == {field.name for field in dataclasses.fields(FastParts)}
+    assert counts == list(range(1, len(ORDER) + 1))
+    last = dataclasses.replace(FastParts(), few_rows=False, early=False)
+    assert with_parts[-1] == last
+    assert {*ORDER, "few_rows", "early"} == {
+        field.name for field in dataclasses.fields(FastParts)
+    }
 
 
 def test_the_traces_are_those_that_others_serve():

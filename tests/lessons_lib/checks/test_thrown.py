@@ -2,7 +2,8 @@
 
 import pytest
 
-from lessons_lib import checks, thrown
+from lessons_exercises import thrown
+from lessons_lib import checks
 
 FREE_LIST = """#include <stdexcept>
 #include <vector>

@@ -152,7 +152,7 @@ def test_no_case_tells_apart_two_right_ways_to_sum():
 
     def cases(module):
         for seed in seeds:
-            yield from module.CASES if seed is None else module.hidden(seed)
+            yield from module.CASES if seed is None else module.EXERCISE.hidden(seed)
 
     rows_of = [
         rows.Row(case.logits, own.temperature or 1.0, own.top_k, own.top_p, 0.0)
