@@ -4,14 +4,19 @@ import torch
 
 from lessons_exercises import tensors
 from lessons_exercises.exercise import exercise
+from lessons_lib.checks import Text
 from paged_attention.slots import slot_mapping
+
+MOST_SLOTS = 1000  # of a result; of those with more, only the number counts
 
 
 def observe(answer, case):
     block_size, blocks, positions, spare = case
     block_ids = torch.tensor(blocks + [-1] * spare, dtype=torch.int32)
     positions = torch.tensor(positions, dtype=torch.int64)
-    result = tensors.values(answer(block_ids, positions, block_size))
+    slots = answer(block_ids, positions, block_size)
+    are_many = isinstance(slots, torch.Tensor) and slots.numel() > MOST_SLOTS
+    result = Text(f"{slots.numel():,} slots") if are_many else tensors.values(slots)
     names = "block_ids afterwards", "positions afterwards"
     return result, *tensors.values((block_ids, positions), *names)
 
