@@ -162,10 +162,13 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 # The assembler looks at each instruction. Its optimiser would only take time.
 NVCC = ["nvcc", "-c", "-std=c++17", "-Xptxas", "-O0", "-o", "/dev/null"]
 DTYPES = ("__half", "__nv_bfloat16", "float")
+FOR_AMPERE = {rung.file: rung.needs for rung in ALL_RUNGS if rung.needs in (PRODUCTS, COPIES)}
+FOR_AMPERE |= {"engine/few_rows.cu": COPIES}
 # All texts but parts of others, and the one that needs PyTorch's headers.
 OTHER_KERNELS = sorted(
     {path.relative_to(KERNELS).as_posix() for path in KERNELS.rglob("*.cu")}
     - {rung.file for rung in ALL_RUNGS}
+    - FOR_AMPERE.keys()
     - {"tensor_form.cu"}
 )
 
@@ -203,16 +206,21 @@ def test_a_kernel_for_every_card_compiles_for_a_t4(tmp_path, file, number):
 @slow
 @needs_nvcc
 @pytest.mark.parametrize("number", DTYPES[:2])
-@pytest.mark.parametrize(
-    "rung", [r for r in ALL_RUNGS if r.needs in (PRODUCTS, COPIES)], ids=lambda r: r.file
-)
-def test_a_rung_that_needs_ampere_compiles_for_it_and_for_nothing_older(
-    tmp_path, rung, number
+@pytest.mark.parametrize("file", FOR_AMPERE)
+def test_a_kernel_that_needs_ampere_compiles_for_it_and_for_nothing_older(
+    tmp_path, file, number
 ):
-    refusal = compiled(tmp_path, rung.file, 75, number)
+    refusal = compiled(tmp_path, file, 75, number)
     assert "'.m16n8k16' requires .target sm_80" in refusal
-    assert ("'cp.async' requires .target sm_80" in refusal) == (rung.needs is COPIES)
-    assert compiled(tmp_path, rung.file, 80, number) == ""
+    assert ("'cp.async' requires .target sm_80" in refusal) == (FOR_AMPERE[file] is COPIES)
+    assert compiled(tmp_path, file, 80, number) == ""
+
+
+@slow
+@needs_nvcc
+@pytest.mark.parametrize("file", ["engine/few_rows.cu", "engine/rotate.cu"])
+def test_a_kernel_that_may_begin_early_compiles_for_cards_that_can_do_that(tmp_path, file):
+    assert compiled(tmp_path, file, 90) == ""
 
 
 @slow
