@@ -1017,7 +1017,7 @@ print(beginning)
 # `let_next_begin` is for the kernel after this one. `wait_for_previous` returns when the kernel
 # before has ended, and all before that one. Until then a kernel may read only what none of
 # them writes, and write nothing. The small kernels between the products and attention begin
-# early too. They have nothing to ask for beforehand, but so the product after them can begin.
+# early too. They have little to ask for beforehand, but so the product after them can begin.
 #
 # What if a kernel did not wait? It would read numbers of the step before, now and then. No
 # error would say so. The course's tests compare the logits of both, bit for bit, again and
