@@ -79,6 +79,26 @@ class Command:
             words += [f"--{name.replace('_', '-')}", *texts]
         return shlex.join(words)
 
+    def in_turns(
+        self, words: Sequence[str] | None, turns: int, measure: Callable[..., Record]
+    ) -> int:
+        """The whole command of a benchmark that measures on a GPU, in turns.
+
+        turns: how many, if the command does not say.
+        measure: makes the run, of the number of turns, the command's line, and `say`.
+        """
+        self.parser.add_argument(
+            "--turns", type=int, default=turns, help="counted turns of each"
+        )
+        arguments = self.parse(words)
+        if arguments.turns < 1:
+            self.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+        if arguments.recorded:
+            return self.show(arguments)
+        self.needs_gpu()
+        run = measure(arguments.turns, self.line(arguments, "turns"), say)
+        return self.keep(run, arguments)
+
     def show(self, arguments: argparse.Namespace) -> int:
         """Prints the runs that are kept, and draws the first. Returns 1 if there is none."""
         runs = self.run.recorded(arguments.folder)

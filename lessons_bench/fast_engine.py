@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_bench.backends import Gpu
-from lessons_bench.command import Command, say
+from lessons_bench.command import Command
 from lessons_bench.fast_engine_runs import Run, StepRow, TraceRow, table
 from lessons_bench.servers import BLOCK_SIZE, random_model, random_trace
 from lessons_bench.serving import MODELS
@@ -289,15 +289,7 @@ def main(words: Sequence[str] | None = None) -> int:
         table,
         _overview,
     )
-    command.parser.add_argument("--turns", type=int, default=3, help="counted turns of each")
-    arguments = command.parse(words)
-    if arguments.turns < 1:
-        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
-    if arguments.recorded:
-        return command.show(arguments)
-    command.needs_gpu()
-    run = measure(arguments.turns, command.line(arguments, "turns"), say)
-    return command.keep(run, arguments)
+    return command.in_turns(words, 3, measure)
 
 
 def _overview(run: Run):

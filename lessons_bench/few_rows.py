@@ -16,7 +16,7 @@ from functools import partial
 import torch
 
 from lessons_bench.backends import Gpu
-from lessons_bench.command import Command, say
+from lessons_bench.command import Command
 from lessons_bench.fast_engine import TOKEN_BUDGET, same_share
 from lessons_bench.few_rows_runs import Reads, Row, Run, table
 from lessons_bench.servers import BLOCK_SIZE, random_model
@@ -228,15 +228,7 @@ def measure(turns: int, command: str, say: Callable[[str], None] = lambda line: 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if nothing is recorded."""
     command = Command("few_rows", __doc__, Run, table, _overview)
-    command.parser.add_argument("--turns", type=int, default=5, help="counted turns of each")
-    arguments = command.parse(words)
-    if arguments.turns < 1:
-        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
-    if arguments.recorded:
-        return command.show(arguments)
-    command.needs_gpu()
-    run = measure(arguments.turns, command.line(arguments, "turns"), say)
-    return command.keep(run, arguments)
+    return command.in_turns(words, 5, measure)
 
 
 def _overview(run: Run):

@@ -6,6 +6,7 @@ records are out of step.
 """
 
 import argparse
+import json
 import sys
 
 from lessons_exercises import records, roundings
@@ -193,7 +194,7 @@ def _forms(exercise: Exercise) -> dict:
 def _encoded(exercise: Exercise, form, case, may_hang: bool):
     """What the form gives; HANGS where a mistake that may hang on roundings does.
 
-    Raises MistakesError where another one does.
+    Raises MistakesError where another one does, and for a result that cannot be recorded.
     """
     given = checks.attempt(exercise, form, case)
     for way in (1, -1) if exercise.language == "python" else ():
@@ -203,15 +204,26 @@ def _encoded(exercise: Exercise, form, case, may_hang: bool):
             continue
         if may_hang:
             return records.HANGS
-        slug = next(slug for slug, _, text in named(exercise) if text == form.text)
         raise MistakesError(
-            f"{exercise.id}: what {slug} ({form.place}) gives on this case hangs on "
+            f"{_what_gives(exercise, form)} hangs on "
             "roundings, which other processors do in their own ways. Change the case or "
             "the mistake, or write `(hangs on rounding)` after its name.\n"
             f"  {exercise.describe(case)}\n"
             + "\n".join(f"  or: {words}" for words in exercise.show(given, shaken))
         )
-    return records.coarse(results.encode(given))
+    encoded = results.encode(given)
+    if '["foreign", ' in json.dumps(encoded):
+        raise MistakesError(
+            f"{_what_gives(exercise, form)} is too large to be recorded. Let `observe` say "
+            "less of it, or change the case or the mistake.\n"
+            f"  {exercise.describe(case)}"
+        )
+    return records.coarse(encoded)
+
+
+def _what_gives(exercise: Exercise, form) -> str:
+    slug = next(slug for slug, _, text in named(exercise) if text == form.text)
+    return f"{exercise.id}: what {slug} ({form.place}) gives on this case"
 
 
 def _every_exercise() -> list[Exercise]:

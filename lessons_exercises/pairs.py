@@ -16,10 +16,13 @@ WORK = 2.0  # seconds of this thread's work
 BESIDES = " There is another mistake besides."
 
 
-def find(bank, exercise, cases: list, given: list, expected: list) -> tuple[str, str] | None:
+def find(
+    bank, exercise, cases: list, given: list, expected: list, work: float = WORK
+) -> tuple[str, str] | None:
     """(slug, message) of the mistake that is named, or None.
 
     cases, given, expected: all cases in order, the answer's results and ours.
+    work: seconds after which it gives up.
     """
     pairs = zip(expected, given, strict=True)
     differing = [number for number, pair in enumerate(pairs) if not exercise.same(*pair)]
@@ -29,7 +32,7 @@ def find(bank, exercise, cases: list, given: list, expected: list) -> tuple[str,
     places = dict.fromkeys([*differing, *range(len(cases))])
     shows = _what_shows(bank, exercise.same, shown, given[shown], expected[shown])
     for first, second, text in _texts(bank, shows, _is_of_numbers(given[shown])):
-        if time.thread_time() - begun > WORK:
+        if time.thread_time() - begun > work:
             return None
         form = bank.form(text)
         if all(

@@ -40,19 +40,23 @@ class Mended(NamedTuple):
 
 
 def slip(
-    answer, is_right: Callable[[Any, int], bool], were_right: list[bool]
+    answer,
+    is_right: Callable[[Any, int], bool],
+    were_right: list[bool],
+    work: float = WORK,
 ) -> tuple[str, str] | None:
     """(slug, message) of a change that makes the answer right, or nearer to it.
 
     is_right: whether a changed answer is right on a case.
     were_right: whether the answer itself is, for all cases.
+    work: seconds after which it gives up.
     """
     if all(were_right):
         return None
     begun, nearer = time.thread_time(), None
     shown, cases = were_right.index(False), range(len(were_right))
     for mended in _mended(answer):
-        if time.thread_time() - begun > WORK:
+        if time.thread_time() - begun > work:
             break
         if not is_right(mended.answer, shown):
             continue

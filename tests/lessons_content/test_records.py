@@ -146,6 +146,19 @@ def test_what_other_roundings_would_change_is_not_recorded(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_result_that_is_too_large_to_be_recorded_is_refused(tmp_path):
+    added = """
+        ## a-number-of-four-thousand-digits
+        How many blocks are needed for these tokens?
+            (num_tokens + block_size - 1) // block_size => 10**4000
+        """
+    run = run_copy(tmp_path, "-m", "lessons_exercises", "0.1", e0_1_blocks_needed=added)
+    assert run.returncode == 2
+    words = "gives on this case is too large to be recorded"
+    assert words in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.slow
 def test_a_mistake_that_may_hang_on_rounding_is_recorded_where_it_does_not(tmp_path):
     """Elsewhere it is tried, and so it is named all the same."""
     run, kept = record_thirds(tmp_path, " (hangs on rounding)")

@@ -51,7 +51,7 @@ gcc_only = pytest.mark.skipif(
         ("__attribute__((disable_sanitizer_instrumentation))", "disable_sanitizer_instr"),
         pytest.param('__attribute__((optimize("O3")))', "optimize", marks=gcc_only),
         pytest.param("[[gnu::__optimize__(3)]]", "__optimize__", marks=gcc_only),
-        # nor is it hidden in a macro, which stands in the first line
+        # nor is it hidden in a macro, which is in the first line
         (f"{QUICK} __attribute__((no_sanitize_thread))\nQUICK", "no_sanitize"),
         (
             "#define JOIN(a, b) __attribute__((a##b))\nJOIN(no_sanitize, _thread)",

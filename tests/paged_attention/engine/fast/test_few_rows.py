@@ -8,7 +8,7 @@ import torch
 from lessons_bench.few_rows import MODELS
 from lessons_bench.servers import random_model
 from paged_attention.engine.fast import FastParts, fast_engine
-from paged_attention.engine.fast.few_rows import FewRows
+from paged_attention.engine.fast.few_rows import FewRows, few_rows_library
 from paged_attention.engine.request import SamplingParams
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
@@ -124,6 +124,18 @@ def test_an_engine_has_the_same_logits_as_with_pytorchs_products(device, num_seq
     with_it = logits_of(model, FastParts(), num_seqs)
     difference = (with_it[:2] - without[:2]).abs().max() / without.std()
     assert difference < 0.05 if num_seqs <= 16 else difference == 0
+
+
+@pytest.mark.parametrize("num_seqs, has_few_rows", [(16, True), (17, False)])
+def test_only_a_small_batch_takes_the_kernel(num_seqs, has_few_rows):
+    options = dict(num_blocks=40, block_size=16, max_num_seqs=num_seqs, sizes=[])
+    engine = fast_engine(small_model("cpu"), **options)
+    for n in range(num_seqs):
+        engine.add(n, [n, n + 1], SamplingParams(max_new_tokens=3, ignore_end=True))
+    engine.step()
+    with few_rows_library("fast").launches() as launches:
+        engine.step()
+    assert (len(launches) > 0) == has_few_rows
 
 
 @pytest.mark.gpu
