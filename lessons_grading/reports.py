@@ -13,6 +13,9 @@ LARGEST_MESSAGE = 16 << 20  # bytes
 # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
 REPORT, ENDED = b"R", b"E"
 SECONDS = struct.Struct(">d")
+# The exit code of a process in which a cell took too long. A cell that was stopped while it
+# wrote into our pipe has made the report of that unreadable.
+STOPPED = 113
 
 
 class _Report(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from collections import deque
 
 from lessons_grading import course
 from lessons_grading.notebook import Cell
-from lessons_grading.reports import Answer, Begun, CellFailed, Packed
+from lessons_grading.reports import STOPPED, Answer, Begun, CellFailed, Packed
 from lessons_grading.sandbox import Run
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
@@ -58,13 +58,17 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
         )
     if work.seconds >= work.limits.notebook_seconds:
         return number
+    too_slow = f"cell {number} was stopped after {work.limits.cell_seconds:g} s"
+    if outcome.detail == f"exit code {STOPPED}":
+        work.note(too_slow)
+        return number
     raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
     work.note(
         {
             "raised": f"cell {number} raised {raised}",
             "crashed": f"the process crashed in cell {number}: {outcome.detail}",
             "exited": f"the process ended in cell {number}, {outcome.detail}",
-            "timed out": f"cell {number} was stopped after {work.limits.cell_seconds:g} s",
+            "timed out": too_slow,
             "flooded": f"cell {number} wrote more than {work.limits.output / 2**20:g} MB",
         }.get(outcome.ending, f"cell {number} ended its process")
     )

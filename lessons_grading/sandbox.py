@@ -32,6 +32,7 @@ PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
 SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
 _KILLED = signal.strsignal(signal.SIGKILL)
+_OWN_ENDINGS = ("exit code 0", f"exit code {reports.STOPPED}")  # of our own worker
 UNREADABLE = "what came from its sandbox cannot be read"
 WATCH_EVERY = 0.2  # seconds
 MANY = 24  # processes; then there is no time for a long look at each
@@ -341,7 +342,7 @@ class Run:
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
         outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
-        if (ending, ended.detail) == ("exited", "exit code 0"):
+        if ending == "exited" and ended.detail in _OWN_ENDINGS:
             match self._last_words:
                 case reports.Returned():
                     outcome = replace(outcome, ending="returned", detail="")

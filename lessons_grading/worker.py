@@ -40,14 +40,15 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
         pipe.send_bytes(msgspec.json.encode(message))
         os.read(answers, 1)
 
-    functions: dict[str, Callable[..., None]] = {
+    functions: dict[str, Callable[..., int | None]] = {
         "run_cells": run_cells,
         "build": build,
         "observe": observe,
     }
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
+    code = None
     try:
-        functions[function](*arguments, report)
+        code = functions[function](*arguments, report)
         ended: reports.Report = reports.Returned()
     except SystemExit as stop:
         ended = reports.Exited(plain(f"exit({stop.code!r:.80})"))
@@ -57,7 +58,7 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
     report(ended)
-    os._exit(0)  # at once, even if the answer left threads running
+    os._exit(code or 0)  # at once, even if the answer left threads running
 
 
 def _words_of(error: BaseException) -> str:
@@ -66,7 +67,7 @@ def _words_of(error: BaseException) -> str:
 
 def run_cells(
     cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
-):
+) -> int | None:
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
     CellFailed, and an Answer for each value that one gets.
 
@@ -74,7 +75,9 @@ def run_cells(
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
     wanted: the exercises whose answers are reported.
     seconds: for each cell.
+    Returns STOPPED if a cell took longer.
     """
+    code = None
     sys.path.append("")  # for modules that the cells write, and files that were handed in
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
@@ -87,12 +90,14 @@ def run_cells(
         error = _run_cell(shell, source, seconds)
         answers.look()
         if isinstance(error, CellTooSlow):
+            code = reports.STOPPED
             report(reports.CellFailed(number, f"was stopped after {seconds:g} s"))
         elif isinstance(error, MemoryError):
             raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
             report(reports.CellFailed(number, f"raised {_words_of(error)[:300]}"))
     answers.look(again=True)  # functions that they call may have changed
+    return code
 
 
 class CellTooSlow(BaseException):
