@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
-INSTALL = "$(PYTHON)" lessons_command/install.py
+INSTALL = "$(PYTHON)" lessons_lib/start/install.py
 PYTEST  = -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 5 --nbval --nbval-current-env --nbval-cell-timeout=900
 CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
@@ -22,10 +22,10 @@ help:  ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 lab: $(READY)  ## make or update your copies in my-notebooks/, and open JupyterLab there (MISTAKES=folder: with further mistakes)
-	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -P -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") -- $(ARGS)
+	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -P -m lessons_lib.start lab $(if $(FOLDER),"$(FOLDER)") -- $(ARGS)
 
 copies: $(READY)  ## make or update your copies in my-notebooks/ for an editor, without JupyterLab
-	$(PY) -P -m lessons_command lab $(if $(FOLDER),"$(FOLDER)") --only-copy
+	$(PY) -P -m lessons_lib.start lab $(if $(FOLDER),"$(FOLDER)") --only-copy
 
 test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 07
 	$(PY) $(PYTEST) -m "not slow" $(ARGS)
@@ -41,13 +41,13 @@ else
 endif
 
 wheel: $(READY)-test  ## make the course's wheel, in .build/wheel
-	$(PY) -m lessons_build --handed-out
+	$(PY) -m tools.notebooks --handed-out
 	rm -f .build/wheel/*.whl
 	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .build/wheel .
 	@ls .build/wheel/*.whl
 
 fuzz: $(READY)-test $(READY)-fuzz  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
-	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
+	PYTHON=$(PY) bash tools/fuzz.sh $(ARGS)
 
 mutants: $(READY)-test $(READY)-mutants  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
@@ -76,13 +76,13 @@ exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=
 	$(PY) tests/support/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)-test  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
-	$(PY) -m lessons_build $(ARGS)
+	$(PY) -m tools.notebooks $(ARGS)
 
 records: $(READY)-test  ## record what the known mistakes give, where something has changed
-	$(PY) -m lessons_exercises $(ARGS)
+	$(PY) -m lessons_content.mistakes $(ARGS)
 
 check: $(READY)-test  ## say whether the notebooks are in step with their sources
-	$(PY) -m lessons_build --check $(ARGS)
+	$(PY) -m tools.notebooks --check $(ARGS)
 
 grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
@@ -90,60 +90,60 @@ grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder
 
 mistakes: $(READY)  ## try your own further mistakes: MISTAKES=folder
 	$(if $(MISTAKES),,$(error Say where your mistakes are: make mistakes MISTAKES=folder))
-	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -P -m lessons_exercises.further
+	LESSONS_MISTAKES="$(abspath $(MISTAKES))" $(PY) -P -m lessons_content.mistakes.teachers_mistakes
 
 draft: $(READY)-grade  ## draft a mistake from answers that fail alike: RESULTS=folder GROUP=2.5-… MISTAKES=folder
 	$(if $(and $(RESULTS),$(GROUP),$(MISTAKES)),,$(error Say which group of which results, and where the draft goes: make draft RESULTS=folder GROUP=2.5-… MISTAKES=folder))
 	$(PY) -P -m lessons_grading.draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
-	$(PY) -P -m lessons_command.doctor
+	$(PY) -P -m lessons_lib.start.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
-	$(PY) -m lessons_bench.cpp_builds $(ARGS)
+	$(PY) -m tools.bench.cpp_builds $(ARGS)
 
 bench-cuda: $(READY)  ## time kernels on the CPU: building and running
-	$(PY) -m lessons_bench.cuda_builds $(ARGS)
+	$(PY) -m tools.bench.cuda_builds $(ARGS)
 
 bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
-	$(PY) -m lessons_bench.ladder $(ARGS)
+	$(PY) -m lessons_content.lesson_07.bench.ladder $(ARGS)
 
 bench-prefill: $(READY)  ## time lesson 09's kernels on the GPU, beside what else is installed
-	$(PY) -m lessons_bench.prefill $(ARGS)
+	$(PY) -m lessons_content.lesson_09.bench.prefill $(ARGS)
 
 bench-fast-engine: $(READY)  ## time the engine on the GPU, with one of its fast parts more each time
-	$(PY) -m lessons_bench.fast_engine $(ARGS)
+	$(PY) -m lessons_content.lesson_10.bench.fast_engine $(ARGS)
 
 bench-host-steps: $(READY)  ## count what the host does in a step of the engine, with ten times as much in it
-	$(PY) -m lessons_bench.host_steps $(ARGS)
+	$(PY) -m tools.bench.host_steps $(ARGS)
 
 bench-timeline: $(READY)  ## profile decode steps on the GPU: what host and GPU do when
-	$(PY) -m lessons_bench.timeline $(ARGS)
+	$(PY) -m tools.bench.timeline $(ARGS)
 
 bench-engine-peers: $(READY)  ## time the engine on the GPU, in turns with nano-vllm and Mini-SGLang
-	$(PY) -m lessons_bench.engine_peers $(ARGS)
+	$(PY) -m tools.bench.engine_peers $(ARGS)
 
 bench-two-gpus: $(READY)  ## time the engine on one GPU and on two, with the shapes of Qwen3-8B
-	$(PY) -m lessons_bench.two_gpus $(ARGS)
+	$(PY) -m tools.bench.two_gpus $(ARGS)
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
-	$(PY) -m lessons_bench.serving $(ARGS)
+	$(PY) -m lessons_content.lesson_08.bench.serving $(ARGS)
 
 bench-load: $(READY)  ## ask the server at random times, more and more often, and measure how long clients wait
-	$(PY) -m lessons_bench.load $(ARGS)
+	$(PY) -m tools.bench.load $(ARGS)
 
 colour:  ## build the JupyterLab extension that shows C++ in colour, after a change of its source (needs node)
 	@command -v npm >/dev/null || { echo "npm is not installed. It comes with Node.js, version 20.19 or newer." >&2; exit 1; }
 	rm -rf .build/colour && mkdir -p .build && cp -r lessons_colour .build/colour
 	cd .build/colour && npm ci --ignore-scripts --no-audit --no-fund && npm run build
-	rm -rf lessons_colour/labextension && cp -r .build/colour/labextension lessons_colour
+	rm -rf lessons_lib/start/labextension && cp -r .build/colour/labextension lessons_colour
 
 screenshots: $(READY)-test  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/course/test_browser.py $(ARGS)
 	$(PY) tests/screenshots/film.py
 
 site: $(READY)-test  ## build the website of the lessons in .build/site, and look at its links
-	$(PY) -m lessons_site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)
+	$(PY) -m tools.site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)
 
 clean:  ## delete compiled lessons and caches; the environment and your progress stay
 	rm -rf .build .pytest_cache .hypothesis
@@ -154,8 +154,8 @@ ifneq ($(shell $(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null),$(CURDIR)/$
 .PHONY: $(READY)
 endif
 
-$(READY): pyproject.toml constraints.txt lessons_colour/labextension/package.json
-	@sh lessons_lib/preflight.sh "$(PYTHON)"
+$(READY): pyproject.toml constraints.txt lessons_lib/start/labextension/package.json
+	@sh lessons_lib/start/preflight.sh "$(PYTHON)"
 	@$(INSTALL) -- $(PIP_ARGS)
 	@touch $@
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from lessons_exercises import edits
+from lessons_content.mistakes import edits
 from lessons_grading.notebook import Notebook
 from lessons_lib.checks import Exercise, MistakesError
 

@@ -14,7 +14,8 @@ from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED, GradeStore
 from lessons_grading.submissions import find_submissions
-from lessons_lib import checks, whole
+from lessons_lib import checks
+from lessons_lib import installation
 from lessons_lib.paths import IS_CHECKOUT
 
 # bytes for an honest notebook and its judge together, with room to spare
@@ -43,7 +44,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m lessons_grading" if IS_CHECKOUT else f"{whole.NAME} grade",
+        "python -m lessons_grading" if IS_CHECKOUT else f"{installation.NAME} grade",
         description=(
             "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's "
             "STUDENT/LESSON/*.ipynb. Called again, it grades what is new or changed."

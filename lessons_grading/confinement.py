@@ -26,13 +26,13 @@ SYSTEM = (
     *("/etc/fonts", "/etc/localtime"),
 )
 COURSE = (
-    "lessons_bench",
-    "lessons_command",
-    "lessons_draw",
+    "tools.bench",
+    "lessons_lib.start",
+    "lessons_lib.drawing",
     "lessons_grading",
-    "lessons_guide",
+    "lessons_lib.guide",
     "lessons_lib",
-    "lessons_processes",
+    "lessons_lib.processes",
 )  # parts of the course without answers
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (

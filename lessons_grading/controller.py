@@ -29,9 +29,9 @@ from threading import Thread
 
 from lessons_grading.reports import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.paths import ROOT
-from lessons_processes import process_family
-from lessons_processes.isolation import LOOK_EVERY, Printed, ending_of
-from lessons_processes.own_time import Observation, Stopwatch, observe_processes
+from lessons_lib.processes import process_tree
+from lessons_lib.processes.cpu_time import Observation, Stopwatch, observe_processes
+from lessons_lib.processes.isolation import LOOK_EVERY, Printed, ending_of
 
 PRELOADED = (
     "torch",
@@ -40,12 +40,12 @@ PRELOADED = (
     "IPython.core.history",
     "lessons_lib.checks",
     # so that no run imports them
-    "lessons_lib.cuda",
-    "lessons_lib.results",
+    "lessons_lib.cuda.library",
+    "lessons_lib.checks.result_codec",
     "lessons_grading.worker",
 )
 # of the course; in a sandbox each run brings these files
-WRITTEN = ("kernels", "lessons_exercises", "paged_attention")
+WRITTEN = ("kernels", "lessons_content", "paged_attention")
 # A mounted folder stays, with those around it. A closed one is opened, however deep it is.
 _CLEAR = """
 chmod -R u+rwX "$@"
@@ -157,7 +157,7 @@ def _is_first() -> bool:
 def _of_runs() -> set[int]:
     if _is_first():
         return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
-    return process_family.family(os.getpid())
+    return process_tree.family(os.getpid())
 
 
 def _end_what_is_left():

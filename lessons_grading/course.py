@@ -1,7 +1,7 @@
 """The course as a sandbox sees it.
 
 The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
-Nothing of `solutions/` is in a sandbox, and no Python of `lessons_exercises/`. An exercise
+Nothing of `solutions/` is in a sandbox, and no Python of `lessons_content/`. An exercise
 comes in as a package with what is needed to try an answer, and nothing more.
 """
 
@@ -15,22 +15,22 @@ from pathlib import Path
 
 import cloudpickle
 
-import lessons_exercises
-from lessons_build.source import Cell, parse_regions
+import lessons_content
 from lessons_grading.confinement import WEIGHTS
-from lessons_lib import checks, results
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib import checks
+from lessons_lib.checks import Exercise, Mistake, result_codec
 from lessons_lib.paths import ROOT
-from lessons_processes import pickles
+from lessons_lib.processes import pickles
+from lessons_lib.source.lesson import Cell, parse_regions
 
 WITH_ANSWERS = ("kernels", "paged_attention")
-CHECKS = "lessons_exercises"
+CHECKS = "lessons_content"
 # Functions that the methods of lesson 08's scheduler call.
 CALLED = {"8.3": ("8.5",), "8.4": ("8.5",)}
 # Texts without stubs that also answer an exercise, and the first exercise that may see them.
 LATER = {
     "kernels/slow_free_list.h": "1.2",
-    "lessons_exercises/lesson_01/free_list.h": "1.2",
+    "lessons_content/lesson_01/free_list.h": "1.2",
     "kernels/bug_hunt.cu": "6.8",
     "kernels/ladder/": "7.1",
     "paged_attention/engine/": "8.1",
@@ -90,7 +90,7 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
     """(exercise, cases) for `pickle.loads` in a sandbox.
 
     The exercise comes without our answer and without the models of mistakes. It brings along
-    what it uses of `lessons_exercises`, which is not in the sandbox.
+    what it uses of `lessons_content`, which is not in the sandbox.
     """
     kind = type if isinstance(exercise.reference, type) else None
     mistakes = tuple(
@@ -102,14 +102,14 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         mistakes=mistakes,
         hints=(),
         cases=tuple,
-        size=results.gone,
-        hidden=results.gone,
-        describe=results.gone,
-        same=results.gone,
-        show=results.gone,
-        chancy=results.gone,
-        name_from_text=results.gone,
-        arrange=results.gone,
+        size=result_codec.gone,
+        hidden=result_codec.gone,
+        describe=result_codec.gone,
+        same=result_codec.gone,
+        show=result_codec.gone,
+        chancy=result_codec.gone,
+        name_from_text=result_codec.gone,
+        arrange=result_codec.gone,
     )
     # `is` and not `==`, because the class of an answer may compare in any way.
     forms = [
@@ -128,7 +128,7 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
 
 
 class _Pickler(pickles.Pickler):
-    """Pickles by value what `lessons_exercises` defines, without `forms`.
+    """Pickles by value what `lessons_content` defines, without `forms`.
 
     Of its modules it takes only the `names`, and of caches the function.
     found: the names that the pickled code uses.
@@ -141,19 +141,19 @@ class _Pickler(pickles.Pickler):
         self.forms = {id(form) for form in forms if form is not None}
 
     def dump(self, value):
-        cloudpickle.register_pickle_by_value(lessons_exercises)
+        cloudpickle.register_pickle_by_value(lessons_content)
         try:
             super().dump(value)
         finally:
-            cloudpickle.unregister_pickle_by_value(lessons_exercises)
+            cloudpickle.unregister_pickle_by_value(lessons_content)
 
     def reducer_override(self, value):
         if id(value) in self.forms:  # something names it, as `if answer is reference` does
-            return getattr, (results, "gone")
+            return getattr, (result_codec, "gone")
         if isinstance(value, types.CodeType):
             self.found.update(value.co_names)
         if isinstance(value, types.ModuleType) and value.__name__.startswith(
-            "lessons_exercises."
+            "lessons_content."
         ):
             return (
                 types.ModuleType,
@@ -161,7 +161,7 @@ class _Pickler(pickles.Pickler):
                 {name: part for name, part in vars(value).items() if name in self.names},
             )
         is_cache = hasattr(value, "cache_info") and hasattr(value, "__wrapped__")
-        if is_cache and value.__module__.startswith("lessons_exercises."):
+        if is_cache and value.__module__.startswith("lessons_content."):
             return functools.cache, (value.__wrapped__,)
         return super().reducer_override(value)
 

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from lessons_exercises.further import further_files
+from lessons_content.mistakes.teachers_mistakes import further_files
 from lessons_lib.paths import ROOT
 
 COURSE = (
     "kernels",
-    "lessons_build",
+    "tools.notebooks",
     "lessons_grading",
     "lessons_lib",
-    "lessons_processes",
+    "lessons_lib.processes",
     "paged_attention",
-    "lessons_exercises",
+    "lessons_content",
 )
 
 

@@ -20,7 +20,7 @@ from lessons_grading.sandbox import Limits
 from lessons_grading.try_answer import remember_answers
 from lessons_lib import checks
 from lessons_lib.checks import MistakesError
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 
 GRADER = "lessons_grading.judge:grade_notebook"
 

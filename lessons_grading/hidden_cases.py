@@ -9,9 +9,9 @@ from lessons_grading import course
 from lessons_grading.reports import Case, Refused
 from lessons_grading.sandbox import Run
 from lessons_grading.work import LARGEST_EFFORT, Effort
-from lessons_lib import checks, results
-from lessons_lib.checks import CheckResult, Exercise
-from lessons_processes import isolation
+from lessons_lib import checks
+from lessons_lib.checks import CheckResult, Exercise, result_codec
+from lessons_lib.processes import isolation
 
 MOST_PARTS = 200_000  # of a result; each becomes an object, many times its text
 NOT_SHOWN = "The result is not right. It is of a kind that cannot be compared or shown."
@@ -142,9 +142,9 @@ def decode(text: str):
     try:
         if sum(map(text.count, "[{,")) > MOST_PARTS:
             raise ValueError("it has too many parts")
-        return results.decode(json.loads(text))
+        return result_codec.decode(json.loads(text))
     except Exception:
-        return results.Foreign("something that cannot be read")
+        return result_codec.Foreign("something that cannot be read")
 
 
 def refusal(exercise: Exercise, refused: Refused) -> CheckResult:

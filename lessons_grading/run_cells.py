@@ -9,7 +9,7 @@ from lessons_grading.reports import STOPPED, Answer, Begun, CellFailed, Packed
 from lessons_grading.sandbox import Run
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count

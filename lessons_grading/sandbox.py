@@ -23,8 +23,8 @@ import psutil
 
 from lessons_grading import confinement, reports, usage
 from lessons_grading.reports import LARGEST_MESSAGE, Ended, Misfit, Report
-from lessons_lib.compiler_errors import CannotBuild, CompileError
-from lessons_processes.isolation import BUSY, Outcome
+from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
+from lessons_lib.processes.isolation import BUSY, Outcome
 
 START_LIMIT = 300.0  # clock seconds; it imports PyTorch
 # clock seconds beyond a run's longest time; after that a sandbox counts as dead

@@ -22,7 +22,7 @@ from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks, machine
 from lessons_lib.checks import CheckResult, Exercise
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed

@@ -7,10 +7,10 @@ from contextlib import suppress
 from lessons_grading.notebook import Notebook
 from lessons_grading.reports import Packed
 from lessons_grading.sandbox import Limits, Run, Sandbox, Taken
-from lessons_lib import cuda_builds
 from lessons_lib.checks import Exercise
-from lessons_lib.compiler_errors import CompileError
-from lessons_processes import isolation
+from lessons_lib.cuda.compiler_errors import CompileError
+from lessons_lib.cuda.library import builds
+from lessons_lib.processes import isolation
 
 MOST_EVENTS = 12
 LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
@@ -144,4 +144,4 @@ def _build_runtimes():
     """Builds the runtimes that run CUDA on the CPU, once for all sandboxes."""
     for checked in (True, False):
         with suppress(CompileError):  # the sandboxes cannot build either then, and say so
-            cuda_builds.runtime_library(checked)
+            builds.runtime_library(checked)

@@ -19,10 +19,11 @@ import msgspec
 
 from lessons_grading import reports
 from lessons_grading.reports import Packed, plain
-from lessons_lib import checks, results
+from lessons_lib import checks
+from lessons_lib.checks import result_codec
 from lessons_lib.paths import ROOT
-from lessons_processes import added_methods, isolation, pickles
-from lessons_processes.own_time import own_clock
+from lessons_lib.processes import added_methods, isolation, pickles
+from lessons_lib.processes.cpu_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
 Report = Callable[[reports.Report], None]  # sends it to the judge
@@ -140,7 +141,7 @@ def _shell():
 
 def _silence_verbs(answers: "_Answers"):
     import lessons_lib
-    from lessons_lib import verbs
+    from lessons_lib import notebook_api
 
     def check(exercise_id, answer):
         answers.checked(str(exercise_id), answer)
@@ -148,7 +149,7 @@ def _silence_verbs(answers: "_Answers"):
     def silence(*arguments, **named):
         pass
 
-    for module in (lessons_lib, verbs):
+    for module in (lessons_lib, notebook_api):
         vars(module).update(check=check, hint=silence, solution=silence, progress_bar=silence)
 
 
@@ -196,8 +197,8 @@ def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Ex
         answer_name,
         type if is_class else None,
         tuple,
-        results.gone,
-        results.gone,
+        result_codec.gone,
+        result_codec.gone,
         (),
         (),
         language=language,
@@ -262,7 +263,7 @@ def observe(
     for number, case in enumerate(cases):
         if number in ended:
             continue
-        result = results.encode(checks.attempt(exercise, subject, case))
+        result = result_codec.encode(checks.attempt(exercise, subject, case))
         report(reports.Case(number, json.dumps(result)))
 
 

@@ -1,48 +1,36 @@
-"""Helps the lessons with checks, inline C++ and CUDA. No lesson's own idea is hidden here."""
+"""Helps the lessons with checks, inline C++ and CUDA. No lesson's own idea is hidden here.
 
-import sys
+Each name is imported when it is first used, so that a process that needs one part of this
+room does not wait for the others.
+"""
 
-from lessons_lib.compiler_errors import CompileError
-from lessons_lib.cuda_on_cpu.reports import KernelError
-from lessons_lib.inline import build_cpp, build_library
-from lessons_lib.verbs import (
-    CheckFailed,
-    NotAttempted,
-    check,
-    hint,
-    open_lesson,
-    progress_bar,
-    show_progress,
-    solution,
-)
-from lessons_processes import isolation
-from lessons_processes.isolation import run_isolated
+import importlib
+from typing import Any
 
-__all__ = [
-    "CheckFailed",
-    "CompileError",
-    "KernelError",
-    "NotAttempted",
-    "build_cpp",
-    "build_cuda",
-    "build_library",
-    "check",
-    "hint",
-    "open_lesson",
-    "progress_bar",
-    "run_isolated",
-    "show_progress",
-    "solution",
-]
+from lessons_lib import rooms
+
+_HOME = {
+    "CheckFailed": "notebook_api",
+    "CompileError": "cuda.compiler_errors",
+    "KernelError": "cuda_on_cpu.reports",
+    "NotAttempted": "notebook_api",
+    "build_cpp": "cuda.inline",
+    "build_cuda": "cuda.library",
+    "build_library": "cuda.inline",
+    "check": "notebook_api",
+    "hint": "notebook_api",
+    "open_lesson": "notebook_api",
+    "progress_bar": "notebook_api",
+    "run_isolated": "processes.isolation",
+    "show_progress": "notebook_api",
+    "solution": "notebook_api",
+}
+__all__ = [*_HOME]
+
+rooms.map_earlier_names()
 
 
-def __getattr__(name):
-    if name == "build_cuda":  # imports PyTorch, which takes seconds; nothing else here does
-        from lessons_lib.cuda import build_cuda
-
-        return build_cuda
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-if "ipykernel" in sys.modules:
-    isolation.warm_up()  # a check will follow in a notebook, and the first one should not wait
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -6,7 +6,6 @@ does needs no such trial.
 """
 
 import errno
-import importlib
 import multiprocessing
 import os
 import re
@@ -16,10 +15,11 @@ import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
-from lessons_lib.compiler import compiler
-from lessons_lib.compiler_errors import CannotBuild, CompileError
+from lessons_lib import rooms
+from lessons_lib.cuda.compiler import compiler
+from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
 from lessons_lib.paths import IS_CHECKOUT, NAME, build_folder
-from lessons_processes.isolation import Outcome
+from lessons_lib.processes.isolation import Outcome
 
 PLENTY = 100 << 20  # bytes; a disk that has more has room
 # What the system says when it lacks something.
@@ -84,7 +84,7 @@ def fault(exercise_id: str, try_ours: Callable[[str], str], *where: Hashable) ->
     """
     key = exercise_id, where, _place()
     if key not in _said:
-        answers = importlib.import_module("lessons_exercises.edits").our_answers()
+        answers = rooms.load("our answers").our_answers()
         ours = answers.get(exercise_id)  # none yet where an exercise is being written
         _said[key] = try_ours(ours) if ours else ""
     return _words(_said[key]) if _said[key] else ""

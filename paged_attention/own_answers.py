@@ -14,11 +14,11 @@ from typing import Any
 from tqdm import tqdm
 
 from lessons_lib import checks
-from lessons_lib.compiler_errors import CannotBuild
-from lessons_lib.inline import build_cpp, read_kernel
-from lessons_lib.saved_answers import NoSavedAnswer, load
-from lessons_processes.isolation import describe_error
-from paged_attention.block_manager import build_block_manager
+from lessons_lib.checks.saved_answers import NoSavedAnswer, load
+from lessons_lib.cuda.compiler_errors import CannotBuild
+from lessons_lib.cuda.inline import build_cpp, read_kernel
+from lessons_lib.processes.isolation import describe_error
+from paged_attention.pool.block_manager import build_block_manager
 
 YOURS, THE_COURSES = "yours", "the course's"
 

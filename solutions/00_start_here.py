@@ -77,7 +77,7 @@ draw.contiguous_and_paged()
 # The next cell looks for everything that the lessons need:
 
 # %% tags=["nbval-ignore-output"]
-from lessons_command.doctor import doctor
+from lessons_lib.start.doctor import doctor
 
 report = doctor()
 display(report)
@@ -235,7 +235,7 @@ show_progress()
 # what it prints into the cell:
 #
 # ```python
-# from lessons_guide.given import stub
+# from lessons_lib.guide.show_cells import stub
 #
 # stub("0.1")
 # ```

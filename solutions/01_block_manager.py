@@ -85,7 +85,7 @@ free_list_binding = r"""
 # %%
 from torch.utils.cpp_extension import load_inline
 
-from paged_attention.plain_build import kept_build
+from paged_attention.attention.plain_build import kept_build
 
 texts = [free_list, free_list_binding]
 with kept_build(texts) as folder:
@@ -573,7 +573,7 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 
 
 # %% exercise="1.7"
-# INCLUDE lessons_exercises/lesson_01/e1_7_own_test.py test_manager
+# INCLUDE lessons_content/lesson_01/e1_7_own_test.py test_manager
 
 
 # %% check="1.7"

@@ -52,10 +52,10 @@ from torch import Tensor
 # are two copies, and every change is made to both at once.
 
 # %%
-# INCLUDE paged_attention/block_table.py NO_BLOCK
+# INCLUDE paged_attention/pool/block_table.py NO_BLOCK
 
 
-# INCLUDE paged_attention/block_table.py BlockTable
+# INCLUDE paged_attention/pool/block_table.py BlockTable
 
 
 # %% [markdown]
@@ -117,7 +117,7 @@ film
 # later, in an aside.)
 
 # %% exercise="2.2"
-# INCLUDE paged_attention/slots.py slot_mapping
+# INCLUDE paged_attention/pool/slots.py slot_mapping
 
 
 # %% check="2.2"
@@ -172,7 +172,7 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 from paged_attention.validate import check_write
 
 # %% exercise="2.3"
-# INCLUDE paged_attention/slots.py write_kv
+# INCLUDE paged_attention/pool/slots.py write_kv
 
 
 # %% check="2.3"
@@ -217,8 +217,8 @@ assert not k_cache.any()
 # | `start(seq_id, length, blocks)` | gives a new sequence a row, and writes its blocks there |
 
 # %%
-from paged_attention.block_manager import OutOfBlocksError
-from paged_attention.kv_cache import (
+from paged_attention.pool.block_manager import OutOfBlocksError
+from paged_attention.pool.kv_cache import (
     Bookkeeping,
     DuplicateSequenceError,
     OutOfRowsError,
@@ -263,7 +263,7 @@ class PagedAttentionManager(Bookkeeping):
 # `allocate()` hands them out. Count before you take.
 
 # %% exercise="2.4"
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.add_sequence
+# INCLUDE paged_attention/pool/kv_cache.py PagedAttentionManager.add_sequence
 
 
 PagedAttentionManager.add_sequence = add_sequence
@@ -308,7 +308,7 @@ print("free blocks:", manager.block_manager.get_num_free_blocks())
 # pool.
 
 # %% exercise="2.5"
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_token
+# INCLUDE paged_attention/pool/kv_cache.py PagedAttentionManager.append_token
 
 
 PagedAttentionManager.append_token = append_token
@@ -330,7 +330,7 @@ print("row:", manager.get_block_table_for_seq(0).tolist())
 # ids, and each block has one more user.
 
 # %% exercise="2.6"
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.fork_sequence
+# INCLUDE paged_attention/pool/kv_cache.py PagedAttentionManager.fork_sequence
 
 
 PagedAttentionManager.fork_sequence = fork_sequence
@@ -344,7 +344,7 @@ check("2.6", fork_sequence)
 # Each of its blocks loses a user, and its row becomes free for another sequence.
 
 # %% exercise="2.7"
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence
+# INCLUDE paged_attention/pool/kv_cache.py PagedAttentionManager.free_sequence
 
 
 PagedAttentionManager.free_sequence = free_sequence
@@ -436,7 +436,7 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 # ### Exercise 2.1: pieces of memory
 
 # %% exercise="2.1"
-# INCLUDE lessons_exercises/lesson_02/e2_1_pieces.py count_pieces
+# INCLUDE lessons_content/lesson_02/e2_1_pieces.py count_pieces
 
 
 # %% check="2.1"

@@ -53,9 +53,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.layer import AttentionLayer
-from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from paged_attention.attention.layer import AttentionLayer
+from paged_attention.pool.slots import slot_mapping, write_kv
 from paged_attention.validate import check_prefill
 
 # %% [markdown]
@@ -136,7 +136,7 @@ print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item()
 # function is given:
 
 # %%
-# INCLUDE paged_attention/attention.py share_heads
+# INCLUDE paged_attention/attention/by_request.py share_heads
 
 
 ids = torch.arange(2).view(1, 2, 1)  # one token and two KV heads; each holds its own number
@@ -152,12 +152,12 @@ print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 # first. The score of a hidden key has a name, because it will come up again:
 
 # %%
-from paged_attention.softmax_state import NO_KEY
+from paged_attention.attention.softmax_state import NO_KEY
 
 print("NO_KEY is", NO_KEY, "and exp(NO_KEY) is", math.exp(NO_KEY))
 
 # %% exercise="3.1"
-# INCLUDE paged_attention/attention.py plain_attention
+# INCLUDE paged_attention/attention/by_request.py plain_attention
 
 
 # %% check="3.1"
@@ -316,7 +316,7 @@ for start in (0.0, -math.inf):
 # nowhere else: the old maximum in the factor, and the m that is stored, stay -inf.
 
 # %%
-# INCLUDE paged_attention/softmax_state.py finite
+# INCLUDE paged_attention/attention/softmax_state.py finite
 
 
 nothing = torch.tensor([-math.inf])
@@ -361,7 +361,7 @@ for dtype in (torch.bfloat16, torch.float32):
 # `acc` themselves, so let them hold what the class says.
 
 # %% exercise="3.2"
-# INCLUDE paged_attention/softmax_state.py SoftmaxState without merge
+# INCLUDE paged_attention/attention/softmax_state.py SoftmaxState without merge
 
 
 # %% check="3.2"
@@ -403,7 +403,7 @@ print("a hundred ways to cut the row, one result")
 # The check gives your function two of our states, so it does not depend on your exercise 3.2.
 
 # %% exercise="3.3"
-# INCLUDE paged_attention/softmax_state.py SoftmaxState.merge
+# INCLUDE paged_attention/attention/softmax_state.py SoftmaxState.merge
 
 
 SoftmaxState.merge = merge
@@ -462,7 +462,7 @@ draw.tiles(num_blocks=4)
 # (num_q_heads, 1, block_size, head_size).
 
 # %% exercise="3.4"
-# INCLUDE paged_attention/attention.py tiled_attention
+# INCLUDE paged_attention/attention/by_request.py tiled_attention
 
 
 # %% check="3.4"
@@ -548,7 +548,7 @@ draw.into_the_pool([manager.blocks_of(seq_id) for seq_id in seq_ids], num_blocks
 #   head_size), into these slots.
 
 # %% exercise="3.5"
-# INCLUDE paged_attention/attention.py forward_prefill
+# INCLUDE paged_attention/attention/by_request.py forward_prefill
 
 
 # %% check="3.5"

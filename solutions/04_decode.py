@@ -44,9 +44,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paged_attention.attention import share_heads
-from paged_attention.layer import AttentionLayer
-from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.three_requests import manager_in_disorder, three_requests
+from paged_attention.attention.layer import AttentionLayer
+from paged_attention.pool.slots import slot_mapping, write_kv
+from paged_attention.attention.three_requests import manager_in_disorder, three_requests
 
 # %% [markdown]
 # We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. `three_requests`
@@ -91,7 +91,7 @@ for seq_id in texts:
 # at the end of the step, to find the new token's slot:
 
 # %%
-# INCLUDE paged_attention/decode.py past_blocks
+# INCLUDE paged_attention/attention/decode.py past_blocks
 
 # %%
 block_ids, num_valid, request_num_blocks = past_blocks([1, 2, 3], manager)
@@ -110,7 +110,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 # ### Exercise 4.1: repeat each query for its blocks
 
 # %% exercise="4.1"
-# INCLUDE paged_attention/decode.py dispatch
+# INCLUDE paged_attention/attention/decode.py dispatch
 
 # %% check="4.1"
 check("4.1", dispatch)
@@ -183,14 +183,14 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 # float32.
 
 # %%
-from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
+from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
 
 print("finite of 2 and -inf:", finite(torch.tensor([2.0, NO_KEY])).tolist())
 for dtype in (torch.float16, torch.float32, torch.float64):
     print(f"widen makes {widen(torch.ones(1, dtype=dtype)).dtype} of {dtype}")
 
 # %% exercise="4.2"
-# INCLUDE paged_attention/decode.py block_attention
+# INCLUDE paged_attention/attention/decode.py block_attention
 
 # %% check="4.2"
 check("4.2", block_attention)
@@ -254,7 +254,7 @@ draw.adding_up(block_ids[:3], shares, first_o[:, 0], at_once[0])
 # others. If no part saw a key, the result is 0, -inf, 0.
 
 # %% exercise="4.3"
-# INCLUDE paged_attention/decode.py combine_result
+# INCLUDE paged_attention/attention/decode.py combine_result
 
 # %% check="4.3"
 check("4.3", combine_result)
@@ -283,14 +283,14 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 # not in the pool yet. That needs nothing new: treat the token as a block of one slot.
 
 # %%
-# INCLUDE paged_attention/decode.py own_token
+# INCLUDE paged_attention/attention/decode.py own_token
 
 # %% [markdown]
 # At the end, its key and value go into the slot that was made ready for them, so that the next
 # step finds them:
 
 # %%
-# INCLUDE paged_attention/decode.py write_new_tokens
+# INCLUDE paged_attention/attention/decode.py write_new_tokens
 
 # %% [markdown]
 # ### Exercise 4.4: decode one token of each sequence
@@ -314,7 +314,7 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 from paged_attention.validate import check_decoding
 
 # %% exercise="4.4"
-# INCLUDE paged_attention/decode.py forward_decoding_loop
+# INCLUDE paged_attention/attention/decode.py forward_decoding_loop
 
 # %% check="4.4"
 check("4.4", forward_decoding_loop)
@@ -372,7 +372,7 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 # ### Exercise 4.5: combine the parts of all requests at once
 
 # %% exercise="4.5"
-# INCLUDE paged_attention/decode.py combine_segments
+# INCLUDE paged_attention/attention/decode.py combine_segments
 
 # %% check="4.5"
 check("4.5", combine_segments)
@@ -442,7 +442,7 @@ for name, combine in ways.items():
 # yours:
 
 # %%
-from paged_attention.decode import forward_decoding
+from paged_attention.attention.decode import forward_decoding
 
 without_loop = forward_decoding(layer, arrivals, [1, 2, 3], server)
 torch.testing.assert_close(without_loop, decoded, atol=1e-5, rtol=1e-5)
@@ -465,7 +465,7 @@ print(f"largest result: {largest:.4f} and with the loop: {with_loop:.4f}")
 # ### Exercise 4.6: count the bytes
 
 # %% exercise="4.6"
-# INCLUDE lessons_exercises/lesson_04/e4_6_bytes_moved.py bytes_moved
+# INCLUDE lessons_content/lesson_04/e4_6_bytes_moved.py bytes_moved
 
 # %% check="4.6"
 check("4.6", bytes_moved)
@@ -534,7 +534,7 @@ def in_place():
 # `new_bytes` adds up the size of every new tensor that PyTorch makes while the function runs:
 
 # %% tags=["nbval-ignore-output"]
-from lessons_lib.meter import new_bytes
+from lessons_lib.allocations import new_bytes
 
 ways = {
     "gather, then attend": gathered,

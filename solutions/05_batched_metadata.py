@@ -63,9 +63,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.attention import share_heads
-from paged_attention.kv_cache import OutOfBlocksError, PagedAttentionManager
-from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.softmax_state import NO_KEY
+from paged_attention.pool.kv_cache import OutOfBlocksError, PagedAttentionManager
+from paged_attention.pool.slots import slot_mapping, write_kv
+from paged_attention.attention.softmax_state import NO_KEY
 from paged_attention.validate import check_paged_attention, check_scheduled
 
 # %% [markdown]
@@ -90,7 +90,7 @@ draw.padded_and_packed(query_lens)
 # ### Exercise 5.1: where each sequence's queries begin
 
 # %% exercise="5.1"
-# INCLUDE paged_attention/metadata.py cumulative_lengths
+# INCLUDE paged_attention/attention/metadata.py cumulative_lengths
 
 
 # %% check="5.1"
@@ -180,7 +180,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # takes a copy. Which of them use the old block then?
 
 # %% exercise="5.2"
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_tokens
+# INCLUDE paged_attention/pool/kv_cache.py PagedAttentionManager.append_tokens
 
 
 # %% check="5.2"
@@ -202,7 +202,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # This is all that a paged kernel is told about a batch:
 
 # %%
-# INCLUDE paged_attention/metadata.py BatchMetadata
+# INCLUDE paged_attention/attention/metadata.py BatchMetadata
 
 
 # %% [markdown]
@@ -234,7 +234,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # changes with the next step.
 
 # %% exercise="5.3"
-# INCLUDE paged_attention/metadata.py build_metadata
+# INCLUDE paged_attention/attention/metadata.py build_metadata
 
 
 # %% check="5.3"
@@ -305,7 +305,7 @@ print((o[0] > 0).int())
 # ### Exercise 5.4: which query sees which key
 
 # %% exercise="5.4"
-# INCLUDE paged_attention/metadata.py visible_keys
+# INCLUDE paged_attention/attention/metadata.py visible_keys
 
 
 # %% check="5.4"
@@ -349,7 +349,7 @@ draw.my_batch(mine, metadata, visible_keys)
 # need not.
 
 # %% exercise="5.5"
-# INCLUDE paged_attention/metadata.py attn_paged_torch
+# INCLUDE paged_attention/attention/metadata.py attn_paged_torch
 
 
 # %% check="5.5"
@@ -433,7 +433,7 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 # 2 in 16-bit formats.
 
 # %% exercise="5.6"
-# INCLUDE lessons_exercises/lesson_05/e5_6_bytes_gathered.py bytes_gathered
+# INCLUDE lessons_content/lesson_05/e5_6_bytes_gathered.py bytes_gathered
 
 
 # %% check="5.6"
@@ -484,9 +484,9 @@ draw.gather_traffic(context_lens, [1, 8, 64], qwen3_8b)
 # at the batch once and divides the work. Each layer calls `run`.
 
 # %%
-from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
+from paged_attention.attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 
-# INCLUDE paged_attention/fused.py plan_flashinfer
+# INCLUDE paged_attention/attention/fused.py plan_flashinfer
 
 
 # %% [markdown]
@@ -532,11 +532,11 @@ try_way("flashinfer", 16, [("A", 1), ("B", 100), ("C", 40)])
 # the loop, the one call from float64, and the loop from float64:
 
 # %%
-import lessons_bench.path_b_runs
+import lessons_content.lesson_08.bench.path_b_runs
 
-run = lessons_bench.path_b_runs.recorded()[0]
-print(lessons_bench.path_b_runs.origin(run))
-print(lessons_bench.path_b_runs.batches_table(run))
+run = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
+print(lessons_content.lesson_08.bench.path_b_runs.origin(run))
+print(lessons_content.lesson_08.bench.path_b_runs.batches_table(run))
 assert not run.problems()
 
 # %% [markdown]
@@ -551,7 +551,7 @@ assert not run.problems()
 # that.
 
 # %%
-# INCLUDE paged_attention/fused.py plan_flash_attn_decodes
+# INCLUDE paged_attention/attention/fused.py plan_flash_attn_decodes
 
 
 # %% tags=["nbval-ignore-output"]
@@ -575,10 +575,10 @@ try_way("flash_attn", 256, [("A", 1), ("B", 1), ("C", 1)])
 # Now put everything into a model: embedding, four layers of attention and MLP, and the
 # embedding again as the head. Its weights are random, and its “words” are numbers. It has no
 # positional encoding: only the causal mask tells it which token came first. Somebody wrote it
-# in a hurry. All of it is in `paged_attention/tiny_transformer.py`, but save that for later.
+# in a hurry. All of it is in `paged_attention/attention/tiny_transformer.py`, but save that for later.
 
 # %%
-from paged_attention.tiny_transformer import (
+from paged_attention.attention.tiny_transformer import (
     TinyTransformer,
     dense,
     generate_dense,
@@ -637,7 +637,7 @@ assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 # ### Exercise 5.7: the first divergence
 
 # %% exercise="5.7"
-# INCLUDE lessons_exercises/lesson_05/e5_7_first_divergence.py first_divergence
+# INCLUDE lessons_content/lesson_05/e5_7_first_divergence.py first_divergence
 
 
 # %% check="5.7"
@@ -688,7 +688,7 @@ print("attention's output:", tuple(o.shape), "and equal to the reference")
 # them. The next part is this:
 
 # %%
-# INCLUDE paged_attention/tiny_transformer.py merge_in_a_hurry
+# INCLUDE paged_attention/attention/tiny_transformer.py merge_in_a_hurry
 
 
 # %% [markdown]
@@ -706,7 +706,7 @@ print("merged:", merge_in_a_hurry(labels).tolist())
 # ### Exercise 5.8: the heads of a token, side by side
 
 # %% exercise="5.8"
-# INCLUDE lessons_exercises/lesson_05/e5_8_merge_heads.py merge_heads
+# INCLUDE lessons_content/lesson_05/e5_8_merge_heads.py merge_heads
 
 
 # %% check="5.8"

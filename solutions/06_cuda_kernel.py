@@ -56,10 +56,10 @@ import math
 import torch
 from torch import Tensor
 
-from paged_attention.decode import block_attention, combine_result
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import attn_paged_torch, build_metadata
-from paged_attention.slots import write_kv
+from paged_attention.attention.decode import block_attention, combine_result
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from paged_attention.attention.metadata import attn_paged_torch, build_metadata
+from paged_attention.pool.slots import write_kv
 from paged_attention.validate import check_range, check_tensor
 
 # %% [markdown]
@@ -660,7 +660,7 @@ def build_tensor_form():
     """Builds the module with attend(). It needs a GPU and nvcc."""
     from torch.utils.cpp_extension import load_inline
 
-    from paged_attention.plain_build import kept_build
+    from paged_attention.attention.plain_build import kept_build
 
     cuda_text = "\n".join([*kernel.values(), tensor_form])
     with kept_build([declaration, cuda_text]) as folder:  # kept for the next time
@@ -731,7 +731,7 @@ import time
 
 from torch.utils.cpp_extension import include_paths
 
-from lessons_lib.inline import preprocess
+from lessons_lib.cuda.inline import preprocess
 from lessons_lib.paths import ROOT
 
 
@@ -766,7 +766,7 @@ assert with_torch > 5 * ours
 # block of the pool:
 
 # %%
-from paged_attention.bug_hunt import HuntCase
+from paged_attention.attention.bug_hunt import HuntCase
 
 one_case = HuntCase("5 tokens", (5,)).tensors()
 good, num_blocks = one_case["block_table"].tolist(), len(one_case["k_cache"])
@@ -814,13 +814,13 @@ attempt(watched.paged_attention, **fields(**broken, out=torch.empty(1, 1, 8)))
 check("6.7", check_block_table)
 
 # %% [markdown]
-# `attn_paged_cuda` in `paged_attention/paged_kernel.py` puts it all together. It takes `q`,
+# `attn_paged_cuda` in `paged_attention/attention/paged_kernel.py` puts it all together. It takes `q`,
 # `k_cache`, `v_cache`, `block_table` and `context_lens`, checks them, makes room for the
 # output, and launches. With `library=` it launches the kernel that you built. When it refuses
 # a call, it has touched nothing:
 
 # %%
-from paged_attention.paged_kernel import attn_paged_cuda
+from paged_attention.attention.paged_kernel import attn_paged_cuda
 
 wrong_changes = [
     {"q": one_case["q"].double()},
@@ -971,7 +971,7 @@ for name, expected in judges.items():
 # it after one of the `extern __shared__` arrays in it. Look at the byte as well as the name.
 
 # %%
-from paged_attention.bug_hunt import CASES, HuntCase, expected_output, hunt
+from paged_attention.attention.bug_hunt import CASES, HuntCase, expected_output, hunt
 
 for number, case in enumerate(CASES, 1):
     print(f"{number}. {case.title}")

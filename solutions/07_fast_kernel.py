@@ -43,7 +43,7 @@ draw = open_lesson("07")
 # A time says how fast a kernel is on one card. It does not say why. So you look at each rung
 # twice:
 #
-# - **Measured.** The times below were recorded by `python -m lessons_bench.ladder` on the card
+# - **Measured.** The times below were recorded by `python -m tools.bench ladder` on the card
 #   that each line names. If this machine has a GPU, its own times are shown below them; if
 #   not, you cannot repeat them here.
 # - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
@@ -54,12 +54,12 @@ draw = open_lesson("07")
 # %% tags=["nbval-ignore-output"]
 import torch
 
-import lessons_bench.ladder
-from lessons_lib.cuda_builds import choose_target
+import lessons_content.lesson_07.bench.ladder
+from lessons_lib.cuda.builds import choose_target
 
 # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
 WORKLOAD = "gqa_b64_c1024"
-run = lessons_bench.ladder.recorded()[0]
+run = lessons_content.lesson_07.bench.ladder.recorded()[0]
 library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
 no_gpu = "There is no GPU here that kernels can be built for."
 print(
@@ -77,7 +77,9 @@ def measured(number):
     runs = [run]
     if library_target == "gpu":
         only = [f"rung {number}"]
-        runs.append(lessons_bench.ladder.measure([WORKLOAD], only=only, quick=True))
+        runs.append(
+            lessons_content.lesson_07.bench.ladder.measure([WORKLOAD], only=only, quick=True)
+        )
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
@@ -111,7 +113,7 @@ def times_faster(number):
 # the fewest bytes possible, for one layer.
 
 # %% exercise="7.1"
-# INCLUDE paged_attention/traffic.py kv_bytes
+# INCLUDE paged_attention/ladder/kv_bytes.py kv_bytes
 
 # %% check="7.1"
 check("7.1", kv_bytes)
@@ -131,7 +133,9 @@ assert must_read == 268_435_456
 # %% tags=["nbval-ignore-output"]
 limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
-    limits[f"{torch.cuda.get_device_name()} (here)"] = lessons_bench.ladder.read_limit()
+    limits[f"{torch.cuda.get_device_name()} (here)"] = (
+        lessons_content.lesson_07.bench.ladder.read_limit()
+    )
 for card, limit in limits.items():
     least = must_read / limit / 1e3
     print(f"{card}: {limit:,.0f} GB/s, so the step takes {least:.0f} microseconds or more")
@@ -161,9 +165,9 @@ assert min(limits.values()) > 0
 # small arrays in registers.
 
 # %%
-from lessons_bench.backends import make_batch, reference
-from lessons_bench.workloads import WORKLOADS, Workload
-from lessons_lib.inline import read_kernel
+from lessons_content.lesson_07.bench.backends import make_batch, reference
+from lessons_content.lesson_07.bench.workloads import WORKLOADS, Workload
+from lessons_lib.cuda.inline import read_kernel
 from paged_attention.ladder import PagedDecode, Shape, rung_texts
 
 ladder_texts = {}  # files of kernels/ that are in this notebook: their names and texts
@@ -655,7 +659,7 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # needs:
 
 # %%
-from lessons_lib.inline import show_lines
+from lessons_lib.cuda.inline import show_lines
 
 show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 
@@ -940,10 +944,10 @@ draw.waves()
 # each wave as if it had one of the longest blocks.
 
 # %% exercise="7.6"
-# INCLUDE paged_attention/splits.py SPLIT_COST
+# INCLUDE paged_attention/ladder/splits.py SPLIT_COST
 
 
-# INCLUDE paged_attention/splits.py choose_num_splits
+# INCLUDE paged_attention/ladder/splits.py choose_num_splits
 
 # %% check="7.6"
 check("7.6", choose_num_splits)
@@ -1012,7 +1016,7 @@ draw.equal_shares(lengths)
 # the borders that the docstring names.
 
 # %% exercise="7.7"
-# INCLUDE paged_attention/splits.py cut_evenly
+# INCLUDE paged_attention/ladder/splits.py cut_evenly
 
 # %% check="7.7"
 check("7.7", cut_evenly)
@@ -1074,7 +1078,7 @@ draw.rungs(run, "gqa_b256_ragged", last=7)
 # others ask for at that moment. Counting tiles will not show what is still missing from the
 # limit.
 #
-# Measuring changed the plan in three more ways. (The plan is in `paged_attention/work_plan.py`.)
+# Measuring changed the plan in three more ways. (The plan is in `paged_attention/ladder/work_plan.py`.)
 # If all rows are about equally long, the cuts are moved to the ends of rows, even if a few
 # multiprocessors then have nothing to do: what is not cut need not be combined. And if rows
 # have to be cut anywhere, there are blocks for only four of five multiprocessors. On this card
@@ -1213,13 +1217,15 @@ for workload in WORKLOADS:
 #
 # With a GPU and nvcc, the next cell measures three rungs here. Building them takes a while.
 # The whole ladder, with a table and a plot, is one command in a terminal:
-# `python -m lessons_bench.ladder`.
+# `python -m tools.bench ladder`.
 
 # %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
     rungs = ["rung 1", "rung 4", "rung 7"]
-    here = lessons_bench.ladder.measure(["gqa_b256_ragged"], only=rungs, quick=True)
-    print(lessons_bench.ladder.table(here))
+    here = lessons_content.lesson_07.bench.ladder.measure(
+        ["gqa_b256_ragged"], only=rungs, quick=True
+    )
+    print(lessons_content.lesson_07.bench.ladder.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
     print(no_gpu, "What you have seen was measured on one", run.card)

@@ -43,8 +43,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.engine.scheduler import Scheduler as CourseScheduler
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import build_metadata
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from paged_attention.attention.metadata import build_metadata
 
 
 class Scheduler(CourseScheduler):
@@ -179,7 +179,7 @@ check("8.1", paged_attention_forward)
 
 # %%
 from paged_attention.engine.paths import PATHS
-from paged_attention.engine.served import head_size_of
+from paged_attention.engine.supported_models import head_size_of
 
 
 def pool_for(model):
@@ -996,7 +996,7 @@ print("the likeliest token in each step:", decode(dense(unsure, 6, end=no_end)))
 # %%
 from transformers import GPT2Config, Qwen3Config
 
-from paged_attention.engine.served import check_architecture
+from paged_attention.engine.supported_models import check_architecture
 
 engine = Engine(model, num_blocks=24)
 good = [engine.add(index, prompt) for index, prompt in enumerate(prompts[:3])]
@@ -1213,11 +1213,11 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # each:
 
 # %%
-import lessons_bench.path_b_runs
+import lessons_content.lesson_08.bench.path_b_runs
 
-run = lessons_bench.path_b_runs.recorded()[0]
-print(lessons_bench.path_b_runs.origin(run))
-print(lessons_bench.path_b_runs.paths_table(run))
+run = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
+print(lessons_content.lesson_08.bench.path_b_runs.origin(run))
+print(lessons_content.lesson_08.bench.path_b_runs.paths_table(run))
 assert not run.problems() and run.num_tokens >= 20
 assert "fused" in [row.path for row in run.paths]
 
@@ -1250,7 +1250,7 @@ print(f"the closest of {num_choices} recorded choices: a lead of {run.lead:.2f}"
 assert run.lead > 0.5
 
 # %% [markdown]
-# `lessons_bench.path_b` looks at each choice. It reports a problem if a lead is not more than
+# `tools.bench.path_b` looks at each choice. It reports a problem if a lead is not more than
 # twice the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties
 # now and then, and there two correct engines may differ. They differ late and in one token,
 # not in all of them.
@@ -1436,7 +1436,7 @@ draw.right_answers(table)
 # missing, or no longer passes, the course's own takes its place.
 
 # %% tags=["nbval-ignore-output"]
-from paged_attention.engine.parts import assemble, show_parts
+from paged_attention.engine.learner_engine import assemble, show_parts
 
 engine, parts = assemble(model, path="paged_torch")
 requests = engine.generate(prompts)
@@ -1470,9 +1470,9 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 # place of `QUESTIONS`, in braces: a name and a question each.
 
 # %% tags=["nbval-ignore-output"]
-from lessons_bench.conversation import QUESTIONS, SYSTEM
+from lessons_content.lesson_08.bench.conversation import QUESTIONS, SYSTEM
 from paged_attention.engine.conversation import Conversation
-from paged_attention.engine.serve.words import TokenizerWords
+from paged_attention.engine.serve.token_text import TokenizerWords
 from paged_attention.engine.speaking import ModelNotHereError, speaking_model
 
 talk = None
@@ -1547,16 +1547,16 @@ for name, serve_all in servers.items():
 
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course
-# has a benchmark with a longer trace and several turns: `python -m lessons_bench.serving`. It
+# has a benchmark with a longer trace and several turns: `python -m tools.bench serving`. It
 # compares the engine with `generate` in batches of several sizes and with `generate_batch`,
 # which is transformers' own continuous batching. These runs come with the course. *Same
 # requests* and *same tokens* compare each server's answers with our engine's. Tokens are
 # counted up to the first that differs:
 
 # %%
-import lessons_bench.serving
+import lessons_content.lesson_08.bench.serving
 
-print(lessons_bench.serving.recorded_table())
+print(lessons_content.lesson_08.bench.serving.recorded_table())
 
 # %% [markdown]
 # On the CPU all servers give the same tokens. On the GPU they do not. The model there has

@@ -33,7 +33,7 @@ draw = open_lesson("09")
 # counted, at the rate at which this card multiplies two large matrices:
 
 # %%
-from lessons_bench.prefill_runs import of_the_ladder, recorded
+from lessons_content.lesson_09.bench.prefill_runs import of_the_ladder, recorded
 
 run = of_the_ladder(recorded())
 multiplies = run.multiply_limit_teraflops
@@ -74,7 +74,7 @@ draw.reads(num_tokens=8, tile_tokens=4)
 # queries, and that several of them share the keys and values of a KV head.
 
 # %% exercise="9.1"
-# INCLUDE paged_attention/prefill_tiles.py count_work
+# INCLUDE paged_attention/prefill/tiles.py count_work
 
 
 # %% check="9.1"
@@ -106,10 +106,10 @@ for num_new, num_keys in ((1, 8192), (16, 8192), (512, 8192), (64, 64), (8192, 8
 # lesson 07 has measured how fast it reads. Divide one by the other:
 
 # %%
-import lessons_bench.ladder
+import lessons_content.lesson_07.bench.ladder
 
 DATA_SHEET = 989  # TFLOP/s
-read_limit = lessons_bench.ladder.recorded()[0].read_limit_gb_per_s
+read_limit = lessons_content.lesson_07.bench.ladder.recorded()[0].read_limit_gb_per_s
 balance = DATA_SHEET * 1e12 / (read_limit * 1e9)
 print(f"{balance:.0f} operations while it reads a byte at {read_limit:,.0f} GB/s")
 chunk = next(n for n in range(1, 8193) if intensity(n, 8192) > balance)
@@ -134,11 +134,11 @@ draw.limits()
 # matrices is a fairer limit, and the pictures below show it. With a GPU, measure it here too:
 
 # %% tags=["nbval-ignore-output"]
-import lessons_bench.prefill
-from lessons_lib.cuda_builds import choose_target
+import lessons_content.lesson_09.bench.prefill
+from lessons_lib.cuda.builds import choose_target
 
 if choose_target(None) == "gpu":  # this machine has a GPU and nvcc
-    here = lessons_bench.prefill.multiply_limit()
+    here = lessons_content.lesson_09.bench.prefill.multiply_limit()
     print(f"here: {here:,.0f} TFLOP/s")
     assert here > 0
 else:
@@ -163,8 +163,14 @@ else:
 #   says how much is: the pairs of a query and a key that it sees, out of all pairs.
 
 # %%
-from lessons_bench.prefill_judge import Ladder, error_of, metadata_of, show_times, small_batch
-from lessons_lib.inline import show_lines
+from lessons_content.lesson_09.bench.prefill_judge import (
+    Ladder,
+    error_of,
+    metadata_of,
+    show_times,
+    small_batch,
+)
+from lessons_lib.cuda.inline import show_lines
 
 ladder = Ladder()
 
@@ -413,7 +419,7 @@ draw.rungs(run, "1 prompt of 8,192", 2, multiplies)
 # ### Exercise 9.4: rows of a tile
 
 # %% exercise="9.4"
-# INCLUDE paged_attention/prefill_tiles.py pack_rows
+# INCLUDE paged_attention/prefill/tiles.py pack_rows
 
 
 # %% check="9.4"
@@ -480,7 +486,7 @@ draw.tiles_met([all_read], 32, pool_ids)
 # and are not needed. Say where the second kind begins and where the third.
 
 # %% exercise="9.5"
-# INCLUDE paged_attention/prefill_tiles.py causal_tiles
+# INCLUDE paged_attention/prefill/tiles.py causal_tiles
 
 
 # %% check="9.5"
@@ -511,7 +517,7 @@ assert with_mask == 256
 # ### Exercise 9.6: the order of work
 
 # %% exercise="9.6"
-# INCLUDE paged_attention/prefill_tiles.py run_items
+# INCLUDE paged_attention/prefill/tiles.py run_items
 
 
 # %% check="9.6"
@@ -546,7 +552,7 @@ draw.order(orders, times, 8)
 # %%
 import numpy as np
 
-from paged_attention.prefill_plan import TileSizes, plan_needed_tiles
+from paged_attention.prefill.plan import TileSizes, plan_needed_tiles
 
 sizes = TileSizes(rows=128, keys=64, few_rows=16)
 heads_in_a_tile, num_kv_heads, num_blocks = 4, 8, 2 * 132  # that the card runs at once
@@ -722,7 +728,7 @@ assert whole[0] == in_chunks[0]
 # the mix again:
 
 # %%
-from lessons_bench.prefill_workloads import WORKLOADS
+from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS
 
 mixed = WORKLOADS[-1]
 decodes = [lens for lens in mixed.lens if lens[0] == 1]
@@ -746,7 +752,7 @@ print(f"recorded: {run.row(mixed.name, 'rung 5').milliseconds:.2f} ms")
 # PyTorch's FlashAttention-2, which had its keys gathered beforehand. Gathering was not timed.
 
 # %%
-from lessons_bench.prefill_runs import of_the_peers
+from lessons_content.lesson_09.bench.prefill_runs import of_the_peers
 
 peers = of_the_peers(recorded())
 draw.batches(peers, [workload.name for workload in WORKLOADS])
@@ -783,10 +789,10 @@ for name in peers.workloads:
 # %%
 import math
 
-import lessons_bench.path_b_runs
+import lessons_content.lesson_08.bench.path_b_runs
 from paged_attention.prefill import attn_paged_prefill
 
-by_flashinfer = lessons_bench.path_b_runs.recorded()[0]
+by_flashinfer = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
 print(f"FlashInfer {by_flashinfer.flashinfer}: {by_flashinfer.card}, {by_flashinfer.date}")
 for row in by_flashinfer.batches:
     if (row.dtype, row.head_size) == ("float16", 128) and row.sequences:
@@ -807,7 +813,7 @@ for row in by_flashinfer.batches:
 # ## On your card
 #
 # The whole ladder, with a table and a plot, is one command in a terminal:
-# `python -m lessons_bench.prefill`. With `--recorded` it prints the runs that come with the
+# `python -m tools.bench prefill`. With `--recorded` it prints the runs that come with the
 # course.
 #
 # ## What you built

@@ -46,8 +46,8 @@ draw = open_lesson("10")
 # %%
 import torch
 
-import lessons_bench.fast_engine
-from lessons_bench.fast_engine_runs import recorded
+import lessons_content.lesson_10.bench.fast_engine
+from lessons_content.lesson_10.bench.fast_engine_runs import recorded
 
 run = recorded()[0]
 layer = 1024 * (16 + 8 + 8) * 128  # heads of queries, keys and values, of 128 numbers each
@@ -70,9 +70,9 @@ print(f"on one {run.card}, which reads {run.read_limit:,.0f} GB/s (recorded on {
 # profiler, which slows the host. The times in the first line are from a run without it.)
 
 # %%
-import lessons_bench.timeline_runs
+import lessons_content.lesson_10.bench.timeline_runs
 
-profile = lessons_bench.timeline_runs.recorded()[0]
+profile = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
 timelines = {timeline.engine: timeline for timeline in profile.timelines}
 
 
@@ -185,7 +185,7 @@ except GraphError as error:
 # ### Exercise 10.1: which batch sizes to record
 
 # %% exercise="10.1"
-# INCLUDE paged_attention/engine/fast/sizes.py graph_sizes
+# INCLUDE paged_attention/engine/fast/graph_sizes.py graph_sizes
 
 
 # %% check="10.1"
@@ -244,10 +244,10 @@ print(inspect.cleandoc(StepState.__doc__))
 # so the device can fetch it by itself:
 
 # %%
-# INCLUDE paged_attention/send.py send
+# INCLUDE paged_attention/transfer.py send
 
 
-# INCLUDE paged_attention/send.py send_into
+# INCLUDE paged_attention/transfer.py send_into
 
 
 # %% exercise="10.2"
@@ -265,7 +265,9 @@ check("10.2", fill)
 
 # %%
 StepState.fill = fill
-parts_of = lessons_bench.fast_engine.engines()  # each has one part more than the one before
+parts_of = (
+    lessons_content.lesson_10.bench.fast_engine.engines()
+)  # each has one part more than the one before
 PROMPTS = ["?ab>", "a1b2?a>", "a1b2c3d4?c>", "Sbca>", "Cq7b4mxy>", "a1b2c3d4e5f6?e>"]
 
 
@@ -324,8 +326,8 @@ rates = {row.engine: row.tokens_per_second for row in run.rows if row.trace == t
 titles = list(rates)
 measures_here = torch.cuda.is_available()
 if measures_here:
-    large = lessons_bench.fast_engine.random_model()
-    requests = lessons_bench.fast_engine.traces(large.config.vocab_size)[0]
+    large = lessons_content.lesson_10.bench.fast_engine.random_model()
+    requests = lessons_content.lesson_10.bench.fast_engine.traces(large.config.vocab_size)[0]
 
 
 def measured(title):
@@ -334,7 +336,7 @@ def measured(title):
     gain = rates[title] / rates[before]
     print(f"{title:11} {rates[title]:7,.0f} tokens/s, {gain:.2f} times {before}")
     if measures_here:
-        here = lessons_bench.fast_engine.serve(
+        here = lessons_content.lesson_10.bench.fast_engine.serve(
             large, requests, title, parts_of[title], turns=1, expected=None
         )[0]
         print(f"{'here':11} {here.tokens_per_second:7,.0f} tokens/s")
@@ -431,7 +433,7 @@ measured("+ state")
 # is a thread block):
 
 # %%
-from lessons_lib.inline import show_lines
+from lessons_lib.cuda.inline import show_lines
 
 show_lines("ladder/plan_rows.cuh", "struct Rows", "};")
 print()
@@ -462,9 +464,9 @@ check("10.4", share_of)
 
 # %%
 from paged_attention.ladder import Shape
-from paged_attention.metadata import BatchMetadata, attn_paged_torch
-from paged_attention.rungs import rung_texts
-from paged_attention.self_planned import SelfPlannedDecode
+from paged_attention.attention.metadata import BatchMetadata, attn_paged_torch
+from paged_attention.ladder.rungs import rung_texts
+from paged_attention.ladder.self_planned import SelfPlannedDecode
 
 texts = rung_texts(9, Shape(torch.float16, 64, 2, 16)) | {"ladder/plan_share.cuh": share_of}
 library = build_cuda(*texts.values(), names=tuple(texts), target="checked")
@@ -918,9 +920,9 @@ assert moved < 0.1 * spread
 # this engine come to the time that reading them takes?
 
 # %%
-import lessons_bench.few_rows_runs
+import lessons_content.lesson_10.bench.few_rows_runs
 
-alone = lessons_bench.few_rows_runs.recorded()[0]
+alone = lessons_content.lesson_10.bench.few_rows_runs.recorded()[0]
 
 
 def step_times(title):
@@ -957,7 +959,7 @@ print(f"on one {alone.card}, which reads {alone.read_limit:,.0f} GB/s (recorded 
 #   up to 16 sequences. With more, PyTorch's product stays.
 
 # %%
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
 
 kernel = read_kernel("engine/few_rows.cu")
 main_loop = kernel[kernel.index("  float sums[") : kernel.index("  add_up(params")]
@@ -1044,9 +1046,9 @@ for rows in alone.batches():
 # requests and with 256?
 
 # %%
-import lessons_bench.engine_peers_runs
+import lessons_content.lesson_10.bench.engine_peers_runs
 
-beside = lessons_bench.engine_peers_runs.recorded()[0]
+beside = lessons_content.lesson_10.bench.engine_peers_runs.recorded()[0]
 for row in beside.rows:
     print(
         f"{row.trace.split()[0]} requests: ours {row.our_rate:,.0f} tokens/s,"

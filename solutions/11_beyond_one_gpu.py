@@ -248,7 +248,7 @@ draw.bytes_of_a_layer(
 # goes on meanwhile. How much is 73 times that?
 
 # %%
-from lessons_bench.fast_engine_runs import recorded
+from lessons_content.lesson_10.bench.fast_engine_runs import recorded
 
 card = next(run for run in recorded() if "H200" in run.card)
 heads = {world_size: bytes_kept({"lm_head": HEAD}, world_size) for world_size in (1, 2)}
@@ -281,13 +281,13 @@ draw.gains(each, lines)
 # GPUs as on one. So two GPUs are less than twice as fast as one. The longer the contexts, the
 # nearer they come to twice.
 #
-# That was the count. This is what `python -m lessons_bench.two_gpus` has measured, with the
+# That was the count. This is what `python -m tools.bench two_gpus` has measured, with the
 # engine of lesson 10 on one GPU and on two. A rank's exchanges are in its recorded step:
 
 # %%
-import lessons_bench.two_gpus_runs
+import lessons_content.lesson_11.bench.two_gpus_runs
 
-run = lessons_bench.two_gpus_runs.recorded()[0]
+run = lessons_content.lesson_11.bench.two_gpus_runs.recorded()[0]
 print(f"{run.card}, {run.date}, PyTorch {run.torch}")
 for context in (4096, 610):
     row = run.row(2, context)
@@ -427,7 +427,7 @@ for num_bytes in range(1, len(letters) + 1):
 
 
 # %% exercise="11.2"
-# INCLUDE paged_attention/engine/serve/events.py next_event
+# INCLUDE paged_attention/engine/serve/stop_texts.py next_event
 
 
 # %% check="11.2"
@@ -547,9 +547,9 @@ else:
 # one in a hundred exceeds.
 
 # %%
-import lessons_bench.load_runs
+import lessons_content.lesson_11.bench.load_runs
 
-load = lessons_bench.load_runs.recorded()[0]
+load = lessons_content.lesson_11.bench.load_runs.recorded()[0]
 for row in load.rows:
     print(f"{row.name}: {row.requests} requests, {row.refused} refused, {row.lost} lost")
 draw.waiting(load)

@@ -100,11 +100,11 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # its machine and its command:
 
 # %%
-import lessons_bench.fast_engine_runs
-import lessons_bench.ladder
-import lessons_bench.serving_runs
+import lessons_content.lesson_10.bench.fast_engine_runs
+import lessons_content.lesson_07.bench.ladder
+import lessons_content.lesson_08.bench.serving_runs
 
-run = lessons_bench.ladder.recorded()[0]
+run = lessons_content.lesson_07.bench.ladder.recorded()[0]
 origin = f"one {run.card}, {run.date}, by {run.command}"
 print(f"Decoding 64 sequences of 1,024 tokens on {origin}:")
 rows = run.rungs("gqa_b64_c1024")
@@ -114,14 +114,18 @@ other = run.flashinfer_row("gqa_b64_c1024")
 way, time = other.backend.removeprefix("FlashInfer "), f"{other.milliseconds * 1000:,.0f} µs"
 print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {time}")
 
-run = lessons_bench.fast_engine_runs.recorded()[0]
+run = lessons_content.lesson_10.bench.fast_engine_runs.recorded()[0]
 print(f"Serving ({run.model}) on one {run.card}, {run.date}, by {run.command}:")
 for row in run.rows:
     name = {0: "lesson 08's engine", 6: "with all parts of lesson 10"}.get(len(row.parts))
     if name:
         print(f"  {row.trace}; {name}: {row.tokens_per_second:,.0f} tokens a second")
 
-run = next(run for run in lessons_bench.serving_runs.recorded() if run.device == "cpu")
+run = next(
+    run
+    for run in lessons_content.lesson_08.bench.serving_runs.recorded()
+    if run.device == "cpu"
+)
 print(
     f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date}, by {run.command}:"
 )

@@ -22,7 +22,7 @@ struct Share {
 
 // The share of a block: 0 … division.num_blocks - 1. A block without work begins and ends
 // where the next block begins, because a tile's block is found by a search among the begins
-// of all. plan_work of paged_attention/work_plan.py does this for all blocks at once, on the
+// of all. plan_work of paged_attention/ladder/work_plan.py does this for all blocks at once, on the
 // host.
 __device__ inline Share share_of(const Rows& rows, const Division& division, int block) {
   // BEGIN SOLUTION 10.4

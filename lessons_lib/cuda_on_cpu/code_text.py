@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda.compiler_errors import CompileError
 
 # The order matters: a string may contain comment signs, and a comment may contain quotes.
 # After a digit or a letter, an apostrophe separates digits (1'000). The exceptions are the

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-// In Python's layout (lessons_lib/cuda_counts.py). Visible, because a function with hidden
+// In Python's layout (lessons_lib/cuda/counts.py). Visible, because a function with hidden
 // types is hidden too.
 struct __attribute__((visibility("default"))) CudaOnCpuCounts {
   long long bytes_read, load_instructions, sectors;  // of the named tensors

@@ -8,7 +8,7 @@
 
 #include "launch.h"
 
-// A launch in Python's layout (lessons_lib/cuda_launches.py). Visible, because a function with
+// A launch in Python's layout (lessons_lib/cuda/launches.py). Visible, because a function with
 // hidden types is hidden too.
 struct __attribute__((visibility("default"))) RecordedLaunch {
   char kernel[128];

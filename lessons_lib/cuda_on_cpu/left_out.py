@@ -2,7 +2,7 @@
 
 import re
 
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.code_text import mask
 
 # Each reason, and the names of functions, types and headers.

@@ -72,7 +72,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   return "unrecognized error code";
 }
 
-// What Python calls (lessons_lib/cuda.py).
+// What Python calls (lessons_lib/cuda/library.py).
 extern "C" {
 
 void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.code_text import CodeText, mask
 from lessons_lib.cuda_on_cpu.source_lines import look_up
 

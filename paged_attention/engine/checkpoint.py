@@ -14,7 +14,7 @@ with warnings.catch_warnings():
     from transformers.utils import logging
 
 from paged_attention.engine.files import check_files
-from paged_attention.engine.served import UnsupportedModelError, check_architecture
+from paged_attention.engine.supported_models import UnsupportedModelError, check_architecture
 
 SMALL_MODEL = Path(__file__).resolve().parent.parent / "tiny_qwen3"
 

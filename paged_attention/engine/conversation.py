@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.history import History
 from paged_attention.engine.request import Request, SamplingParams
-from paged_attention.engine.serve.words import Words
+from paged_attention.engine.serve.token_text import Words
 
 
 class Conversation:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.forks import lead_again, lead_answers
 from paged_attention.engine.fp8 import with_kv_dtype
@@ -27,9 +26,10 @@ from paged_attention.engine.request import (
 from paged_attention.engine.runner import ModelRunner
 from paged_attention.engine.sampler import sample
 from paged_attention.engine.scheduler import Scheduler
-from paged_attention.engine.served import check_config, head_size_of
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.ladder import Shape
+from paged_attention.engine.supported_models import check_config, head_size_of
+from paged_attention.ladder.decode import Shape
+from paged_attention.pool.block_manager import PythonBlockManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 from paged_attention.validate import check_positive
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paged_attention.attention.metadata import BatchMetadata, attn_paged_torch, each_query
+from paged_attention.attention.softmax_state import NO_KEY, widen
 from paged_attention.engine.request import SamplingParams
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, each_query
-from paged_attention.softmax_state import NO_KEY, widen
 
 
 def fill_with_leftovers(engine, prompts: list[list[int]]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 DTYPES = ("F64", "F32", "F16", "BF16")

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paged_attention.block_table import NO_BLOCK
+from paged_attention.attention.fused import Attend
+from paged_attention.attention.metadata import BatchMetadata
 from paged_attention.engine.attention import PagedStep
-from paged_attention.fused import Attend
-from paged_attention.metadata import BatchMetadata
-from paged_attention.rungs import FP8
-from paged_attention.send import send
+from paged_attention.ladder.rungs import FP8
+from paged_attention.pool.block_table import NO_BLOCK
+from paged_attention.transfer import send
 
 LARGEST = torch.finfo(FP8).max  # 448
 

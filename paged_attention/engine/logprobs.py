@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.runner import FastRunner
 from paged_attention.engine.request import Request
-from paged_attention.send import Arriving, send
+from paged_attention.transfer import Arriving, send
 
 LEAST = -9999.0  # instead of minus infinity, which JSON does not have; OpenAI's number
 PIECE = 128  # tokens of a prompt that are computed at once

@@ -17,20 +17,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_lib.cuda import CudaLibrary
-from paged_attention.decode import block_attention, combine_segments, dispatch
-from paged_attention.engine.cpu.attention import in_place
-from paged_attention.fused import Attend, FusedAttention, fused_needs
-from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
-from paged_attention.metadata import (
+from lessons_lib.cuda.library import CudaLibrary
+from paged_attention.attention.decode import block_attention, combine_segments, dispatch
+from paged_attention.attention.fused import Attend, FusedAttention, fused_needs
+from paged_attention.attention.metadata import (
     BatchMetadata,
     attn_paged_torch,
     cumulative_lengths,
     each_query,
     visible_keys,
 )
-from paged_attention.paged_kernel import attn_paged_cuda
-from paged_attention.prefill import PagedPrefill, best_prefill_rung
+from paged_attention.attention.paged_kernel import attn_paged_cuda
+from paged_attention.engine.cpu.attention import in_place
+from paged_attention.ladder.decode import PagedDecode, Shape, check_card, check_shape
+from paged_attention.prefill.kernels import PagedPrefill, best_prefill_rung
 
 FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from paged_attention.attention.metadata import BatchMetadata, build_metadata
 from paged_attention.engine.attention import PagedStep, paged_attention_forward, plugged_in
 from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
-from paged_attention.metadata import BatchMetadata, build_metadata
 
 
 def flatten_batch(

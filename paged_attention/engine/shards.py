@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from tqdm.std import tqdm
 
-from lessons_processes.isolation import ensure_server, without_main_module
+from lessons_lib.processes.isolation import ensure_server, without_main_module
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine

@@ -13,7 +13,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from lessons_lib.paths import build_folder
-from lessons_processes.locks import one_at_a_time
+from lessons_lib.processes.locks import one_at_a_time
 
 SMOLLM2 = "smollm2"
 # SmolLM2-135M-Instruct with weights of 4 bits (Apache-2.0), and what opens such a file.

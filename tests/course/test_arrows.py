@@ -12,52 +12,58 @@ from lessons_lib.paths import ROOT
 # A package and those that it may import. What a lesson imports is the lesson's business, so
 # its own file is not listed.
 ARROWS = {
-    "lessons_processes": set(),
-    "lessons_lib": {"lessons_processes"},
-    "paged_attention": {"lessons_lib", "lessons_processes"},
-    "lessons_exercises": {
-        "lessons_build",
+    "lessons_lib.processes": set(),
+    "lessons_lib": {"lessons_lib.processes"},
+    "paged_attention": {"lessons_lib", "lessons_lib.processes"},
+    "lessons_content": {
+        "tools.notebooks",
         "lessons_lib",
-        "lessons_processes",
+        "lessons_lib.processes",
         "paged_attention",
     },
-    "lessons_build": {"lessons_guide", "lessons_lib"},
-    "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
+    "tools.notebooks": {"lessons_lib.guide", "lessons_lib"},
+    "tools.bench": {"lessons_lib", "paged_attention", "lessons_lib.drawing"},
     # what was measured is drawn, and a message is as in a check
-    "lessons_draw": {"paged_attention", "lessons_bench", "lessons_lib"},
+    "lessons_lib.drawing": {"paged_attention", "tools.bench", "lessons_lib"},
     # what a sandbox gets of an exercise is cut out of its text
     "lessons_grading": {
         "lessons_lib",
-        "lessons_processes",
-        "lessons_build",
-        "lessons_exercises",
+        "lessons_lib.processes",
+        "tools.notebooks",
+        "lessons_content",
     },
-    "lessons_site": {"lessons_bench", "lessons_build", "lessons_draw", "lessons_lib"},
+    "tools.site": {"tools.bench", "tools.notebooks", "lessons_lib.drawing", "lessons_lib"},
     # where a learner is in the course, and what it has handed out
-    "lessons_guide": {"lessons_lib"},
-    "lessons_command": {
+    "lessons_lib.guide": {"lessons_lib"},
+    "lessons_lib.start": {
         "lessons_grading",
-        "lessons_guide",
+        "lessons_lib.guide",
         "lessons_lib",
         "paged_attention",  # a chat on one's own engine
     },
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
-    ("lessons_build.online", "lessons_site.addresses"),  # the repository's address
-    ("lessons_build.pictures", "lessons_draw.lesson_"),  # those in the text of a lesson
-    ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
-    ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
-    ("lessons_guide.given", "lessons_exercises.edits"),  # our answers
-    ("lessons_lib.machine", "lessons_exercises.edits"),  # the same
-    ("lessons_lib.verbs", "lessons_guide."),  # the guides, which use the lessons' library
+    ("tools.notebooks.online", "tools.site.addresses"),  # the repository's address
+    (
+        "tools.notebooks.pictures",
+        "lessons_lib.drawing.lesson_",
+    ),  # those in the text of a lesson
+    ("lessons_lib.checks", "lessons_content.lesson_"),  # the exercises of a lesson
+    ("lessons_lib.notebook_api", "lessons_lib.drawing.lesson_"),  # the pictures of a lesson
+    ("lessons_lib.guide.show_cells", "lessons_content.mistakes.edits"),  # our answers
+    ("lessons_lib.machine", "lessons_content.mistakes.edits"),  # the same
+    (
+        "lessons_lib.notebook_api",
+        "lessons_lib.guide.",
+    ),  # the guides, which use the lessons' library
     # the chat page's view of the pool
-    ("paged_attention.engine.serve.pool", "lessons_draw.served_pool"),
-    ("lessons_lib.results", "lessons_exercises."),  # the classes of results
+    ("paged_attention.engine.serve.pool", "lessons_content.lesson_08.pictures.served_pool"),
+    ("lessons_lib.checks.result_codec", "lessons_content."),  # the classes of results
     # imported ahead of the runs, to save time
-    ("lessons_processes.isolation", "lessons_exercises.every"),
-    ("lessons_processes.isolation", "lessons_lib.checks"),
-    ("lessons_processes.isolation", "paged_attention.ladder"),
+    ("lessons_lib.processes.isolation", "lessons_content.exercises.all_exercises"),
+    ("lessons_lib.processes.isolation", "lessons_lib.checks"),
+    ("lessons_lib.processes.isolation", "paged_attention.ladder.decode"),
 }
 
 
@@ -130,9 +136,9 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
 def test_imports_run_one_way():
     needs = graph()
     assert forbidden(needs) == []
-    assert "lessons_processes.isolation" in needs["lessons_lib.checks"]
-    wrong = {"lessons_lib.new": {"paged_attention.slots"}}
-    assert forbidden(wrong) == ["lessons_lib.new imports paged_attention.slots"]
+    assert "lessons_lib.processes.isolation" in needs["lessons_lib.checks"]
+    wrong = {"lessons_lib.new": {"paged_attention.pool.slots"}}
+    assert forbidden(wrong) == ["lessons_lib.new imports paged_attention.pool.slots"]
 
 
 def test_no_two_modules_need_each_other():

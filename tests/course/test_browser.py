@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
-from lessons_build.build import select
 from lessons_lib.paths import ROOT, build_folder
 from paged_attention.engine.speaking import (
     HOW_TO_GET_IT,
     ModelNotHereError,
     speaking_model,
 )
+from tools.notebooks.build import select
 
 pytestmark = [
     pytest.mark.browser,

@@ -14,34 +14,34 @@ from typing import NamedTuple
 import pytest
 
 from answers import every_exercise
-from lessons_build.source import read_lesson
 from lessons_lib.paths import ROOT, SOLUTIONS
+from lessons_lib.source.lesson import read_lesson
 
 PAGES = [
     *sorted(SOLUTIONS.glob("*.py")),
     ROOT / "README.md",
     ROOT / "TEACHING.md",
-    ROOT / "lessons_command/README.md",
+    ROOT / "lessons_lib/start/README.md",
     *sorted(ROOT.glob("*/*/README.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 
-# Not yet: tests, and the exercises in lessons_exercises.
+# Not yet: tests, and the exercises in lessons_content.
 CODE = [
     path
     for name in (
         "kernels",
-        "lessons_bench",
-        "lessons_build",
-        "lessons_command",
-        "lessons_draw",
+        "tools.bench",
+        "tools.notebooks",
+        "lessons_lib.start",
+        "lessons_lib.drawing",
         "lessons_grading",
-        "lessons_guide",
+        "lessons_lib.guide",
         "lessons_lib",
-        "lessons_site",
+        "tools.site",
         "paged_attention",
         "solutions",
-        "tests/mutants",
+        "tools/mutants",
     )
     for path in sorted((ROOT / name).rglob("*"))
     if path.suffix in (".py", ".h", ".cpp", ".cu", ".cuh")

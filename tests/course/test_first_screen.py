@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
-from lessons_build import build, pictures
-from lessons_build.source import SourceError
-from lessons_draw import USED
-from lessons_draw.raster import as_raster
+from lessons_lib.drawing import USED
+from lessons_lib.drawing.raster import as_raster
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS, build_folder
-from lessons_site.pictures import size
+from lessons_lib.source.lesson import SourceError
+from tools.notebooks import build, pictures
+from tools.site.pictures import size
 
 LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
 TALLEST = ("05_batched_metadata",)  # its picture

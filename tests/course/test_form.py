@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from lessons_build import build
 from lessons_lib.paths import ROOT
+from tools.notebooks import build
 
 COLUMNS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["line-length"]
 

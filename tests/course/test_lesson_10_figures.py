@@ -1,18 +1,18 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
-import lessons_bench.engine_peers_runs
-import lessons_bench.few_rows_runs
-import lessons_bench.timeline_runs
-from lessons_bench.fast_engine import ORDER
-from lessons_bench.fast_engine_runs import recorded
-from lessons_draw import lesson_10
+import lessons_content.lesson_10.bench.engine_peers_runs
+import lessons_content.lesson_10.bench.few_rows_runs
+import lessons_content.lesson_10.bench.timeline_runs
+from lessons_content.lesson_10 import pictures
+from lessons_content.lesson_10.bench.fast_engine import ORDER
+from lessons_content.lesson_10.bench.fast_engine_runs import recorded
 from prose import prose
 
 TEXT = prose("10")
 RUN = recorded()[0]
 TRACE = RUN.rows[0].trace
 RATES = {row.engine: row.tokens_per_second for row in RUN.rows if row.trace == TRACE}
-PROFILE = lessons_bench.timeline_runs.recorded()[0]
+PROFILE = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
 TIMELINES = {timeline.engine: timeline for timeline in PROFILE.timelines}
 
 
@@ -106,8 +106,8 @@ def test_the_contexts_were_a_little_longer_than_their_names_say():
 
 def test_the_ladder_shows_each_bar_to_its_end(monkeypatch):
     figures = []
-    monkeypatch.setattr(lesson_10, "show", lambda figure, alt: figures.append(figure))
-    lesson_10.ladder(RUN)
+    monkeypatch.setattr(pictures, "show", lambda figure, alt: figures.append(figure))
+    pictures.ladder(RUN)
     for axes in figures[0].axes:
         ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
         assert ends and max(ends) < 0.98 * axes.get_xlim()[1]
@@ -116,7 +116,7 @@ def test_the_ladder_shows_each_bar_to_its_end(monkeypatch):
 
 
 def test_the_words_for_host_and_gpu_are_those_of_the_picture():
-    alt = lesson_10.host_and_gpu(["lesson 08", "+ ahead"]).alt
+    alt = pictures.host_and_gpu(["lesson 08", "+ ahead"]).alt
     assert "49.6 ms for a step (34.0 without the profiler)" in alt
     assert "+ ahead: 3.2 ms for a step (3.1 without the profiler)" in alt
 
@@ -133,7 +133,7 @@ def test_what_half_the_cache_gains():
 
 
 def test_what_is_said_of_others_is_recorded_on_the_same_card():
-    (beside,) = lessons_bench.engine_peers_runs.recorded()
+    (beside,) = lessons_content.lesson_10.bench.engine_peers_runs.recorded()
     assert (beside.card, beside.model) == (RUN.card, RUN.model)
     assert all(len(row.ours) == len(row.theirs) == 5 for row in beside.rows)
     assert "five turns each" in TEXT
@@ -179,7 +179,7 @@ def test_choosing_the_tokens_is_most_of_completing_a_step():
 
 
 def test_one_sequence_alone_waits_for_the_weights():
-    run = lessons_bench.few_rows_runs.recorded()[0]
+    run = lessons_content.lesson_10.bench.few_rows_runs.recorded()[0]
     shares = {
         (row.model, row.engine): row.tokens_per_second
         * row.weight_bytes

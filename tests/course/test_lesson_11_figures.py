@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from lessons_bench import two_gpus_runs
-from lessons_bench.fast_engine_runs import recorded
-from lessons_draw import lesson_11
-from lessons_exercises.lesson_11 import e11_2_next_event as stream
+from lessons_content.lesson_10.bench.fast_engine_runs import recorded
+from lessons_content.lesson_11 import e11_2_next_event as stream
+from lessons_content.lesson_11 import pictures
+from lessons_content.lesson_11.bench import two_gpus_runs
 from paged_attention.engine.parallel.cuts import collectives, kept_by_rank
-from paged_attention.engine.serve.events import next_event
+from paged_attention.engine.serve.stop_texts import next_event
 from prose import prose
 
 TEXT = prose("11")
@@ -60,7 +60,7 @@ def test_the_picture_of_a_cut_layer_shows_the_learner_s_function():
         calls.append(arguments)
         return slice(None), slice(0, 2)
 
-    picture = lesson_11.cut_layer({"q_proj": (4, 4), "o_proj": (4, 2)}, kept)
+    picture = pictures.cut_layer({"q_proj": (4, 4), "o_proj": (4, 2)}, kept)
     assert picture.png and len(calls) == 4
     assert calls[-1] == ("o_proj", (4, 2), 1, 2)
 

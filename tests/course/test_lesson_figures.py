@@ -6,19 +6,19 @@ import math
 
 import pytest
 
-import lessons_bench.ladder
-from lessons_bench.workloads import WORKLOADS
-from lessons_build.source import read_lesson
-from lessons_draw.memory import PAPER
+import lessons_content.lesson_07.bench.ladder
+from lessons_content.lesson_02.pictures.memory import PAPER
+from lessons_content.lesson_07.bench.workloads import WORKLOADS
 from lessons_lib.paths import SOLUTIONS
-from paged_attention.block_manager import PythonBlockManager
-from paged_attention.kv_cache import PagedAttentionManager
+from lessons_lib.source.lesson import read_lesson
+from paged_attention.pool.block_manager import PythonBlockManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 from prose import prose
 
 
 @pytest.fixture(scope="module")
 def run():
-    return lessons_bench.ladder.recorded()[0]
+    return lessons_content.lesson_07.bench.ladder.recorded()[0]
 
 
 def test_rung_7_is_as_near_to_the_fastest_as_lesson_07_says(run):

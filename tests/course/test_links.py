@@ -14,7 +14,7 @@ PAGES = [
     GLOSSARY,
     ROOT / "README.md",
     ROOT / "TEACHING.md",
-    ROOT / "lessons_command/README.md",
+    ROOT / "lessons_lib/start/README.md",
     *ROOT.glob("*/*/README.md"),
 ]
 

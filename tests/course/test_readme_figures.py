@@ -4,7 +4,10 @@ import re
 
 import pytest
 
-from lessons_bench import engine_peers_runs, ladder_runs, prefill_runs, two_gpus_runs
+from lessons_content.lesson_07.bench import ladder_runs
+from lessons_content.lesson_09.bench import prefill_runs
+from lessons_content.lesson_10.bench import engine_peers_runs
+from lessons_content.lesson_11.bench import two_gpus_runs
 from lessons_lib.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

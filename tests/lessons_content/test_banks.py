@@ -17,7 +17,7 @@ from answers import (
     own_slugs,
     wrong_answer,
 )
-from lessons_exercises import tensors
+from lessons_content.exercises import tensors
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 from right_answers import HERE, RIGHT_ANSWERS, RIGHT_TEXTS, WRONG_ANSWERS, answers_file

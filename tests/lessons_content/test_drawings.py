@@ -11,13 +11,13 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from jupyterlab_driver import page_of
-from lessons_draw import FREE, LINES, QUIET, SEVERAL, WASTED, show
-from lessons_draw.films import Film
-from lessons_draw.tables import draw_tables
+from lessons_content.lesson_02.pictures.films import Film
+from lessons_content.lesson_02.pictures.tables import draw_tables
+from lessons_lib.drawing import FREE, LINES, QUIET, SEVERAL, WASTED, show
 from lessons_lib.paths import ROOT
-from paged_attention.block_manager import PythonBlockManager
-from paged_attention.block_table import BlockTable
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.pool.block_manager import PythonBlockManager
+from paged_attention.pool.block_table import BlockTable
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 
 def forked_manager():
@@ -97,8 +97,8 @@ def contrast(one, other) -> float:
 @pytest.mark.parametrize(
     "sheet, place",
     [
-        ("lessons_colour/src/style.css", '<div class="jp-OutputArea">{}</div>'),
-        ("lessons_site/static/site.css", '<div class="lesson-picture">{}</div>'),
+        ("tools/colour/src/style.css", '<div class="jp-OutputArea">{}</div>'),
+        ("tools/site/static/site.css", '<div class="lesson-picture">{}</div>'),
     ],
 )
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from lessons_exercises import further
-from lessons_exercises.mistakes import Bank, MistakesError
+from lessons_content.mistakes import teachers_mistakes
+from lessons_content.mistakes.bank import Bank, MistakesError
 from lessons_lib import checks
 
 OURS = """\
@@ -230,7 +230,7 @@ def test_a_teachers_file_is_read_from_the_folder_that_is_named(bank, tmp_path, m
     with pytest.raises(MistakesError, match="names .*none, which is no folder"):
         found.mistakes
     further = tmp_path / "further"
-    further.mkdir()
+    teachers_mistakes.mkdir()
     (further / "0.1_mine.mistakes").write_text(
         "## mine\nMine.\n\n    return total => return x\n"
     )
@@ -245,7 +245,7 @@ def test_a_file_that_would_never_be_read_is_refused(tmp_path, monkeypatch, name)
     (tmp_path / name).write_text("## mine\nMine.\n")
     monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
     with pytest.raises(MistakesError, match=f"{name}: its name has to begin"):
-        further.further_files()
+        teachers_mistakes.further_files()
 
 
 def test_a_file_in_another_encoding_is_refused_by_name(bank, tmp_path):

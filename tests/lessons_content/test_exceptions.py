@@ -9,7 +9,7 @@ import re
 import pytest
 
 from answers import every_exercise, is_built
-from lessons_exercises import edits
+from lessons_content.mistakes import edits
 from lessons_lib import checks
 
 PYTHON = [exercise for exercise in every_exercise() if not is_built(exercise)]

@@ -8,7 +8,7 @@ import pytest
 
 from answers import every_exercise, is_built, our_answer, own_mistake, own_slugs
 from lessons_lib import checks
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 from right_answers import RIGHT_ANSWERS
 
 SEEDS = 1, 2, 3

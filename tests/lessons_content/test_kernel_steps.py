@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from jupyterlab_driver import faults
-from lessons_draw import lesson_06
-from lessons_lib.cuda import Access, KernelError, build_cuda
-from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from lessons_content.lesson_06 import pictures
+from lessons_lib.cuda.library import Access, KernelError, build_cuda
+from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attention_library
 
 BLOCK_SIZE, HEAD_SIZE, THREADS = 4, 4, 128
 READ = re.compile(
@@ -41,7 +41,7 @@ def player_of_reads(length: int, block_ids: list[int]):
             torch.ones(3, 6, HEAD_SIZE), *torch.rand(2, *shape), table, lengths, library
         )
     mine = [access for access in accesses if access.block == (1, 4, 0)]
-    return lesson_06.readers(mine, table, shape, library.texts)
+    return pictures.readers(mine, table, shape, library.texts)
 
 
 def player_of_race():
@@ -52,7 +52,7 @@ def player_of_race():
         pytest.raises(KernelError) as caught,
     ):
         library.echo(torch.arange(128.0), torch.zeros(128))
-    return lesson_06.race(accesses, caught.value, library.texts), caught.value
+    return pictures.race(accesses, caught.value, library.texts), caught.value
 
 
 def lit(state: dict, panel: str) -> set[str]:
@@ -109,7 +109,7 @@ def test_a_read_that_the_block_table_does_not_lead_to_is_said():
         Access(name="k_cache", index=(0, 1, 0, 0), **where),
     ]
     table = torch.tensor([[1]])
-    recording = lesson_06.readers(accesses, table, (2, 2, 1, 1), {"mine": "row"}).recording
+    recording = pictures.readers(accesses, table, (2, 2, 1, 1), {"mine": "row"}).recording
     assert recording.steps[1]["say"] == (
         "Thread 7 reads block 0, offset 1. No entry of the block table that it has looked up "
         "leads there."

@@ -7,14 +7,14 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from jupyterlab_driver import Notebook, faults, jupyterlab, page_of
-from lessons_build.build import KERNEL
+from tools.notebooks.build import KERNEL
 
 pytestmark = pytest.mark.browser
 
 POOL = [
     """
-from lessons_draw.live import LivePool
-from paged_attention.block_manager import PythonBlockManager
+from lessons_lib.drawing.live import LivePool
+from paged_attention.pool.block_manager import PythonBlockManager
 
 class BlockManager(PythonBlockManager):
     def free(self, block_id):
@@ -113,9 +113,9 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
 
 TABLES = [
     """
-from lessons_draw.live import LiveTables
-from paged_attention.block_manager import PythonBlockManager
-from paged_attention.kv_cache import PagedAttentionManager
+from lessons_lib.drawing.live import LiveTables
+from paged_attention.pool.block_manager import PythonBlockManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 live = LiveTables(PagedAttentionManager, PythonBlockManager, num_blocks=8, block_size=4)
 live.manager.add_sequence(0, 6)
@@ -148,7 +148,7 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
 
 ENGINE = [
     """
-from lessons_draw.live import LiveEngine
+from lessons_lib.drawing.live import LiveEngine
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.tiny_qwen3.tasks import decode, encode

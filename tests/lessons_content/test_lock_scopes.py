@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from lessons_exercises.lesson_01.e1_3_thread_safety import ALL_COVERED, observe
-from lessons_exercises.lesson_01.native import (
+from lessons_content.lesson_01.e1_3_thread_safety import ALL_COVERED, observe
+from lessons_content.lesson_01.native import (
     USES,
     NeverComesBack,
     watched_block_manager_class,

@@ -6,10 +6,11 @@ import random
 import pytest
 
 from answers import every_exercise, forms_of, is_built
-from lessons_exercises import __main__ as command
-from lessons_exercises import mistakes, records
-from lessons_exercises.mistakes import Bank
-from lessons_lib import checks, results
+from lessons_content.mistakes import __main__ as command
+from lessons_content.mistakes import records
+from lessons_content.mistakes.bank import Bank
+from lessons_lib import checks
+from lessons_lib.checks import result_codec
 from verdicts import recorded_verdicts
 
 EXERCISES = [exercise for exercise in every_exercise() if isinstance(exercise.mistakes, Bank)]
@@ -75,7 +76,7 @@ def test_the_records_are_what_some_of_the_forms_give_when_they_are_built(exercis
         for number, encoded in enumerate(given):
             recorded = form.record(number)
             assert recorded, f"{exercise.id} has no record of {form.place}; run: make records"
-            assert form.gives(exercise.same, recorded[1], results.decode(encoded)), (
+            assert form.gives(exercise.same, recorded[1], result_codec.decode(encoded)), (
                 form.place,
                 number,
             )
@@ -105,5 +106,5 @@ def test_what_is_recorded_names_as_the_texts_do(exercise):
     with_results = [mistake.slug for mistake in bank.mistakes if mistake.wrong]
     assert with_results == [slug for slug in whole if slug in with_results]
     first = bank.mistakes[0].wrong
-    assert isinstance(first, mistakes.RecordedForm)
+    assert isinstance(first, bank.RecordedForm)
     assert first.record(0) == bank.complete[0].wrong.record(0)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from answers import every_exercise, is_built
-from lessons_exercises import pairs
+from lessons_content.mistakes import pairs
 from lessons_lib import checks
 from verdicts import recorded_verdicts
 

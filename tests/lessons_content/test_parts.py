@@ -5,10 +5,13 @@ import types
 import pytest
 import torch
 
-from lessons_lib import checks, saved_answers, verbs
-from lessons_lib.inline import read_kernel
-from paged_attention import decode, own_answers
-from paged_attention.engine import parts
+from lessons_lib import checks, notebook_api
+from lessons_lib.checks import saved_answers
+from lessons_lib.cuda.inline import read_kernel
+from paged_attention import own_answers
+from paged_attention.attention.by_request import decode
+from paged_attention.attention.metadata import attn_paged_torch
+from paged_attention.engine import learner_engine
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -16,8 +19,7 @@ from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.runner import ModelRunner
 from paged_attention.engine.scheduler import Scheduler
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import attn_paged_torch
+from paged_attention.pool.kv_cache import PagedAttentionManager
 from paged_attention.tiny_qwen3.tasks import encode
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -33,9 +35,9 @@ PROMPTS = [
 ]
 NUM_TOKENS = 20
 FILES = {
-    **parts.BLOCK_MANAGER,
+    **learner_engine.BLOCK_MANAGER,
     own_answers.WITHOUT_MUTEX: "block_manager.h",
-    **parts.KERNEL,
+    **learner_engine.KERNEL,
 }
 OWNERS = {
     "manager": PagedAttentionManager,
@@ -63,8 +65,8 @@ def right_answer(exercise):
     """What a learner could hand in: the course's own."""
     if exercise in FILES:
         return read_kernel(FILES[exercise])
-    if exercise in parts.PLACES:
-        owner, name, _ = parts.PLACES[exercise]
+    if exercise in learner_engine.PLACES:
+        owner, name, _ = learner_engine.PLACES[exercise]
         return of_notebook(getattr(OWNERS[owner], name))
     return of_notebook(
         {
@@ -144,13 +146,13 @@ def one_too_many(num_tokens, block_size):
 def test_an_answer_is_saved_as_it_passes_and_a_failure_leaves_it(folder):
     notebook = {"__name__": "__main__"}
     exec(NOTEBOOK, notebook)
-    with pytest.raises(verbs.CheckFailed):
-        verbs.check("0.1", notebook["one_too_many"])
+    with pytest.raises(notebook_api.CheckFailed):
+        notebook_api.check("0.1", notebook["one_too_many"])
     assert not folder.exists()
-    verbs.check("0.1", notebook["blocks_needed"])
+    notebook_api.check("0.1", notebook["blocks_needed"])
     before = (folder / "0.1").read_bytes()
-    with pytest.raises(verbs.CheckFailed):
-        verbs.check("0.1", notebook["one_too_many"])
+    with pytest.raises(notebook_api.CheckFailed):
+        notebook_api.check("0.1", notebook["one_too_many"])
     assert (folder / "0.1").read_bytes() == before
     notebook["rounded_up"] = None
     # it has kept the earlier function that it calls
@@ -160,11 +162,18 @@ def test_an_answer_is_saved_as_it_passes_and_a_failure_leaves_it(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["paged_torch", "blockwise", "kernel"])
 def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, path):
-    of_path = parts.KERNEL if path == "kernel" else parts.PATH_FUNCTIONS[path]
-    exercises = [*parts.BLOCK_MANAGER, *parts.PLACES, parts.FORWARD, *of_path]
+    of_path = (
+        learner_engine.KERNEL if path == "kernel" else learner_engine.PATH_FUNCTIONS[path]
+    )
+    exercises = [
+        *learner_engine.BLOCK_MANAGER,
+        *learner_engine.PLACES,
+        learner_engine.FORWARD,
+        *of_path,
+    ]
     for exercise in exercises:
         saved_answers.save(exercise, right_answer(exercise))
-    engine, assembled = parts.assemble(
+    engine, assembled = learner_engine.assemble(
         model, path=path, num_blocks=12, block_size=8, token_budget=32
     )
     assert reasons(assembled) == dict.fromkeys(exercises, "")
@@ -182,7 +191,7 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
 
 
 def test_without_answers_every_part_is_the_courses(model, expected):
-    engine, assembled = parts.assemble(model)
+    engine, assembled = learner_engine.assemble(model)
     assert set(whose(assembled).values()) == {"the course's"}
     numbers = "1.1 1.3 1.4 2.5 2.7 5.2 5.3 5.5 8.1 8.2 8.3 8.4 8.5 8.6 8.7 8.8 8.9"
     assert list(whose(assembled)) == numbers.split()
@@ -199,7 +208,7 @@ def test_a_wrong_part_does_not_get_in(model, expected):
     saved_answers.save("8.2", "def flatten_batch(scheduled): pass")
     saved_answers.save("1.1", read_kernel("free_list.h").replace("pop_back()", "front()"))
     saved_answers.save("8.5", right_answer("8.5"))
-    engine, assembled = parts.assemble(model)
+    engine, assembled = learner_engine.assemble(model)
     assert whose(assembled) == {
         part.exercise: "yours" if part.exercise == "8.5" else "the course's"
         for part in assembled
@@ -235,7 +244,7 @@ def test_answers_from_before_their_exercises_changed_say_so(model, expected):
 
     saved_answers.save("8.7", of_notebook(sample))
     saved_answers.save("8.8", of_notebook(postprocess))
-    engine, assembled = parts.assemble(model)
+    engine, assembled = learner_engine.assemble(model)
     for exercise, words in (
         ("8.7", "the third argument of `sample` is now the token's position"),
         ("8.8", "the third argument of `self.sample` is now the position of the new"),
@@ -253,7 +262,7 @@ def test_answers_from_before_their_exercises_changed_say_so(model, expected):
 def test_a_check_that_cannot_run_is_a_reason(model, verdict):
     verdict.error = RuntimeError("No process could be started")
     saved_answers.save("8.7", len)
-    _, assembled = parts.assemble(model)
+    _, assembled = learner_engine.assemble(model)
     said = "its check could not be run: RuntimeError: No process could be started"
     assert reasons(assembled)["8.7"] == said
 
@@ -266,17 +275,17 @@ def answer_number(number):
 def test_what_has_passed_is_not_checked_again_in_a_process_and_what_has_not_is(model, verdict):
     saved_answers.save("8.5", answer_number(1))
     for verdict.passed in (False, False, True, True):
-        _, assembled = parts.assemble(model)
+        _, assembled = learner_engine.assemble(model)
         assert (whose(assembled)["8.5"] == "yours") == verdict.passed
     assert verdict.checked == ["8.5"] * 3
     saved_answers.save("8.5", answer_number(2))
-    parts.assemble(model)
+    learner_engine.assemble(model)
     assert verdict.checked == ["8.5"] * 4
 
 
 def test_without_a_mutex_does_as_well(model, expected):
     saved_answers.save("1.2", read_kernel("block_manager.h"))
-    engine, assembled = parts.assemble(model)
+    engine, assembled = learner_engine.assemble(model)
     assert [(part.exercise, part.whose) for part in assembled[:3]] == [
         ("1.1", "the course's"),
         ("1.2", "yours"),
@@ -311,7 +320,7 @@ def test_texts_that_cannot_be_built_together_all_count_as_ours(
     first, second = exercises
     saved_answers.save(first, "no such thing\nand more")
     saved_answers.save(second, right_answer(second))
-    engine, assembled = parts.assemble(model, path=path)
+    engine, assembled = learner_engine.assemble(model, path=path)
     for exercise in exercises:
         assert whose(assembled)[exercise] == "the course's"
         reason = reasons(assembled)[exercise]
@@ -322,8 +331,8 @@ def test_texts_that_cannot_be_built_together_all_count_as_ours(
 
 
 # On which path an engine calls the answer to an exercise.
-CALLED = {exercise: "batched" for exercise in (*parts.PLACES, "8.1")} | {
-    exercise: path for path, each in parts.PATH_FUNCTIONS.items() for exercise in each
+CALLED = {exercise: "batched" for exercise in (*learner_engine.PLACES, "8.1")} | {
+    exercise: path for path, each in learner_engine.PATH_FUNCTIONS.items() for exercise in each
 }
 
 
@@ -335,7 +344,7 @@ def test_an_answer_takes_the_place_of_what_it_replaces_and_its_errors_name_it(
         raise ZeroDivisionError("oh")
 
     saved_answers.save(exercise, of_notebook(answer))
-    engine, assembled = parts.assemble(
+    engine, assembled = learner_engine.assemble(
         model, path=path, num_blocks=12, block_size=8, token_budget=32
     )
     (mine,) = [part for part in assembled if part.whose == "yours"]
@@ -351,8 +360,8 @@ def test_options_are_the_engines(model, capsys):
         raise AssertionError
 
     with pytest.raises(ValueError, match="path must be one of"):
-        parts.assemble(model, path="pages")
-    engine, assembled = parts.assemble(
+        learner_engine.assemble(model, path="pages")
+    engine, assembled = learner_engine.assemble(
         model,
         path=own_path,
         block_manager=lambda num_blocks: num_blocks,
@@ -361,7 +370,7 @@ def test_options_are_the_engines(model, capsys):
     )
     assert engine.prefix_cache.watched.block_manager == 3 and engine.runner.plan is own_path
     assert list(whose(assembled))[0] == "2.5" and "8.1" not in whose(assembled)
-    _, assembled = parts.assemble(model, path="batched")
-    assert assembled[-1] == parts.Part(
+    _, assembled = learner_engine.assemble(model, path="batched")
+    assert assembled[-1] == learner_engine.Part(
         "", "path batched", "the course's", "no exercise is a part of it"
     )

@@ -1,19 +1,19 @@
 """No picture has words that touch, a legend over its data, or a part too thin to be seen."""
 
-import importlib
-
 import matplotlib.pyplot as plt
 import nbclient
 import nbformat
 import pytest
 
-import lessons_draw
+import lessons_lib.drawing
 import picture_faults
-from lessons_bench.fast_engine_runs import recorded as engine_runs
-from lessons_bench.ladder_runs import recorded as ladder_runs
-from lessons_build.build import select
-from lessons_draw import fast_engine, lesson_07
+from lessons_content.lesson_07 import pictures
+from lessons_content.lesson_07.bench.ladder_runs import recorded as ladder_runs
+from lessons_content.lesson_10.bench.fast_engine_runs import recorded as engine_runs
+from lessons_content.lesson_10.pictures import fast_engine
+from lessons_lib import rooms
 from lessons_lib.paths import ROOT, SOLUTIONS
+from tools.notebooks.build import select
 
 CLOSE = plt.close  # tests put another in its place
 LESSONS = [lesson.name for lesson in select([]) if lesson.name != "glossary"]
@@ -23,7 +23,7 @@ LESSONS = [lesson.name for lesson in select([]) if lesson.name != "glossary"]
 def figures(monkeypatch):
     """The figures that are shown, in their order."""
     shown = []
-    monkeypatch.setattr(lessons_draw.plt, "close", shown.append)
+    monkeypatch.setattr(lessons_lib.drawing.plt, "close", shown.append)
     yield shown
     monkeypatch.undo()
     CLOSE("all")
@@ -42,16 +42,16 @@ def axes():
 )
 def test_the_first_picture_of_each_lesson(figures, lesson):
     """Lesson 02 draws its own in SVG."""
-    importlib.import_module(f"lessons_draw.lesson_{lesson}").opening()
+    rooms.pictures(lesson).opening()
     (figure,) = figures
     assert picture_faults.faults(figure) == []
 
 
 def test_the_charts_of_what_was_measured(figures):
     run = ladder_runs()[0]
-    for workload in lesson_07.BATCHES:
-        lesson_07.whole_ladder(run, workload)
-    lesson_07.all_workloads(run)
+    for workload in pictures.BATCHES:
+        pictures.whole_ladder(run, workload)
+    pictures.all_workloads(run)
     figures.append(fast_engine.overview(engine_runs()[0]))
     assert [picture_faults.faults(figure) for figure in figures] == [[]] * len(figures)
 
@@ -76,9 +76,9 @@ def test_every_picture_of_a_lesson(name, tmp_path, monkeypatch):
 
 
 def test_a_watched_picture_with_a_fault_is_refused(monkeypatch, axes):
-    monkeypatch.setattr(lessons_draw.plt, "close", lambda figure: None)
+    monkeypatch.setattr(lessons_lib.drawing.plt, "close", lambda figure: None)
     picture_faults.watch()
-    lessons_draw.show(axes.figure, "Nothing.")
+    lessons_lib.drawing.show(axes.figure, "Nothing.")
     axes.text(10, 5, "one thing"), axes.text(14, 5, "another")
     with pytest.raises(AssertionError, match="overlap"):
-        lessons_draw.show(axes.figure, "Two things.")
+        lessons_lib.drawing.show(axes.figure, "Two things.")

@@ -8,17 +8,21 @@ from playwright.sync_api import expect
 
 from echo import engine_with
 from jupyterlab_driver import faults
-from lessons_bench import player
-from lessons_draw import batch, lesson_02, lesson_05, lesson_10, reserving
-from lessons_draw.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
-from lessons_draw.player.recording import script, style
-from lessons_draw.served_pool import recording_of
-from paged_attention.block_table import BlockTable
+from lessons_content.lesson_00.pictures import reserving
+from lessons_content.lesson_02 import pictures
+from lessons_content.lesson_05 import pictures
+from lessons_content.lesson_05.pictures import batch
+from lessons_content.lesson_08.pictures.served_pool import recording_of
+from lessons_content.lesson_10 import pictures
+from lessons_lib.drawing.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
+from lessons_lib.drawing.player.recording import script, style
 from paged_attention.engine.dry_run import dry_run
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.pool.block_table import BlockTable
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from tools.bench import player
 
 # How many places a step has changed, whatever it did to them.
 CHANGED = """() => {
@@ -123,7 +127,7 @@ def test_lesson_00_wastes_half_without_blocks_and_less_with_them():
 
 
 def test_the_batches_of_lesson_05_are_those_of_the_engine():
-    recording = lesson_05.from_the_queue().recording
+    recording = pictures.from_the_queue().recording
     runs = [
         n for n, step in enumerate(recording.steps) if "The model runs once" in step["say"]
     ]
@@ -236,12 +240,12 @@ def test_several_players_are_apart_and_each_brings_its_script(shown):
 @pytest.mark.browser
 @pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
 def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, width):
-    film = lesson_02.Film()
+    film = pictures.Film()
     film.add_table(BlockTable(2, 3), "Both rows are free", {})
     players = (
         reserving.recorded(),
-        lesson_05.from_the_queue(),
-        lesson_10.in_turns_and_ahead(),
+        pictures.from_the_queue(),
+        pictures.in_turns_and_ahead(),
         film.player(),
     )
     outputs = output(small(), still=2), *(player._repr_html_() for player in players)

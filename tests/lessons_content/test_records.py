@@ -13,8 +13,9 @@ from unittest import mock
 
 import pytest
 
-from lessons_exercises import records
-from lessons_lib import checks, results
+from lessons_content.mistakes import records
+from lessons_lib import checks
+from lessons_lib.checks import result_codec
 from lessons_lib.paths import ROOT
 
 
@@ -64,7 +65,7 @@ def test_what_is_recorded_comes_back_nearly_as_it_was():
     lowest = torch.finfo(torch.float32).min
     number = torch.tensor([1 / 3, float("inf"), float("nan"), -0.0, 1e-30, lowest, 0.0])
     number.view(torch.int32)[-1] = -1  # another NaN
-    back = results.decode(records.coarse(results.encode(number)))
+    back = result_codec.decode(records.coarse(result_codec.encode(number)))
     assert torch.allclose(back, number, rtol=1e-5, equal_nan=True)
 
 
@@ -73,7 +74,7 @@ def test_numbers_that_become_half_are_the_same_with_any_of_pytorchs_kernels():
     """randn's are not: their last bits hang on the length of the processor's vectors."""
     program = """
 import hashlib, torch
-from lessons_exercises import drawn
+from lessons_content import drawn
 numbers = drawn.normal(3, 1000, generator=torch.Generator().manual_seed(5))
 assert numbers.dtype == torch.float32
 assert abs(numbers.mean()) < 0.1 and 0.9 < numbers.std() < 1.1
@@ -94,10 +95,10 @@ def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
 
     changed: what is added to the `.mistakes` of an exercise, by the file's name.
     """
-    for name in ("lessons_exercises", "lessons_lib", "lessons_build", "paged_attention"):
+    for name in ("lessons_content", "lessons_lib", "tools.notebooks", "paged_attention"):
         shutil.copytree(ROOT / name, folder / name)
     for name, added in changed.items():
-        (file,) = folder.glob(f"lessons_exercises/*/{name}.mistakes")
+        (file,) = folder.glob(f"lessons_content/*/{name}.mistakes")
         file.write_text(file.read_text(encoding="utf-8") + textwrap.dedent(added))
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     command = [sys.executable, *command]
@@ -128,8 +129,8 @@ THIRDS = """
 def record_thirds(folder, remark: str) -> tuple[subprocess.CompletedProcess, zipfile.ZipFile]:
     """What recording a mistake says, and the records afterwards."""
     added = THIRDS.format(remark)
-    run = run_copy(folder, "-m", "lessons_exercises", "0.1", e0_1_blocks_needed=added)
-    return run, zipfile.ZipFile(folder / "lessons_exercises" / "records" / "0.1.zip")
+    run = run_copy(folder, "-m", "lessons_content.mistakes", "0.1", e0_1_blocks_needed=added)
+    return run, zipfile.ZipFile(folder / "lessons_content" / "records" / "0.1.zip")
 
 
 @pytest.mark.slow
@@ -152,7 +153,7 @@ def test_a_result_that_is_too_large_to_be_recorded_is_refused(tmp_path):
         How many blocks are needed for these tokens?
             (num_tokens + block_size - 1) // block_size => 10**4000
         """
-    run = run_copy(tmp_path, "-m", "lessons_exercises", "0.1", e0_1_blocks_needed=added)
+    run = run_copy(tmp_path, "-m", "lessons_content.mistakes", "0.1", e0_1_blocks_needed=added)
     assert run.returncode == 2
     words = "gives on this case is too large to be recorded"
     assert words in run.stdout, run.stdout + run.stderr

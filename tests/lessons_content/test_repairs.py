@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from lessons_exercises import repairs
+from lessons_content.mistakes import repairs
 from lessons_lib import checks
 
 WORDS = [["b", "a", "b", "c", "d"], ["z"], [], ["y", "x", "z", "y"]]

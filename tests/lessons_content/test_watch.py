@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lessons_exercises.lesson_10.watch import Watch
+from lessons_content.lesson_10.watch import Watch
 from paged_attention.engine.fast.graph import GraphError
 
 INF = float("inf")

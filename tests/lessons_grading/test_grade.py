@@ -26,7 +26,8 @@ from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_grading.work import Work
-from lessons_lib import checks, results
+from lessons_lib import checks
+from lessons_lib.checks import result_codec
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
 
@@ -91,7 +92,7 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
             # split
             "def write_kv(*arguments):\n    return write(*arguments)",
             solution_of("2.3").replace("write_kv", "write"),
-            "from paged_attention.kv_cache import PagedAttentionManager\n"
+            "from paged_attention.pool.kv_cache import PagedAttentionManager\n"
             "add_sequence = PagedAttentionManager.add_sequence",
             # handed in by another name
             "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",
@@ -247,7 +248,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     for number, case in enumerate(exercise.in_order(exercise.cases())[:4]):
         expected = checks.attempt(exercise, exercise.reference, case)
         for result in (attempt(exercise, form, number, case) for form in forms):
-            there = results.decode(json.loads(json.dumps(results.encode(result))))
+            there = result_codec.decode(json.loads(json.dumps(result_codec.encode(result))))
             assert exercise.same(expected, there) == exercise.same(expected, result)
             assert checks._show(exercise, expected, there) == checks._show(
                 exercise, expected, result
@@ -259,11 +260,11 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     [
         ["course", "os", "system", None, {}],
         ["course", "lessons_lib.checks", "find", None, {}],
-        ["course", "lessons_exercises", 3],
+        ["course", "lessons_content", 3],
         ["course", "lessons_lib.checks", "Exercise", None, {}],
         [
             "course",
-            "lessons_processes.isolation",
+            "lessons_lib.processes.isolation",
             "Outcome",
             None,
             dict.fromkeys(("ending", "value", "error", "detail", "printed", "last_report")),
@@ -280,15 +281,15 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     ],
 )
 def test_what_is_no_result_is_refused(data):
-    assert isinstance(hidden_cases.decode(data), results.Foreign)
+    assert isinstance(hidden_cases.decode(data), result_codec.Foreign)
 
 
 def test_a_result_that_cannot_be_sent_equals_nothing():
     holds_itself = []
     holds_itself.append(holds_itself)
     for value in (holds_itself, object(), lambda: 0, 10**5_000):
-        there = results.decode(json.loads(json.dumps(results.encode(value))))
-        assert isinstance(there, results.Foreign) and there != value and repr(there)
+        there = result_codec.decode(json.loads(json.dumps(result_codec.encode(value))))
+        assert isinstance(there, result_codec.Foreign) and there != value and repr(there)
 
 
 @needs_sandbox

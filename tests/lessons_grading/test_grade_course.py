@@ -10,10 +10,10 @@ import types
 import cloudpickle
 import pytest
 
-from lessons_build.source import SourceError
 from lessons_grading import course
-from lessons_lib import checks, results
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib import checks
+from lessons_lib.checks import Exercise, Mistake, result_codec
+from lessons_lib.source.lesson import SourceError
 
 NOT_HERE = "of the course, which is not there when answers are graded"
 
@@ -47,15 +47,15 @@ TEXTS = {
 OTHERS = {
     "kernels/notes.md": "-",
     "kernels/built.so": "-",
-    "lessons_lib/checks.py": "-",
+    "lessons_lib/checks/__init__.py": "-",
     "paged_attention/tiny_qwen3/weights.py": "-",
     "paged_attention/tiny_qwen3/config.json": "-",
     "solutions/01.py": "-",
 }
 OF_CHECKS = {
-    "lessons_exercises/lesson_01/e1_1_free_list.py": "-",
-    "lessons_exercises/lesson_01/bench.h": "bench",
-    "lessons_exercises/lesson_10/other.h": "other",
+    "lessons_content/lesson_01/e1_1_free_list.py": "-",
+    "lessons_content/lesson_01/bench.h": "bench",
+    "lessons_content/lesson_10/other.h": "other",
 }
 
 
@@ -70,7 +70,7 @@ def test_the_cells_see_all_texts_of_the_course_and_nothing_of_its_exercises(file
 )
 def test_an_answer_also_sees_what_its_check_compiles(files, id, more):
     files(TEXTS | OTHERS | OF_CHECKS)
-    name = f"lessons_exercises/{more}"
+    name = f"lessons_content/{more}"
     assert course.without_answers(exercise(id)) == TEXTS | {name: OF_CHECKS[name]}
 
 
@@ -78,7 +78,7 @@ def test_an_answer_also_sees_what_its_check_compiles(files, id, more):
     "name, before, first",
     [
         ("kernels/slow_free_list.h", "1.1", "1.2"),
-        ("lessons_exercises/lesson_01/free_list.h", "1.1", "1.2"),
+        ("lessons_content/lesson_01/free_list.h", "1.1", "1.2"),
         ("kernels/bug_hunt.cu", "6.7", "6.8"),
         ("kernels/ladder/rung_1.cu", "6.9", "7.1"),
         ("paged_attention/engine/scheduler.py", "7.6", "8.1"),
@@ -182,7 +182,7 @@ def test_the_methods_of_a_class_are_there_for_each_other_and_nothing_else_is():
 
 CODE = """
 import functools
-from lessons_exercises import made_helper
+from lessons_content import made_helper
 
 def reference(number):
     return "secret of ours"
@@ -208,7 +208,7 @@ def unused():
     return "secret of nobody"
 """
 HELPER = """
-from lessons_exercises import made_deeper
+from lessons_content import made_deeper
 
 def used(case):
     return made_deeper.deepest() + case
@@ -227,12 +227,12 @@ def unused():
 
 @pytest.fixture
 def made(monkeypatch):
-    """The module of an exercise in `lessons_exercises`, and what it uses."""
+    """The module of an exercise in `lessons_content`, and what it uses."""
     texts = {"made_deeper": DEEPER, "made_helper": HELPER, "made": CODE}
     for name, text in texts.items():
-        module = types.ModuleType(f"lessons_exercises.{name}")
+        module = types.ModuleType(f"lessons_content.{name}")
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr("lessons_exercises." + name, module, raising=False)
+        monkeypatch.setattr("lessons_content." + name, module, raising=False)
         exec(text, vars(module))
     return module
 
@@ -250,9 +250,9 @@ def packed(made):
 
 
 def opened(data: bytes, monkeypatch):
-    """The package as a sandbox opens it, where there is no `lessons_exercises`."""
+    """The package as a sandbox opens it, where there is no `lessons_content`."""
     with monkeypatch.context() as sandbox:
-        for name in [name for name in sys.modules if name.startswith("lessons_exercises")]:
+        for name in [name for name in sys.modules if name.startswith("lessons_content")]:
             sandbox.setitem(sys.modules, name, None)
         return pickle.loads(data)
 
@@ -269,7 +269,7 @@ def test_a_package_works_without_the_exercises_and_holds_only_what_it_needs(
     space = bare.observe.__globals__
     assert {"used", "unused"} & set(vars(space["made_helper"])) == {"used"}
     assert space["table"].cache_info().misses == 1  # and what it was asked before is gone
-    assert space["reference"] is space["wrong"] is space["also"] is results.gone
+    assert space["reference"] is space["wrong"] is space["also"] is result_codec.gone
     with pytest.raises(LookupError, match="The course's own answer is not here"):
         bare.observe(space["reference"], 2)
 
@@ -294,7 +294,7 @@ def test_an_exercise_keeps_what_prepares_an_answer_and_loses_what_judges_it(
     assert (bare.id, bare.answer_name, bare.reference) == ("9.1", "answer", None)
     assert {name: getattr(bare, name) for name in KEPT} == KEPT
     assert {name: getattr(bare, name) for name in JUDGES} == dict.fromkeys(
-        JUDGES, results.gone
+        JUDGES, result_codec.gone
     )
     assert (bare.cases, bare.hints) == (tuple, ())
     assert bare.mistakes == (Mistake("first", "says so", None),)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from graded import RIGHT, hand_in, needs_sandbox
-from lessons_exercises import edits
-from lessons_exercises.edits import our_answers
+from lessons_content.mistakes import edits
+from lessons_content.mistakes.edits import our_answers
 from lessons_grading import draft
 from lessons_grading.answer_text import answer_text, as_edits
 from lessons_grading.class_page import Group, way_of

@@ -14,7 +14,7 @@ from lessons_grading.reports import Begun, Case, Refused, Returned
 from lessons_grading.work import Effort
 from lessons_lib import checks
 from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake
-from lessons_processes.isolation import Outcome
+from lessons_lib.processes.isolation import Outcome
 
 SEED = 7
 

@@ -68,7 +68,7 @@ CHANGES = [change, rename, Path.unlink]
 @pytest.mark.parametrize("make", CHANGES, ids=["change", "rename", "delete"])
 @pytest.mark.parametrize(
     "folder",
-    ["kernels", "lessons_exercises", "lessons_grading", "lessons_lib"],
+    ["kernels", "lessons_content", "lessons_grading", "lessons_lib"],
 )
 def test_the_digest_changes_with_each_file_that_may_decide_a_grade(course, folder, make):
     before = digest()

@@ -11,11 +11,11 @@ from lessons_grading import judge
 from lessons_grading.notebook import Notebook
 from lessons_grading.work import Work
 from lessons_lib import checks
-from paged_attention import kv_cache
+from paged_attention.pool import kv_cache
 from right_answers import RIGHT_ANSWERS
 
 NOT_HERE = "which is not there when answers are graded. It may call whatever your notebook"
-IMPORTS = "from paged_attention.kv_cache import *"
+IMPORTS = "from paged_attention.pool.kv_cache import *"
 ADD = """
 def add_sequence(self, seq_id, num_tokens):
     self.check_new(seq_id)
@@ -58,7 +58,7 @@ def test_an_answer_may_call_what_a_later_cell_defines_and_nothing_of_the_course(
     assert checks.run("2.4", scope["add_sequence"]).passed
     borrowed = (
         "def append_token(self, seq_id):\n"
-        "    from paged_attention.kv_cache import PagedAttentionManager as ours\n"
+        "    from paged_attention.pool.kv_cache import PagedAttentionManager as ours\n"
         "    return ours.append_token(self, seq_id)"
     )
     result = grade(

@@ -23,7 +23,7 @@ BORROWED = {
     "imported by its name": (
         "import importlib\n"
         + HEAD
-        + "    return getattr(importlib.import_module('paged_attention.slots'), 'slot_' +"
+        + "    return getattr(importlib.import_module('paged_attention.pool.slots'), 'slot_' +"
         " 'mapping')(block_tables, *rest, **named)"
     ),
     "a pickle that names it": (
@@ -32,7 +32,7 @@ class Named:
     def __call__(self, *arguments): raise ValueError
     def __reduce__(self):
         import importlib
-        return getattr, (importlib.import_module('paged_attention.slots'), 'slot_mapping')
+        return getattr, (importlib.import_module('paged_attention.pool.slots'), 'slot_mapping')
 slot_mapping = Named()"""
     ),
     "its exercise": (
@@ -74,7 +74,7 @@ of_the_course = [{root!r} + folder for folder in folders]
 for place in ('.', '/tmp', '/dev/shm', *of_the_course, '/scratch/build'):
     try:
         os.makedirs(place, exist_ok=True)
-        shutil.copy({root!r} + '/paged_attention/slots.py', place + '/kept_slots.py')
+        shutil.copy({root!r} + '/paged_attention/pool/slots.py', place + '/kept_slots.py')
     except OSError: pass
 """
 FROM_KEPT = (
@@ -93,7 +93,7 @@ import os, socket, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        text = open({str(ROOT)!r} + '/paged_attention/slots.py', 'rb').read()
+        text = open({str(ROOT)!r} + '/paged_attention/pool/slots.py', 'rb').read()
         server = socket.socket(socket.AF_UNIX)
         server.bind('\\0slots')
         server.listen()
@@ -142,7 +142,7 @@ def test_nothing_that_a_cell_has_kept_is_there_when_an_answer_is_tried(tmp_path,
 FREE_LIST = (
     ROOT / "kernels" / "free_list.h",
     ROOT / "kernels" / "slow_free_list.h",
-    ROOT / "lessons_exercises" / "lesson_01" / "free_list.h",
+    ROOT / "lessons_content" / "lesson_01" / "free_list.h",
 )
 PYTHON = r"""
 #include <stdexcept>
@@ -154,7 +154,7 @@ class BlockManager {
   explicit BlockManager(int n) {
     char text[200];
     snprintf(text, 200,
-             "manager = __import__('paged_attention.block_manager', "
+             "manager = __import__('paged_attention.pool.block_manager', "
              "fromlist=['x']).PythonBlockManager(%d)",
              n);
     run(text);
@@ -249,7 +249,7 @@ def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, 
     monkeypatch.setattr(course, "_Pickler", Pickler)
     packed = course.pack(exercise, tuple(exercise.in_order(exercise.cases())))
     assert sent and not code & sent and len(packed) < 1 << 20
-    for name in ("lessons_build", "lessons_build.source", "lessons_site"):
+    for name in ("tools.notebooks", "lessons_lib.source.lesson", "tools.site"):
         monkeypatch.setitem(sys.modules, name, None)  # no sandbox has them
     assert pickle.loads(packed)
 

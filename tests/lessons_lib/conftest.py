@@ -23,7 +23,7 @@ def make_lesson(monkeypatch, tmp_path):
 
     A text that begins with # is no code, but Markdown.
     """
-    from lessons_guide import restart
+    from lessons_lib.guide import restart
 
     monkeypatch.setattr(restart, "NOTEBOOKS", tmp_path)
     restart.cells_of.cache_clear()
@@ -56,7 +56,7 @@ def run_cells(monkeypatch, capsys):
     """Runs cells of lesson 01 as a kernel does, and gives what the last one shows."""
     from IPython.core.interactiveshell import InteractiveShell
 
-    from lessons_command import kernel
+    from lessons_lib.start import kernel
 
     monkeypatch.setenv("JPY_SESSION_NAME", "01_block_manager.ipynb")
     shell = InteractiveShell()

@@ -20,12 +20,12 @@ from decode_calls import (
 )
 from int32 import integers
 from launches import Launches
-from paged_attention.ladder import FP8, PagedDecode, attn_paged_fast
-from paged_attention.metadata import attn_paged_torch
-from paged_attention.paged_kernel import attn_paged_cuda
-from paged_attention.prefill import PagedPrefill, attn_paged_prefill, prefill_library
-from paged_attention.rungs import rung_library
-from paged_attention.self_planned import SelfPlannedDecode
+from paged_attention.attention.metadata import attn_paged_torch
+from paged_attention.attention.paged_kernel import attn_paged_cuda
+from paged_attention.ladder.decode import FP8, PagedDecode, attn_paged_fast
+from paged_attention.ladder.rungs import rung_library
+from paged_attention.ladder.self_planned import SelfPlannedDecode
+from paged_attention.prefill.kernels import PagedPrefill, attn_paged_prefill, prefill_library
 from refused import refused
 
 SCALES = torch.ones(2)

@@ -12,15 +12,15 @@ from torch.utils.cpp_extension import load_inline
 
 from compiler_script import CompilerScript
 from lessons_lib import CompileError
-from lessons_lib.compiler_errors import CannotBuild
+from lessons_lib.cuda.compiler_errors import CannotBuild
 from lessons_lib.paths import ROOT
-from paged_attention.plain_build import kept_build
+from paged_attention.attention.plain_build import kept_build
 
 ANSWER = 'extern "C" int answer() { return 42; }'
 PROGRAM = """
 import sys
 from torch.utils.cpp_extension import load_inline
-from paged_attention.plain_build import kept_build
+from paged_attention.attention.plain_build import kept_build
 
 texts = [sys.argv[1]]
 with kept_build(texts) as folder:

@@ -7,20 +7,20 @@ import torch
 
 from int32 import integers
 from manager_state import state_of
-from paged_attention.attention import forward_prefill
-from paged_attention.block_manager import OutOfBlocksError
-from paged_attention.decode import forward_decoding, forward_decoding_loop
-from paged_attention.engine.fast import room
-from paged_attention.kv_cache import (
+from paged_attention.attention.by_request import forward_prefill
+from paged_attention.attention.decode import forward_decoding, forward_decoding_loop
+from paged_attention.attention.layer import AttentionLayer
+from paged_attention.attention.metadata import build_metadata
+from paged_attention.engine.fast import reserve_blocks
+from paged_attention.pool.block_manager import OutOfBlocksError
+from paged_attention.pool.kv_cache import (
     DuplicateSequenceError,
     OutOfRowsError,
     PagedAttentionManager,
     SequenceTooLongError,
     UnknownSequenceError,
 )
-from paged_attention.layer import AttentionLayer
-from paged_attention.metadata import build_metadata
-from paged_attention.slots import write_kv
+from paged_attention.pool.slots import write_kv
 from refused import refused
 
 SIZES = dict(
@@ -83,7 +83,7 @@ def test_a_sequence_needs_a_row_of_its_own(manager):
 
 
 @pytest.mark.parametrize(
-    "call", [PagedAttentionManager.append_tokens, room.append_tokens, build_metadata]
+    "call", [PagedAttentionManager.append_tokens, reserve_blocks.append_tokens, build_metadata]
 )
 @pytest.mark.parametrize(
     "scheduled, error, words",
@@ -113,7 +113,7 @@ def test_a_batch_that_runs_out_in_the_middle_leaves_every_sequence_as_it_was(man
     words = "the batch needs 3 blocks, and 2 are free"
     refused(OutOfBlocksError, words, manager.append_tokens, [(1, 1), (2, 1), (4, 4)])
     words = "sequence 2 needs 3 blocks, and 2 are free"
-    refused(OutOfBlocksError, words, room.append_tokens, manager, [(2, 12)])
+    refused(OutOfBlocksError, words, reserve_blocks.append_tokens, manager, [(2, 12)])
     assert state_of(manager) == before
 
 

@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1])]
 
 from jupyterlab_driver import browser_page  # noqa: E402
-from lessons_draw.lesson_00 import contiguous_and_paged  # noqa: E402
+from lessons_content.lesson_00.pictures import contiguous_and_paged  # noqa: E402
 
 FILM = HERE / "contiguous_and_paged.gif"
 SIZE = {"width": 900, "height": 600}

@@ -3,7 +3,7 @@ exercise 2.7 that calls them.
 """
 
 CELL = """
-from paged_attention.kv_cache import Bookkeeping
+from paged_attention.pool.kv_cache import Bookkeeping
 
 class PagedAttentionManager(Bookkeeping):
     pass

@@ -6,11 +6,11 @@ import ast
 import functools
 from pathlib import Path
 
-from lessons_build.source import Cell, read_lesson
-from lessons_exercises import edits
+from lessons_content.mistakes import edits
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
+from lessons_lib.source.lesson import Cell, read_lesson
 
 
 def every_exercise() -> list[Exercise]:

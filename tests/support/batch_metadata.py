@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import torch
 
-from paged_attention.metadata import BatchMetadata
+from paged_attention.attention.metadata import BatchMetadata
 
 
 def metadata_of(lens, table, device="cpu") -> BatchMetadata:

@@ -4,8 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from lessons_command import copies, earlier
-from lessons_guide import handed_out
+from lessons_lib.guide import handed_out
+from lessons_lib.start import earlier_notebooks, learner_copies
 
 LESSON = "01_a.ipynb"
 
@@ -97,5 +97,5 @@ class Clone:
         self.git("pull", "-q")
 
     def make_lab(self):
-        found = earlier.find(self.notebooks)
-        return copies.bring(self.notebooks, self.mine, found)
+        found = earlier_notebooks.find(self.notebooks)
+        return learner_copies.bring(self.notebooks, self.mine, found)

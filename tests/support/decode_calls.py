@@ -4,7 +4,7 @@ import torch
 
 from dense_attention import decode_attention
 from int32 import integers
-from paged_attention.ladder import FP8, PagedDecode, Shape
+from paged_attention.ladder.decode import FP8, PagedDecode, Shape
 from rounding import assert_within_rounding
 
 HALF = torch.float16

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from paged_attention.pool.slots import slot_mapping, write_kv
 
 
 def disordered_manager(num_blocks, *sizes, generator, poison=math.nan, **more):

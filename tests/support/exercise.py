@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 
-from lessons_build import build
-from lessons_exercises import __main__ as command
+from lessons_content.mistakes import __main__ as command
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
+from tools.notebooks import build
 
 FILES = [
     "lessons_content/test_banks.py",

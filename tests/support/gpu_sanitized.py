@@ -6,14 +6,14 @@ import sys
 
 import torch
 
-from lessons_bench.servers import random_model
-from lessons_lib.cuda import build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_content.lesson_08.bench.servers import random_model
+from lessons_lib.cuda.inline import read_kernel
+from lessons_lib.cuda.library import build_cuda
+from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.request import SamplingParams
-from paged_attention.ladder import FP8, RUNGS, PagedDecode
-from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
-from paged_attention.prefill import PREFILL_RUNGS, PagedPrefill
+from paged_attention.ladder.decode import FP8, RUNGS, PagedDecode
+from paged_attention.prefill.kernels import PREFILL_RUNGS, PagedPrefill
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import answers
 import right_answers
-from lessons_exercises.edits import our_answers
+from lessons_content.mistakes.edits import our_answers
 from lessons_lib import checks
 from lessons_lib.checks import Exercise
 
@@ -151,7 +151,7 @@ def _import_of(name: str, value: object) -> str | None:
         return f"import {value.__name__} as {name}"
     module = str(getattr(value, "__module__", None))
     known = getattr(value, "__name__", name)
-    if value is None or module == "None" or module.startswith("lessons_exercises"):
+    if value is None or module == "None" or module.startswith("lessons_content"):
         return None
     return f"from {module} import {known} as {name}"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from batch_metadata import metadata_of
 from dense_attention import decode_attention
-from paged_attention.prefill import PagedPrefill
+from paged_attention.prefill.kernels import PagedPrefill
 from poison import poison_of
 
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=pytest.mark.gpu)]

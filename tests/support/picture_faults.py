@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-import lessons_draw
+import lessons_lib.drawing
 
 # Gaps are in heights of a line; between two words there is about 0.3.
 GAP_OF_LINES = 0.7
@@ -24,7 +24,7 @@ NOTEBOOK = 711  # pixels: a notebook beside the file browser, in a window of 1,1
 
 def faults(figure: Figure) -> list[str]:
     """What is wrong with a figure, a line each. Empty if nothing is."""
-    figure.set_dpi(100)  # as `lessons_draw.show` draws it
+    figure.set_dpi(100)  # as `lessons_lib.drawing.show` draws it
     figure.canvas.draw()
     return [
         *_words_that_touch([*_texts(figure)]),
@@ -37,14 +37,14 @@ def faults(figure: Figure) -> list[str]:
 
 def watch() -> None:
     """From now on, a picture with a fault raises AssertionError where it is shown."""
-    close = lessons_draw.plt.close
+    close = lessons_lib.drawing.plt.close
 
     def look_and_close(figure):
         found = faults(figure)
         close(figure)
         assert not found, found
 
-    lessons_draw.plt.close = look_and_close
+    lessons_lib.drawing.plt.close = look_and_close
 
 
 def _axes(figure: Figure) -> list[Axes]:

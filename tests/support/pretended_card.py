@@ -11,7 +11,7 @@ def pretend_card(monkeypatch, capability: tuple[int, int] | None) -> None:
             raise RuntimeError("nvcc is not installed")
         return "gpu"
 
-    monkeypatch.setattr("paged_attention.rungs.choose_target", choose_target)
+    monkeypatch.setattr("paged_attention.ladder.rungs.choose_target", choose_target)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "an old card")
 

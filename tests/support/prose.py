@@ -2,8 +2,8 @@
 
 import re
 
-from lessons_build.source import read_lesson
 from lessons_lib.paths import SOLUTIONS
+from lessons_lib.source.lesson import read_lesson
 
 
 def prose(lesson: str) -> str:

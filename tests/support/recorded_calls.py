@@ -13,8 +13,8 @@ from unittest import mock
 
 import torch
 
-from lessons_lib.cuda_arguments import span_bytes, to_c
-from lessons_lib.cuda_calls import CallOnCpu
+from lessons_lib.cuda.arguments import span_bytes, to_c
+from lessons_lib.cuda.calls import CallOnCpu
 
 
 @dataclass(frozen=True)

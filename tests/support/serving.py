@@ -16,7 +16,7 @@ from tornado.netutil import bind_sockets
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.serve.server import Limits, make_server, start
-from paged_attention.engine.serve.words import words_of
+from paged_attention.engine.serve.token_text import words_of
 
 MODEL = "small"
 

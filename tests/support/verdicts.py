@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 
 from lessons_lib import checks
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 
 FIRST_LIMIT = 120.0  # seconds, because the known mistakes run with the first answer
 ANSWER_LIMIT = 15.0

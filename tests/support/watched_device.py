@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paged_attention.engine.fast.graph import INDEXING, READS, TO_PYTHON, UNTAGGED_READS
-from paged_attention.send import Arriving, send
+from paged_attention.transfer import Arriving, send
 
 
 class ReadOnHost(AssertionError):

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from paged_attention.work_plan import TILE_SIZE
+from paged_attention.ladder.work_plan import TILE_SIZE
 
 
 def items_of(items, block):

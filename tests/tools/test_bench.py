@@ -8,13 +8,13 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from lessons_bench.engine_peers_setup import SOURCES
-from lessons_bench.fast_engine import ORDER, engines, traces
-from lessons_bench.prefill_workloads import WORKLOADS as PROMPTS
-from lessons_bench.records import MEASURED
-from lessons_bench.timeline import ENGINES
-from lessons_bench.workloads import WORKLOADS
+from lessons_content.bench.recorded_runs import MEASURED
+from lessons_content.lesson_07.bench.workloads import WORKLOADS
+from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS as PROMPTS
+from lessons_content.lesson_10.bench.fast_engine import ORDER, engines, traces
 from paged_attention.engine.paths import CPU_ONLY, PATHS
+from tools.bench.engine_peers_setup import SOURCES
+from tools.bench.timeline import ENGINES
 
 NAMES = [
     *("ladder", "prefill", "fast_engine", "timeline", "engine_peers", "serving"),
@@ -27,11 +27,11 @@ each_benchmark = pytest.mark.parametrize("name", NAMES)
 
 
 def bench(name):
-    return importlib.import_module(f"lessons_bench.{name}")
+    return importlib.import_module(f"tools.bench.{name}")
 
 
 def runs(name):
-    return importlib.import_module(f"lessons_bench.{name}_runs")
+    return importlib.import_module(f"tools.bench.{name}_runs")
 
 
 def refused(name, words, capsys):
@@ -200,7 +200,7 @@ WHOLE = {
 def test_what_is_recorded_is_whole_and_right(name):
     for run in runs(name).recorded():
         assert WHOLE[name](run), run.card
-        assert run.command.startswith(f"python -m lessons_bench.{name}")
+        assert run.command.startswith(f"python -m tools.bench.{name}")
 
 
 # Of each row of a run: what a table shows of it, as its readers look for it.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lessons_bench import checkpoint, checkpoint_runs
+from tools.bench import checkpoint, checkpoint_runs
 
 TINY = ["--tiny", "--at"]
 
@@ -24,7 +24,7 @@ def test_a_checkpoint_is_made_once_then_loaded_and_served(tmp_path, capfd):
     ]
     for row in run.rows:
         assert row.apart < 0.01 and f"{row.rate:,.1f}" in shown
-    assert run.command == "python -m lessons_bench.checkpoint --tiny --at FOLDER"
+    assert run.command == "python -m tools.bench checkpoint --tiny --at FOLDER"
     (folder / "model-00002-of-00004.safetensors").unlink()
     assert checkpoint.main(words) == 1
     assert "Nothing is measured: " in (told := capfd.readouterr().err) and "lacks" in told

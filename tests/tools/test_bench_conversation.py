@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lessons_bench import conversation
-from lessons_bench.conversation import main
-from lessons_bench.conversation_runs import recorded, table
+from lessons_content.lesson_08.bench import conversation
+from lessons_content.lesson_08.bench.conversation import main
+from lessons_content.lesson_08.bench.conversation_runs import recorded, table
 from lessons_lib.paths import SOLUTIONS
 from tiny_checkpoints import save_model_that_speaks
 
@@ -38,7 +38,10 @@ def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):
     assert main(["--model", str(folder), "--record", "--folder", str(kept)]) == 0
     printed = capsys.readouterr().out
     (run,) = recorded(kept)
-    assert run.command == f"python -m lessons_bench.conversation --model {folder}"
+    assert (
+        run.command
+        == f"python -m tools.bench conversation --model {folder}"
+    )
     assert run.wish and table(run) in printed
     assert main(["--recorded", "--folder", str(kept)]) == 0
     assert capsys.readouterr().out.strip() == table(run)

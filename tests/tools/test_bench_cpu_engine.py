@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from lessons_bench import cpu_engine
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.tiny_qwen3.tasks import encode
+from tools.bench import cpu_engine
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,14 +6,10 @@ import os
 import pytest
 import torch
 
-from lessons_bench import (
-    engine_peers_servers,
-    engine_peers_setup,
-    flash_attn_stand_in,
-)
-from lessons_bench.engine_peers import compare
-from lessons_bench.engine_peers_servers import RemoteServer, ServerFailed
-from lessons_bench.fast_engine import Trace
+from lessons_content.lesson_10.bench.fast_engine import Trace
+from tools.bench import engine_peers_servers, engine_peers_setup, flash_attn_stand_in
+from tools.bench.engine_peers import compare
+from tools.bench.engine_peers_servers import RemoteServer, ServerFailed
 
 TASKS = (Trace("short", [[5, 1], [6, 2, 3]], [2, 1]), Trace("long", [[7] * 40], [9]))
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from lessons_bench.fast_engine import ORDER, engines, traces
+from lessons_content.lesson_10.bench.fast_engine import ORDER, engines, traces
 from paged_attention.engine.fast import FastParts
 
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from benchmark_machine import LIMIT, Machine
-from lessons_bench import compare, ladder
-from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
-from lessons_bench.ladder_runs import Run
-from lessons_bench.workloads import Workload
+from lessons_content.lesson_07.bench import compare, ladder
+from lessons_content.lesson_07.bench.backends import BACKENDS, Backend, make_batch, reference
+from lessons_content.lesson_07.bench.ladder_runs import Run
+from lessons_content.lesson_07.bench.workloads import Workload
 
 TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
 
@@ -187,7 +187,7 @@ def test_the_command_keeps_what_it_measured(keep, capsys, monkeypatch, tmp_path)
     shown = capsys.readouterr()
     (run,) = Run.recorded(tmp_path)
     assert shown.out.startswith(ladder.table(run)) and "gather + SDPA" in shown.err
-    assert run.command == "python -m lessons_bench.ladder"
+    assert run.command == "python -m tools.bench ladder"
     assert (tmp_path / run.file_name).name == "a-card-3000.json"
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 

@@ -5,11 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from lessons_bench.load import main, measure, summary
-from lessons_bench.load_clients import Heard, Question, ask_all, questions, random_arrivals
-from lessons_bench.load_runs import recorded
+from lessons_content.lesson_11.bench.load_runs import recorded
 from paged_attention.engine.serve.server import Limits
 from serving import MODEL, RunningServer
+from tools.bench.load import main, measure, summary
+from tools.bench.load_clients import Heard, Question, ask_all, questions, random_arrivals
 
 
 def heard(at, times, text="", problem="", **more):
@@ -115,6 +115,6 @@ def test_the_command_starts_a_server_measures_and_writes(tmp_path, capsys):
     (run,) = recorded(tmp_path)
     assert [row.per_second for row in run.rows] == [20.0, None]
     assert all(row.lost == 0 and row.right == row.requests for row in run.rows)
-    assert run.command == "python -m lessons_bench.load --rates 20 --seconds 0.2 --at-once 3"
+    assert run.command == "python -m tools.bench load --rates 20 --seconds 0.2 --at-once 3"
     assert (tmp_path / "a.png").stat().st_size > 1000
     assert "Recorded in" in capsys.readouterr().out

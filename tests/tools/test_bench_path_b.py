@@ -10,18 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_bench import (
-    build_ahead,
-    flashinfer_setup,
-    path_b,
-    path_b_runs,
-)
-from lessons_bench.path_b import (
+from lessons_content.lesson_07.bench import build_ahead
+from lessons_content.lesson_08.bench import path_b_runs
+from lessons_content.lesson_08.bench.path_b_runs import PathBRun, PathRow
+from paged_attention.attention.metadata import attn_paged_torch, visible_keys
+from tools.bench import flashinfer_setup, path_b
+from tools.bench.path_b import (
     Batch,
     compare_batches,
 )
-from lessons_bench.path_b_runs import PathBRun, PathRow
-from paged_attention.metadata import attn_paged_torch, visible_keys
 
 HALF = torch.float16
 

@@ -9,21 +9,21 @@ import pytest
 import torch
 
 from benchmark_machine import Machine
-from lessons_bench import prefill
-from lessons_bench.prefill import Backend, PrefillWorkload
-from lessons_bench.prefill_judge import Ladder
-from lessons_bench.prefill_runs import of_the_ladder, of_the_peers, recorded
-from lessons_bench.prefill_workloads import WORKLOADS
-from lessons_bench.two_gpus_ranks import QWEN3_8B
-from lessons_draw import lesson_09
-from lessons_draw.prefill import batches, ladder, overview
-from lessons_lib.inline import read_kernel
-from paged_attention.prefill import PREFILL_RUNGS
-from paged_attention.prefill_tiles import count_work
+from lessons_content.lesson_09 import pictures
+from lessons_content.lesson_09.bench import prefill
+from lessons_content.lesson_09.bench.prefill import Backend, PrefillWorkload
+from lessons_content.lesson_09.bench.prefill_judge import Ladder
+from lessons_content.lesson_09.bench.prefill_runs import of_the_ladder, of_the_peers, recorded
+from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS
+from lessons_content.lesson_09.pictures.prefill import batches, ladder, overview
+from lessons_lib.cuda.inline import read_kernel
+from paged_attention.prefill.kernels import PREFILL_RUNGS
+from paged_attention.prefill.tiles import count_work
 from prose import prose
+from tools.bench.two_gpus_ranks import QWEN3_8B
 
 TINY = PrefillWorkload("tiny", ((5, 20), (1, 33)), 4, 1, 64, dtype=torch.float16)
-COMMAND = "python -m lessons_bench.prefill"
+COMMAND = "python -m tools.bench prefill"
 
 
 def backend(name, change=lambda out: out, **fields):
@@ -160,9 +160,9 @@ def test_a_user_waits_as_long_as_lesson_09_says():
     hidden, inner = QWEN3_8B["hidden_size"], QWEN3_8B["intermediate_size"]
     heads = (32 + 8 + 8 + 32) * QWEN3_8B["head_dim"]
     layers = QWEN3_8B["num_hidden_layers"]
-    assert layers == lesson_09.LAYERS
+    assert layers == pictures.LAYERS
     weights = layers * hidden * (heads + 3 * inner)
-    assert weights == pytest.approx(lesson_09.WEIGHTS_IN_LAYERS, rel=1e-3)
+    assert weights == pytest.approx(pictures.WEIGHTS_IN_LAYERS, rel=1e-3)
     seconds = layers * run.row("1 prompt of 8,192", "rung 0").milliseconds / 1000
     products = 2 * 8192 * weights / run.multiply_limit_teraflops / 1e12
     assert seconds > 2 and seconds > 10 * products
@@ -226,11 +226,11 @@ def test_the_peers_are_as_far_as_lesson_09_says():
 
 
 def test_the_picture_of_the_limits_says_where_the_lines_cross():
-    alt = lesson_09.limits().alt
+    alt = pictures.limits().alt
     assert "about 60 new tokens" in alt and "about 550 tokens" in alt
     plt.close("all")
 
 
 def test_the_data_sheets_rate_is_the_same_everywhere():
-    assert f"{lesson_09.DATA_SHEET} TFLOPS in BFLOAT16" in prose("09")
-    assert json.dumps(lesson_09.DATA_SHEET) in prose("09")
+    assert f"{pictures.DATA_SHEET} TFLOPS in BFLOAT16" in prose("09")
+    assert json.dumps(pictures.DATA_SHEET) in prose("09")

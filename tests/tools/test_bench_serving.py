@@ -6,10 +6,15 @@ import re
 import pytest
 import torch
 
-from lessons_bench import serving
-from lessons_bench.attention_share import attention_share
-from lessons_bench.servers import Trace, random_model, random_trace, task_trace
-from lessons_bench.serving import measure
+from lessons_content.lesson_08.bench import serving
+from lessons_content.lesson_08.bench.attention_share import attention_share
+from lessons_content.lesson_08.bench.servers import (
+    Trace,
+    random_model,
+    random_trace,
+    task_trace,
+)
+from lessons_content.lesson_08.bench.serving import measure
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
 SMALL = dict(

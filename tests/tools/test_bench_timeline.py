@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lessons_bench import fast_engine, timeline
-from lessons_bench.timeline import digest, marked, merged, profiled, without
-from lessons_bench.timeline_runs import Timeline, pack, unpack
-from lessons_draw.host_and_gpu import shares
+from lessons_content.lesson_10.bench import fast_engine
+from lessons_content.lesson_10.bench.timeline_runs import Timeline, pack, unpack
+from lessons_content.lesson_10.pictures.host_and_gpu import shares
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.request import SamplingParams
+from tools.bench import timeline
+from tools.bench.timeline import digest, marked, merged, profiled, without
 
 
 def event(category, name, begin, end, correlation=None):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from lessons_bench import two_gpus
-from lessons_bench.two_gpus_ranks import QWEN3_8B, Sizes, measure
+from tools.bench import two_gpus
+from tools.bench.two_gpus_ranks import QWEN3_8B, Sizes, measure
 
 TINY = dict(
     hidden_size=64,

@@ -9,10 +9,10 @@ import shutil
 import nbformat
 import pytest
 
-from lessons_build import build, words
-from lessons_build.source import Cell, Lesson, SourceError, read_lesson
 from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from lessons_lib.source.lesson import Cell, Lesson, SourceError, read_lesson
+from tools.notebooks import build, only_words
 
 LESSONS = build.select([])
 LESSON_01 = [lesson for lesson in LESSONS if lesson.name == "01_block_manager"]
@@ -121,14 +121,14 @@ RAISES = "raise NotImplementedError"
         ("// INCLUDE no_such.cu", "no kernels/no_such.cu"),
         ("// INCLUDE free_list.h ", "not the form"),
         ("//INCLUDE free_list.h", "not the form"),
-        ("# INCLUDE paged_attention/slots.py", "not the form"),
+        ("# INCLUDE paged_attention/pool/slots.py", "not the form"),
         ("# INCLUDE lessons_lib/no_such.py write_kv", "no lessons_lib/no_such.py"),
         (
-            "# INCLUDE paged_attention/slots.py read_kv",
-            "paged_attention/slots.py read_kv: there is no read_kv",
+            "# INCLUDE paged_attention/pool/slots.py read_kv",
+            "paged_attention/pool/slots.py read_kv: there is no read_kv",
         ),
         (
-            "# INCLUDE paged_attention/softmax_state.py SoftmaxState without divide",
+            "# INCLUDE paged_attention/attention/softmax_state.py SoftmaxState without divide",
             "there is no divide",
         ),
         ("# BEGIN SOLUTION\n# END SOLUTION", "empty solution region"),
@@ -292,7 +292,9 @@ def test_what_a_lesson_shows_is_the_same_everywhere_and_its_pictures_have_texts(
             assert "Warning: " not in said, cell.source
             assert "site-packages" not in said, cell.source
             assert str(SOLUTIONS.parent) not in said, cell.source
-            assert "image/png" not in output.get("data", {}), "show it with lessons_draw.show"
+            assert "image/png" not in output.get("data", {}), (
+                "show it with lessons_lib.drawing.show"
+            )
             html = output.get("data", {}).get("text/html", "")
             pictures += re.findall('<img alt="([^"]*)"', html)
     assert all(len(text) > 40 for text in pictures)
@@ -322,7 +324,7 @@ def test_the_first_code_of_a_lesson_is_one_line_of_imports_and_one_that_opens_it
         begins = rf'from lessons_lib import [\w, ]+\n\ndraw = open_lesson\("{name}"\)'
         shows = r"\ndraw\.contiguous_and_paged\(\)" if name == "00" else ""
         assert re.fullmatch(begins + shows, code[0].strip())
-        assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"
+        assert "matplotlib" not in "".join(code), "drawing is for lessons_lib.drawing"
 
 
 CPP = 'code = r"""\nint one() {\n  return 1;  // the first\n}\n"""'
@@ -374,5 +376,5 @@ def test_where_code_has_changed_it_is_executed(before, after):
         build.render_solution(Lesson("00_start_here", (Cell("code", code),)))
         for code in (before, after)
     )
-    assert words.with_outputs_of(old, new) is None
-    assert words.with_outputs_of(old, old) is old
+    assert only_words.with_outputs_of(old, new) is None
+    assert only_words.with_outputs_of(old, old) is old

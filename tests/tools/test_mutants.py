@@ -5,11 +5,11 @@ import sys
 import tomllib
 
 import pytest
-
-from lessons_lib.paths import ROOT
 from mutants.concerns import Concerns
 from mutants.cpp_text import cpp_mutants
 from mutants.kept import Explained
+
+from lessons_lib.paths import ROOT
 
 RUN = (
     "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
@@ -58,7 +58,7 @@ def course(tmp_path):
         "shop/prices.py": SHOP,
         "tests/test_prices.py": TESTS,
         ".gitignore": ".build\n",
-        "tests/mutants/concerns.toml": TABLE,
+        "tools/mutants/concerns.toml": TABLE,
         "pyproject.toml": "[tool.pytest.ini_options]\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ reason = "nothing is nothing"
 
 
 def test_an_explained_mutant_counts_and_one_that_is_no_more_is_an_error(course):
-    (course / "tests/mutants/explained.toml").write_text(EXPLAINED)
+    (course / "tools/mutants/explained.toml").write_text(EXPLAINED)
     assert "price - 0" not in mutants(course, "--list").stdout
     (course / "shop/prices.py").write_text("\n\n" + SHOP)
     assert mutants(course, "--list").returncode == 0  # other lines may come and go
@@ -158,10 +158,10 @@ def test_the_table_names_every_file_and_only_what_is_there():
         for folder in (
             "paged_attention",
             "lessons_lib",
-            "lessons_processes",
+            "lessons_lib.processes",
             "lessons_grading",
-            "lessons_guide",
-            "lessons_command",
+            "lessons_lib.guide",
+            "lessons_lib.start",
         )
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".h", ".cpp") and path.name != "__init__.py"
@@ -191,5 +191,5 @@ def test_each_explanation_is_about_lines_that_are_there():
         )
         return any(lines[start : start + len(was)] == was for start in range(len(lines)))
 
-    entries = tomllib.loads((ROOT / "tests/mutants/explained.toml").read_text())["mutant"]
+    entries = tomllib.loads((ROOT / "tools/mutants/explained.toml").read_text())["mutant"]
     assert [entry for entry in entries if not occurs(entry)] == []

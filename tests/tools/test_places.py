@@ -7,11 +7,11 @@ import subprocess
 import nbformat
 import pytest
 
-from lessons_bench import engine_peers_setup, flashinfer_setup
-from lessons_build.checkouts import main
-from lessons_build.include import SourceError
-from lessons_build.places import put_into, read_rows, table
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from lessons_lib.source.include import SourceError
+from lessons_lib.source.vllm_places import put_into, read_rows, table
+from tools.bench import engine_peers_setup, flashinfer_setup
+from tools.notebooks.vllm_checkouts import main
 
 ROWS = read_rows()
 LESSONS = [f"{number:02}" for number in range(1, 12)]  # in 00 nothing is built

@@ -11,7 +11,7 @@ import pytest
 
 from jupyterlab_driver import browser_page
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-from lessons_site import build, links
+from tools.site import build, links
 
 pytestmark = pytest.mark.slow
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from paged_attention.attention.fused import Attend
+from paged_attention.attention.metadata import BatchMetadata, each_query
 from paged_attention.engine.cpu.library import NUMBERS, bits_of, cpu_library
-from paged_attention.fused import Attend
-from paged_attention.metadata import BatchMetadata, each_query
 
 
 def in_place(metadata: BatchMetadata) -> Attend:

@@ -6,7 +6,7 @@ from paged_attention.engine.cpu.library import NUMBERS
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.cpu.runner import CpuRunner
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 
 
 def cpu_engine(model, parts: CpuParts = CpuParts(), **options) -> Engine:

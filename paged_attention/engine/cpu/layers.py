@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, silu
 
+from paged_attention.attention.fused import Attend
 from paged_attention.engine.attention import PagedStep
 from paged_attention.engine.cpu.library import NUMBERS, bits_of, cpu_library
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
-from paged_attention.fused import Attend
 
 MOST_ROWS = 4  # of our product; with more rows, PyTorch's is faster
 

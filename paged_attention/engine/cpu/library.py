@@ -6,9 +6,9 @@ import functools
 import torch
 from torch import Tensor
 
-from lessons_lib.compiler import NATIVE
-from lessons_lib.compiler_errors import CompileError
-from lessons_lib.inline import build_library, read_kernel
+from lessons_lib.cuda.compiler import NATIVE
+from lessons_lib.cuda.compiler_errors import CompileError
+from lessons_lib.cuda.inline import build_library, read_kernel
 
 FILES = ("numbers.h", "few_rows.h", "between.h", "attend.h", "step.cpp")
 NUMBERS = (torch.float32, torch.bfloat16)  # of weights and pools

@@ -2,13 +2,13 @@
 
 from torch import Tensor
 
+from paged_attention.attention.metadata import BatchMetadata
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.cpu.attention import in_place
 from paged_attention.engine.cpu.layers import CpuModel
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.fast.layers import UnfusedModelError
 from paged_attention.engine.runner import ModelRunner
-from paged_attention.metadata import BatchMetadata
 
 
 class CpuRunner(ModelRunner):

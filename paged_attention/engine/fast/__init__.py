@@ -6,11 +6,11 @@ import torch
 
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast.ahead import AheadEngine
+from paged_attention.engine.fast.graph_sizes import graph_sizes
 from paged_attention.engine.fast.parts import FastParts
 from paged_attention.engine.fast.runner import FastRunner
 from paged_attention.engine.fast.sampler import NOT_FINITE
-from paged_attention.engine.fast.sizes import graph_sizes
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 from paged_attention.validate import KERNEL_DTYPES
 
 __all__ = ["FastParts", "fast_engine", "graph_sizes"]

@@ -5,10 +5,13 @@ import math
 import torch
 from torch import Tensor
 
-from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, paged_attention_library
-from paged_attention.rungs import FP8
-from paged_attention.self_planned import SelfPlannedDecode
+from paged_attention.attention.paged_kernel import (
+    SHARED_BYTES_FOR_SCORES,
+    paged_attention_library,
+)
+from paged_attention.engine.supported_models import UnsupportedModelError
+from paged_attention.ladder.rungs import FP8
+from paged_attention.ladder.self_planned import SelfPlannedDecode
 from paged_attention.validate import KERNEL_DTYPES
 
 FLOAT16 = torch.float16

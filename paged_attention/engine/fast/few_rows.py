@@ -5,10 +5,10 @@ import functools
 import torch
 from torch import Tensor
 
-from lessons_lib.cuda import CudaLibrary, build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
+from lessons_lib.cuda.library import CudaLibrary, build_cuda
 from paged_attention.engine.fast.graph import launch
-from paged_attention.rungs import num_multiprocessors, shared_bytes
+from paged_attention.ladder.rungs import num_multiprocessors, shared_bytes
 from paged_attention.validate import KERNEL_DTYPES
 
 KERNEL_FILES = (

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from lessons_lib.cuda import CudaLibrary, build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
+from lessons_lib.cuda.library import CudaLibrary, build_cuda
+from paged_attention.attention.fused import Attend
 from paged_attention.engine.fast.few_rows import FewRows
 from paged_attention.engine.fast.graph import launch
-from paged_attention.engine.served import head_size_of
-from paged_attention.fused import Attend
-from paged_attention.rungs import FP8
+from paged_attention.engine.supported_models import head_size_of
+from paged_attention.ladder.rungs import FP8
 from paged_attention.validate import KERNEL_DTYPES
 
 KERNEL_FILES = (

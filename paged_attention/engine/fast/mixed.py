@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paged_attention.attention.fused import Attend
+from paged_attention.attention.metadata import BatchMetadata, cumulative_lengths
 from paged_attention.engine.fp8 import WidenedBlocks
 from paged_attention.engine.paths import gather, is_hopper, is_one_long_prompt
-from paged_attention.fused import Attend
-from paged_attention.ladder import Shape, shared_bytes
-from paged_attention.metadata import BatchMetadata, cumulative_lengths
-from paged_attention.prefill import PagedPrefill, best_prefill_rung
-from paged_attention.rungs import FP8
-from paged_attention.send import send
+from paged_attention.ladder.decode import Shape, shared_bytes
+from paged_attention.ladder.rungs import FP8
+from paged_attention.prefill.kernels import PagedPrefill, best_prefill_rung
+from paged_attention.transfer import send
 
 
 class MixedStep:

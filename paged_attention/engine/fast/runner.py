@@ -8,23 +8,23 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paged_attention.cards import COPIES, EARLY, Need, lack_of
 from paged_attention.engine.attention import PagedStep, plugged_in
 from paged_attention.engine.fast.decode import decode_attention
 from paged_attention.engine.fast.few_rows import FewRows
 from paged_attention.engine.fast.graph import GraphError, StepGraph, capture, launch
+from paged_attention.engine.fast.graph_sizes import smallest_that_fits
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
 from paged_attention.engine.fast.mixed import MixedStep, chunk_kernel
 from paged_attention.engine.fast.parts import FastParts
-from paged_attention.engine.fast.room import append_tokens
+from paged_attention.engine.fast.reserve_blocks import append_tokens
 from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
-from paged_attention.engine.fast.sizes import smallest_that_fits
 from paged_attention.engine.fast.state import SentTable, StepState
 from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
-from paged_attention.kv_cache import Sequence
-from paged_attention.prefill import prefill_library
-from paged_attention.send import Arriving, send
+from paged_attention.gpu_needs import COPIES, EARLY, Need, lack_of
+from paged_attention.pool.kv_cache import Sequence
+from paged_attention.prefill.kernels import prefill_library
+from paged_attention.transfer import Arriving, send
 
 
 class FastRunner:

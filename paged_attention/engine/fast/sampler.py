@@ -5,7 +5,7 @@ from torch import Tensor
 
 from paged_attention.engine.draws import as_int64, draw_all
 from paged_attention.engine.request import SamplingParams
-from paged_attention.send import send
+from paged_attention.transfer import send
 
 NOT_FINITE = -1  # no token, because the logits were not finite
 

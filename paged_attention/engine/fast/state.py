@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from paged_attention.block_table import NO_BLOCK, BlockTable
 from paged_attention.engine.fast.graph import launch
 from paged_attention.engine.fast.layers import step_kernels
-from paged_attention.send import send, send_into
+from paged_attention.pool.block_table import NO_BLOCK, BlockTable
+from paged_attention.transfer import send, send_into
 
 PADDING = -1  # no row: a place in the batch without a sequence
 

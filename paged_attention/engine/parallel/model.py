@@ -23,7 +23,7 @@ from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel.cuts import kept_by_rank
 from paged_attention.engine.parallel.ranks import Ranks
 from paged_attention.engine.parallel.weights import SavedWeights, Weights
-from paged_attention.engine.served import UnsupportedModelError, head_size_of
+from paged_attention.engine.supported_models import UnsupportedModelError, head_size_of
 
 
 def load_parallel_model(

@@ -17,18 +17,18 @@ import psutil
 import torch
 from tornado.netutil import bind_sockets
 
-from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda.compiler_errors import CompileError
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model, read_config
 from paged_attention.engine.cpu.parts import CpuParts
 from paged_attention.engine.cpu.runner import CpuRunner
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.parts import assemble
+from paged_attention.engine.learner_engine import assemble
 from paged_attention.engine.serve.server import make_server, start
 from paged_attention.engine.serve.settings import LOOPBACK, Limits
-from paged_attention.engine.serve.words import words_of
-from paged_attention.engine.served import head_size_of
+from paged_attention.engine.serve.token_text import words_of
 from paged_attention.engine.speaking import speaking_model
+from paged_attention.engine.supported_models import head_size_of
 from paged_attention.own_answers import THE_COURSES, YOURS
 
 

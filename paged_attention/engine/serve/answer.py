@@ -9,9 +9,9 @@ from paged_attention.engine.request import RequestError
 from paged_attention.engine.serve.echo import Echo, whole
 from paged_attention.engine.serve.engine_thread import News, StoppedError
 from paged_attention.engine.serve.errors import ApiError
-from paged_attention.engine.serve.events import next_event
 from paged_attention.engine.serve.scored_tokens import ScoredToken
-from paged_attention.engine.serve.words import (
+from paged_attention.engine.serve.stop_texts import next_event
+from paged_attention.engine.serve.token_text import (
     Decoded,
     Words,
     marks_of,

@@ -1,9 +1,9 @@
 """Chats: messages become a prompt by the model's own template, and its answer a message."""
 
 from paged_attention.engine.serve.answer import Answer
-from paged_attention.engine.serve.asked import read_chat
 from paged_attention.engine.serve.completions import Completions
 from paged_attention.engine.serve.errors import ApiError
+from paged_attention.engine.serve.request_body import read_chat
 from paged_attention.engine.serve.scored_tokens import chat_form
 
 

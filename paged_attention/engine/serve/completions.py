@@ -11,7 +11,6 @@ from functools import partial
 from tornado.iostream import StreamClosedError
 
 from paged_attention.engine.serve.answer import Answer, as_api_error, usage
-from paged_attention.engine.serve.asked import Asked, read_completion
 from paged_attention.engine.serve.echo import Echo
 from paged_attention.engine.serve.engine_thread import (
     Asking,
@@ -22,6 +21,7 @@ from paged_attention.engine.serve.engine_thread import (
 )
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.handlers import Handler, check_model
+from paged_attention.engine.serve.request_body import Asked, read_completion
 from paged_attention.engine.serve.scored_tokens import completion_form
 from paged_attention.engine.serve.settings import Serving
 

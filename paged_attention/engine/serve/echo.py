@@ -7,7 +7,7 @@ from functools import partial
 from paged_attention.engine.logprobs import prompt_logprobs
 from paged_attention.engine.serve.engine_thread import EngineThread
 from paged_attention.engine.serve.scored_tokens import ScoredToken
-from paged_attention.engine.serve.words import Decoded, Words
+from paged_attention.engine.serve.token_text import Decoded, Words
 
 
 class Echo:

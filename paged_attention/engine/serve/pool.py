@@ -1,9 +1,9 @@
 """The pool of blocks as it is now, and what the chat page needs to draw it."""
 
 import asyncio
-import importlib
 from functools import partial
 
+from lessons_lib import rooms
 from paged_attention.engine.serve.engine_thread import StoppedError
 from paged_attention.engine.serve.errors import ApiError
 from paged_attention.engine.serve.handlers import Handler
@@ -11,7 +11,7 @@ from paged_attention.engine.serve.handlers import Handler
 
 def drawings():
     """The course's drawings, which are built on this package."""
-    return importlib.import_module("lessons_draw.served_pool")
+    return rooms.load("pool on the chat page")
 
 
 class Pool(Handler):

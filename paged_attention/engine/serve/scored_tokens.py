@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from paged_attention.engine.logprobs import TokenLogprobs
-from paged_attention.engine.serve.words import Words
+from paged_attention.engine.serve.token_text import Words
 
 
 class ScoredToken(NamedTuple):

@@ -12,7 +12,7 @@ from paged_attention.engine.serve.engine_thread import EngineThread
 from paged_attention.engine.serve.handlers import Health, Models, NotFound, Page
 from paged_attention.engine.serve.pool import Player, Pool
 from paged_attention.engine.serve.settings import Limits, Serving
-from paged_attention.engine.serve.words import Words
+from paged_attention.engine.serve.token_text import Words
 
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"

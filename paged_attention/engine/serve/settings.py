@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from paged_attention.engine.serve.engine_thread import EngineThread
-from paged_attention.engine.serve.words import Words
+from paged_attention.engine.serve.token_text import Words
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

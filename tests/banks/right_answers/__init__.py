@@ -29,9 +29,9 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from lessons_exercises import edits
 
 from answers import every_exercise
-from lessons_exercises import edits
 from lessons_lib.checks import Exercise, MistakesError
 
 HERE = Path(__file__).parent

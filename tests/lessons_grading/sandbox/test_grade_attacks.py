@@ -147,7 +147,7 @@ assert open('/dev/null', 'w').write('x') and os.urandom(1)"""
     ),
     "what the course wrote for itself": (
         f"""
-assert not os.listdir({str(ROOT / "lessons_exercises")!r})
+assert not os.listdir({str(ROOT / "lessons_content")!r})
 assert not os.path.exists({str(ROOT / "solutions")!r})
 assert not os.path.exists({str(ROOT / "tests")!r})
 assert not os.path.exists({str(ROOT / ".git")!r})"""

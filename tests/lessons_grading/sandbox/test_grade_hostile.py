@@ -30,7 +30,7 @@ def the_course_stays_as_it_is():
 
 def digest_of_the_course() -> str:
     digest = hashlib.sha256()
-    for folder in ("lessons_lib", "lessons_exercises", "kernels"):
+    for folder in ("lessons_lib", "lessons_content", "kernels"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(bytes(path.relative_to(ROOT)) + path.read_bytes())
@@ -193,7 +193,7 @@ else: raise AssertionError('there is a network')
 
 
 def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(tmp_path):
-    folder = str(ROOT / "lessons_bench")
+    folder = str(ROOT / "tools.bench")
     look = f"import os\nassert os.listdir({folder!r}) == []"
     result = grade(hand_in(tmp_path, RIGHT, look), replace(QUICK, unseen=(folder,)))
     assert earned(result) == 1 and result.events == ()

@@ -12,7 +12,7 @@ import pytest
 from answers import every_exercise, our_answer, stub
 from compiler_script import PASS_ON, CompilerScript
 from lessons_lib import checks
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.paths import ROOT
 from python_process import python
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from lessons_lib.compiler_errors import CompileError, explain, without_assertions
+from lessons_lib.cuda.compiler_errors import CompileError, explain, without_assertions
 
 TEXT = "int a;\nint bb;\n\tint c;"
 SOURCES = {"your code": TEXT, "other": "x\n\n\n"}

@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 
-from lessons_processes.error_line import words_of
+from lessons_lib.processes.error_line import words_of
 
 
 class Table:

@@ -10,7 +10,7 @@ import nbclient
 import nbformat
 import pytest
 
-from lessons_lib import progress
+from lessons_lib.checks import progress
 from lessons_lib.paths import ROOT, SOLUTIONS
 
 pytestmark = pytest.mark.usefixtures("learner")

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from answers import every_exercise
-from lessons_lib import checks, remedies
+from lessons_lib import checks
+from lessons_lib.checks import side_effects
 
 FUNCTIONS = [
     exercise
@@ -42,7 +43,7 @@ def test_a_changed_argument_passes_or_has_a_name(exercise):
         if (exercise.id, name) not in RESULTS:
             result = checks.run(exercise.id, changing(exercise.reference, name))
             assert result.passed or result.mistake != "wrong", (name, result.message)
-            if result.mistake == remedies.CHANGED:
+            if result.mistake == side_effects.CHANGED:
                 assert re.search(f"`?{name}`? (changes|has been changed)", result.message)
 
 
@@ -69,7 +70,7 @@ def test_the_arguments_that_change_are_named():
         weights.zero_()
         return result
 
-    slug, message = remedies.slip(doubled, answer, passes(range(4), observe))
+    slug, message = side_effects.slip(doubled, answer, passes(range(4), observe))
     assert slug == "arguments-changed" and "`values` and `weights`" in message
 
 
@@ -81,7 +82,7 @@ def test_what_our_answer_changes_too_is_not_undone():
         values.append(1)
         weights.add_(1)
 
-    slug, message = remedies.slip(ours, answer, passes(range(4), observe))
+    slug, message = side_effects.slip(ours, answer, passes(range(4), observe))
     assert (
         slug == "arguments-changed"
         and "`weights` changes" in message
@@ -94,7 +95,7 @@ def test_a_wrong_result_beside_a_changed_argument_has_no_name():
         values.clear()
         return values
 
-    assert remedies.slip(doubled, answer, passes(range(4), observe)) is None
+    assert side_effects.slip(doubled, answer, passes(range(4), observe)) is None
 
 
 NAN = float("nan")
@@ -129,8 +130,8 @@ def test_an_argument_has_changed_if_a_number_has_and_nan_that_stays_is_none(
         left.append([*map(float, values)])
         return True
 
-    slug, _ = remedies.slip(lambda values: None, answer, tried)
-    assert (slug == remedies.CHANGED) is changed
+    slug, _ = side_effects.slip(lambda values: None, answer, tried)
+    assert (slug == side_effects.CHANGED) is changed
     assert str(left[0]) == str([*map(float, before)])
 
 
@@ -144,7 +145,7 @@ def test_a_call_that_fits_no_parameters_is_left_to_fail():
     def answer(values, weights, more):
         return more
 
-    assert remedies.slip(doubled, answer, passes(range(2), given_too_much)) is None
+    assert side_effects.slip(doubled, answer, passes(range(2), given_too_much)) is None
 
 
 def test_each_of_several_arguments_of_one_name_is_restored():
@@ -160,7 +161,7 @@ def test_each_of_several_arguments_of_one_name_is_restored():
         values = [1, case], [2, case]
         return function(*values, scale=case), values
 
-    slug, message = remedies.slip(ours, answer, passes(range(4), observe_two))
+    slug, message = side_effects.slip(ours, answer, passes(range(4), observe_two))
     assert slug == "arguments-changed" and "`values` changes" in message
 
 
@@ -178,7 +179,7 @@ def test_a_result_whose_parts_something_else_uses_is_named():
         first, _ = function(size), function(size + 1)
         return first[0].tolist(), first[1][0].tolist(), type(first), type(first[1])
 
-    slug, message = remedies.slip(ours, answer, passes((1.0, 2.0), twice))
+    slug, message = side_effects.slip(ours, answer, passes((1.0, 2.0), twice))
     assert slug == "result-shared" and "is not a new object" in message
 
 
@@ -196,4 +197,4 @@ def test_what_is_no_list_and_no_tensor_comes_as_it_is():
         first, _ = function(size), function(size + 1)
         return first
 
-    assert remedies.slip(ours, answer, passes(range(2), twice)) is None
+    assert side_effects.slip(ours, answer, passes(range(2), twice)) is None

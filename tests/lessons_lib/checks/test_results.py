@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from lessons_lib import results
-from lessons_lib.checks import Raised
-from lessons_lib.results import Foreign, decode, encode
+from lessons_lib.checks import Raised, result_codec
+from lessons_lib.checks.result_codec import Foreign, decode, encode
 
 
 def there(value):
@@ -50,7 +49,7 @@ class Imported:
 @pytest.fixture(autouse=True)
 def exercise(monkeypatch):
     """A module of the course that has the classes above, and a function."""
-    module = types.ModuleType("lessons_exercises.of_a_test")
+    module = types.ModuleType("lessons_content.of_a_test")
     for kind in (Words, Pair, Sizes, Plain):
         monkeypatch.setattr(kind, "__module__", module.__name__)
         setattr(module, kind.__name__, kind)
@@ -224,4 +223,4 @@ def test_only_results_of_the_course_are_made(exercise, module, name, base, attri
 
 def test_the_courses_own_answers_are_not_in_a_sandbox():
     with pytest.raises(LookupError, match="The course's own answer is not here"):
-        results.gone(1, a=2)
+        result_codec.gone(1, a=2)

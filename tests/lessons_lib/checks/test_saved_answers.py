@@ -9,10 +9,10 @@ import types
 import pytest
 
 import added_method
-from lessons_lib import progress, saved_answers, solution_cells
+from lessons_lib.checks import progress, saved_answers, solution_cells
+from lessons_lib.checks.saved_answers import NoSavedAnswer
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.saved_answers import NoSavedAnswer
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ differ.
 import pytest
 import torch
 
-from lessons_exercises.tensors import Values, same, show, values
+from lessons_content.exercises.tensors import Values, same, show, values
 from lessons_lib.checks import Text
 
 ONES = Values(torch.ones(2, 3))

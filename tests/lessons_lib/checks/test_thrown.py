@@ -2,7 +2,7 @@
 
 import pytest
 
-from lessons_exercises import thrown
+from lessons_content.mistakes import thrown
 from lessons_lib import checks
 
 FREE_LIST = """#include <stdexcept>

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from answers import every_exercise
-from lessons_guide import given
-from lessons_lib import checks, progress, saved_answers, verbs
+from lessons_lib import checks, notebook_api
+from lessons_lib.checks import progress, saved_answers
+from lessons_lib.guide import show_cells
 from python_process import python
 
 pytestmark = pytest.mark.usefixtures("learner")
@@ -37,7 +38,7 @@ def is_saved(exercise: str) -> bool:
 @pytest.mark.parametrize("answer", [right, lambda n, size: -(-n // size)])
 def test_an_answer_that_passes_is_shown_remembered_and_saved(capsys, answer):
     """Under any name."""
-    assert verbs.check("0.1", answer) is None
+    assert notebook_api.check("0.1", answer) is None
     assert capsys.readouterr().out.startswith(f"✓ {TITLE}: passed\n")
     assert progress.load()["0.1"]["passed"] and is_saved("0.1")
 
@@ -45,9 +46,9 @@ def test_an_answer_that_passes_is_shown_remembered_and_saved(capsys, answer):
 @pytest.mark.parametrize("answer, is_learners", [(blocks_needed, True), (rounds_down, False)])
 def test_an_answer_that_is_wrong_is_shown_and_raised(capsys, answer, is_learners):
     """It is remembered if it has the answer's name: a lesson shows wrong ones too."""
-    with pytest.raises(verbs.CheckFailed) as caught:
-        verbs.check("0.1", answer)
-    assert type(caught.value) is verbs.CheckFailed
+    with pytest.raises(notebook_api.CheckFailed) as caught:
+        notebook_api.check("0.1", answer)
+    assert type(caught.value) is notebook_api.CheckFailed
     assert caught.value.result.mistake == "floor-division"
     assert caught.value._render_traceback_() == ["CheckFailed: exercise 0.1: floor-division"]
     shown = capsys.readouterr().out
@@ -62,8 +63,8 @@ def test_a_stub_is_not_attempted_and_leaves_no_trace(capsys, answer):
     def blocks_needed(num_tokens, block_size):
         raise NotImplementedError("Exercise 0.1")
 
-    with pytest.raises(verbs.NotAttempted):
-        verbs.check("0.1", blocks_needed if answer == "a stub" else answer)
+    with pytest.raises(notebook_api.NotAttempted):
+        notebook_api.check("0.1", blocks_needed if answer == "a stub" else answer)
     out = capsys.readouterr().out
     assert out.startswith(f"› {TITLE}: not attempted yet\n") and "press Shift+Enter" in out
     assert progress.load() == {} and not is_saved("0.1")
@@ -74,8 +75,8 @@ def test_what_this_machine_cannot_judge_leaves_no_trace(capsys, monkeypatch, tmp
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(verbs.NotJudged):
-        verbs.check("0.1", blocks_needed)
+    with pytest.raises(notebook_api.NotJudged):
+        notebook_api.check("0.1", blocks_needed)
     assert capsys.readouterr().out.startswith(f"› {TITLE}: not judged\n")
     monkeypatch.chdir(tmp_path)
     assert progress.load() == {} and not is_saved("0.1")
@@ -84,11 +85,13 @@ def test_what_this_machine_cannot_judge_leaves_no_trace(capsys, monkeypatch, tmp
 def test_an_answer_of_ours_that_another_notebook_runs_is_not_kept(monkeypatch):
     cell = "def blocks_needed(n, size):\n    # BEGIN SOLUTION\n    return -(-n // size)"
     monkeypatch.setattr(sys.modules["__main__"], "In", [cell], raising=False)
-    verbs.check("0.1", right)
+    notebook_api.check("0.1", right)
     assert progress.load() == {} and not is_saved("0.1")
 
 
-@pytest.mark.parametrize("verb", [verbs.check, verbs.hint, verbs.solution])
+@pytest.mark.parametrize(
+    "verb", [notebook_api.check, notebook_api.hint, notebook_api.solution]
+)
 def test_an_exercise_that_is_not_there_is_named(verb):
     with pytest.raises(checks.NoSuchExercise, match="There is no exercise '9.99'"):
         verb("9.99")
@@ -100,12 +103,12 @@ def test_an_exercise_that_is_not_there_is_named(verb):
 def test_hints_come_one_at_a_time_and_each_exercise_has_its_own_count(capsys):
     count = len(checks.find("2.6").hints)
     for number in range(1, count + 1):
-        verbs.hint("2.6")
+        notebook_api.hint("2.6")
         assert f"Hint {number} of {count} for exercise 2.6" in capsys.readouterr().out
-    verbs.hint("2.7")
+    notebook_api.hint("2.7")
     assert "Hint 1 of " in capsys.readouterr().out
     for _ in range(2):
-        verbs.hint("2.6")
+        notebook_api.hint("2.6")
         assert capsys.readouterr().out == (
             f"› Exercise 2.6 has hints 1 to {count}, and no other.\n"
             '  Our own answer: solution("2.6")\n'
@@ -115,7 +118,7 @@ def test_hints_come_one_at_a_time_and_each_exercise_has_its_own_count(capsys):
 @pytest.mark.parametrize("number", [-1, 0, 1, 2, 3, 4])
 def test_a_hint_may_be_asked_for_by_its_number(capsys, number):
     hints = checks.find("2.1").hints
-    verbs.hint("2.1", number)
+    notebook_api.hint("2.1", number)
     out = capsys.readouterr().out
     if 1 <= number <= len(hints):
         head = f"› Hint {number} of {len(hints)} for exercise 2.1\n  {hints[number - 1][:20]}"
@@ -126,14 +129,14 @@ def test_a_hint_may_be_asked_for_by_its_number(capsys, number):
 
 @pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
 def test_solution_shows_our_answer_without_markers(exercise, capsys):
-    verbs.solution(exercise.id)
+    notebook_api.solution(exercise.id)
     shown = capsys.readouterr().out
     assert exercise.answer_name in shown and "BEGIN SOLUTION" not in shown
 
 
 def test_a_copy_without_solutions_shows_the_answer_alone(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(given, "SOLUTIONS", tmp_path)
-    verbs.solution("1.2")
+    monkeypatch.setattr(show_cells, "SOLUTIONS", tmp_path)
+    notebook_api.solution("1.2")
     shown = capsys.readouterr().out
     assert shown.startswith("› One answer to exercise 1.2\n    ") and "throw" in shown
     assert "SOLUTION" not in shown
@@ -144,31 +147,33 @@ def test_a_copy_without_solutions_shows_the_answer_alone(monkeypatch, tmp_path, 
 
 def test_a_lesson_opens_with_its_pictures_and_a_line_of_progress(capsys):
     progress.remember("5.2", True, None)
-    pictures = verbs.open_lesson("05")
+    pictures = notebook_api.open_lesson("05")
     head, line = capsys.readouterr().out.splitlines()
     assert head == f"› Lesson 05: 1 of {len(checks.exercises_of('05'))} exercises passed"
     assert line.startswith("  □ 5.1 · ■ 5.2 · □ 5.3")
-    assert pictures.__name__ == "lessons_draw.lesson_05" and callable(pictures.opening)
+    assert pictures.__name__ == "lessons_content.lesson_05.pictures" and callable(
+        pictures.opening
+    )
 
 
 def test_in_a_notebook_it_says_what_it_waits_for(displayed, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "05_metadata.ipynb")
-    verbs.open_lesson("05")
+    notebook_api.open_lesson("05")
     first, end, progress_bar = (each["data"]["text/plain"] for each in displayed)
     assert first == "Loading what the lesson needs …" and end == ""
     assert "Lesson 05" in progress_bar
 
 
 def test_the_summary_opens_without_progress(capsys):
-    assert callable(verbs.open_lesson("summary").opening)
+    assert callable(notebook_api.open_lesson("summary").opening)
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["torch", "transformers", "lessons_exercises"])
+@pytest.mark.parametrize("name", ["torch", "transformers", "lessons_content"])
 def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     with pytest.raises(ModuleNotFoundError) as caught:
-        verbs.open_lesson("05")
+        notebook_api.open_lesson("05")
     assert str(caught.value) == (
         f"No module named '{name}'. Close this, and open the course with: make lab"
     )
@@ -176,8 +181,8 @@ def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
 
 
 def test_a_lesson_that_does_not_exist_is_named():
-    with pytest.raises(ModuleNotFoundError, match="lessons_draw.lesson_77"):
-        verbs.open_lesson("77")
+    with pytest.raises(ModuleNotFoundError, match="lessons_lib.drawing.lesson_77"):
+        notebook_api.open_lesson("77")
 
 
 def test_a_lesson_counts_a_teachers_mistakes_or_says_where_they_cannot_be_read(
@@ -192,6 +197,6 @@ def test_a_lesson_counts_a_teachers_mistakes_or_says_where_they_cannot_be_read(
     assert "another exception" not in said  # it says this alone
     (tmp_path / "9.1.mistakes").unlink()
     capsys.readouterr()
-    verbs.open_lesson("04")
+    notebook_api.open_lesson("04")
     head = f"Further mistakes from {tmp_path}: none for this lesson\n"
     assert capsys.readouterr().out.startswith(head)

@@ -8,7 +8,7 @@ import pytest
 from doubling import DOUBLES, WRONG, doubled
 from lessons_lib import checks
 from lessons_lib.checks import CheckResult, Raised
-from lessons_processes.isolation import Outcome
+from lessons_lib.processes.isolation import Outcome
 
 FUNCTION, CPP = "the function `blocks_needed`", "C++ source text, the string `free_list`"
 

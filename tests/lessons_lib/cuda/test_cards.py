@@ -9,19 +9,20 @@ import pytest
 import torch
 
 from cuda_machine import GpuMachine
-from lessons_bench import backends, prefill
+from lessons_content.lesson_07.bench import backends
+from lessons_content.lesson_09.bench import prefill
 from lessons_lib.paths import KERNELS
 from paged_attention import which_rungs
-from paged_attention.cards import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
 from paged_attention.engine.paths import choose_path
-from paged_attention.ladder import attn_paged_fast
-from paged_attention.prefill import (
+from paged_attention.gpu_needs import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
+from paged_attention.ladder.decode import attn_paged_fast
+from paged_attention.ladder.rungs import FP8, RUNGS, Shape, check_card, rung_library
+from paged_attention.prefill.kernels import (
     PREFILL_RUNGS,
     best_prefill_rung,
     check_prefill_card,
     prefill_library,
 )
-from paged_attention.rungs import FP8, RUNGS, Shape, check_card, rung_library
 
 T4, A100, RTX_30, L4, H100, B200 = (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0)
 ALL_RUNGS = (*RUNGS, *PREFILL_RUNGS)

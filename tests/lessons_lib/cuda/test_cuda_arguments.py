@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_machine import on_gpu
-from lessons_lib.cuda_arguments import bind, check, has_gaps, same_memory, span_bytes, to_c
-from lessons_lib.cuda_signatures import SCALARS, functions
+from lessons_lib.cuda.arguments import bind, check, has_gaps, same_memory, span_bytes, to_c
+from lessons_lib.cuda.signatures import SCALARS, functions
 
 TEXT = """
 struct Params {

@@ -11,7 +11,7 @@ import pytest
 
 from compiler_script import CompilerScript
 from lessons_lib import CompileError, build_cuda
-from lessons_lib.cuda_builds import runtime_library
+from lessons_lib.cuda.builds import runtime_library
 from lessons_lib.paths import ROOT
 from python_process import python
 

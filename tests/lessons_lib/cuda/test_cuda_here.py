@@ -5,7 +5,7 @@ import torch
 from torch.utils import cpp_extension
 
 from cuda_machine import GpuMachine
-from lessons_lib.cuda_here import no_gpu
+from lessons_lib.cuda.here import no_gpu
 
 
 @pytest.fixture

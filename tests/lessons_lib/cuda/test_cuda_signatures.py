@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from lessons_lib import CompileError
-from lessons_lib.cuda_signatures import functions
+from lessons_lib.cuda.signatures import functions
 
 PARAMS = """
 #include <cstdint>

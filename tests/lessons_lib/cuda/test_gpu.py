@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_batch import Batch, Recorder, assert_right
 
 pytestmark = pytest.mark.gpu

@@ -14,11 +14,11 @@ import pytest
 
 from compiler_script import PASS_ON, CompilerScript
 from lessons_lib import CompileError, build_cpp, build_cuda, build_library, run_isolated
-from lessons_lib.compiler import NATIVE
-from lessons_lib.compiler_errors import CannotBuild
-from lessons_lib.inline import preprocess, read_kernel
+from lessons_lib.cuda.compiler import NATIVE
+from lessons_lib.cuda.compiler_errors import CannotBuild
+from lessons_lib.cuda.inline import preprocess, read_kernel
 from lessons_lib.paths import KERNELS, ROOT
-from lessons_processes.own_time import observe_session
+from lessons_lib.processes.cpu_time import observe_session
 
 ANSWER = 'extern "C" int answer() { return 42; }'
 build_fast = functools.partial(build_cuda, target="fast")

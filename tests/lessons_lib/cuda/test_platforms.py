@@ -19,11 +19,11 @@ import pytest
 import torch
 
 import replayed_calls
-from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.cuda.builds import CUDA_ON_CPU
+from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.inline import read_kernel
 from lessons_lib.paths import ROOT
-from paged_attention.paged_kernel import KERNEL_FILES
+from paged_attention.attention.paged_kernel import KERNEL_FILES
 
 pytestmark = pytest.mark.tool("platforms")
 HERE = ROOT / "tests/support/platforms"

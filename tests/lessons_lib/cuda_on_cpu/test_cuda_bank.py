@@ -15,8 +15,8 @@ from cuda_bank import Right, fault_lines, files, source
 from cuda_bank.faulty import FAULTY
 from cuda_bank.right import RIGHT
 from cuda_text import each_target, error_of
-from lessons_lib.cuda import build_cuda
-from lessons_lib.cuda_arguments import span_bytes
+from lessons_lib.cuda.arguments import span_bytes
+from lessons_lib.cuda.library import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.paths import KERNELS
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cuda_text import Kernels, launcher
-from lessons_lib.cuda import Counts, KernelError
+from lessons_lib.cuda.library import Counts, KernelError
 
 TEXT = """
 __global__ void neighbours_kernel(const float* a, float* out) {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cuda_text import ON_CPU, Kernels, device_of, each_target, error_of, integers, launcher
-from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.cuda.builds import CUDA_ON_CPU
 
 NUMBERS = [
     *("char", "short", "int", "unsigned", "long", "unsigned long"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lessons_lib import build_library
-from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.cuda.builds import CUDA_ON_CPU
 
 CONVERSIONS = """
 #include <cuda_fp16.h>

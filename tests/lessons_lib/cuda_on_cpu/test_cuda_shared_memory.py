@@ -11,7 +11,7 @@ import torch
 
 from cuda_text import Kernels, device_of, each_target, integers, launcher, on_cpu
 from lessons_lib import CompileError, KernelError, build_cuda
-from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_batch import Batch, Recorder, assert_right
 
 DEFAULT, MOST = 48 * 1024, 227 * 1024

@@ -13,7 +13,7 @@ import torch
 
 from cuda_text import Kernels, device_of, each_target, launcher
 from lessons_lib import CompileError, build_cuda
-from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.cuda.builds import CUDA_ON_CPU
 from lessons_lib.cuda_on_cpu.left_out import LEFT_OUT
 from lessons_lib.paths import ROOT
 

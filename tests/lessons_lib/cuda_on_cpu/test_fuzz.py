@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from answers import our_answer
 from lessons_lib import CompileError, checks
+from lessons_lib.cuda.signatures import functions
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
-from lessons_lib.cuda_signatures import functions
 from lessons_lib.paths import KERNELS
 from manager_state import state_of
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.ladder import attn_paged_fast
-from paged_attention.metadata import attn_paged_torch, build_metadata
-from paged_attention.paged_kernel import attn_paged_cuda
+from paged_attention.attention.metadata import attn_paged_torch, build_metadata
+from paged_attention.attention.paged_kernel import attn_paged_cuda
+from paged_attention.ladder.decode import attn_paged_fast
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 few = settings(max_examples=100)
 NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE = 6, 4, 2, 64

@@ -5,8 +5,9 @@ import json
 import pytest
 
 import added_method
-from lessons_guide import given, restart
-from lessons_lib import CompileError, checks, progress
+from lessons_lib import CompileError, checks
+from lessons_lib.checks import progress
+from lessons_lib.guide import restart, show_cells
 
 RUN_IT = "run its cell: click on it and press Shift+Enter."
 WRONG = "def blocks_needed(num_tokens, block_size): return 1"
@@ -153,11 +154,11 @@ def test_an_answer_that_uses_a_file_beside_the_notebook_says_what_to_hand_in(
 
 
 def test_the_cell_of_an_exercise_can_be_seen_as_it_was_given(capsys):
-    given.stub("1.1")
+    show_cells.stub("1.1")
     shown = capsys.readouterr().out
-    cells = json.loads(next(given.NOTEBOOKS.glob("01_*.ipynb")).read_text())["cells"]
+    cells = json.loads(next(show_cells.NOTEBOOKS.glob("01_*.ipynb")).read_text())["cells"]
     (cell,) = (each for each in cells if each["metadata"].get("exercise") == "1.1")
     for line in "".join(cell["source"]).split("\n"):
         assert f"    {line}\n" in shown
     with pytest.raises(checks.NoSuchExercise):
-        given.stub("1.99")
+        show_cells.stub("1.99")

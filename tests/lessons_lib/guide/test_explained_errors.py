@@ -4,8 +4,8 @@ that is missing: test_missing_methods.py.
 
 import pytest
 
-from lessons_guide import misspelt, unfinished
 from lessons_lib.display import Card
+from lessons_lib.guide import error_cards, syntax_errors
 
 # A name that is missing
 
@@ -35,13 +35,13 @@ NAMES = [
 
 @pytest.mark.parametrize("name, known, shown", NAMES)
 def test_a_name_that_is_missing_is_explained(capsys, name, known, shown):
-    misspelt.explain(Shell(*known), NameError("no", name=name), "00")
+    error_cards.explain(Shell(*known), NameError("no", name=name), "00")
     assert capsys.readouterr().out == shown
 
 
 def test_a_name_that_a_cell_makes_says_so_first(capsys):
     """Unless an answer is misspelt."""
-    misspelt.explain(Shell("limi"), NameError("no", name="limit"), "00")
+    error_cards.explain(Shell("limi"), NameError("no", name="limit"), "00")
     assert capsys.readouterr().out.startswith("› limit comes from a cell that has not run")
 
 
@@ -49,12 +49,12 @@ def test_without_a_lesson_or_a_cell_no_answer_is_looked_for(capsys):
     shell = Shell()
     del shell.user_ns["In"]
     for error in (NameError("no", name="blocks_neded"), ValueError()):
-        misspelt.explain(shell, error, None)
+        error_cards.explain(shell, error, None)
     assert capsys.readouterr().out == ""
 
 
 def test_outside_of_notebooks_nothing_is_watched():
-    misspelt.watch("01")
+    error_cards.watch("01")
 
 
 # A cell that cannot run
@@ -64,7 +64,7 @@ CPP = "This looks like C++, and the cell is Python"
 PLAIN = "Python cannot read this cell, so nothing of it has run"
 GIVEN = (
     "\nUntil the cell runs, a check sees your answer from before. The cell as you were given "
-    'it:\n  from lessons_guide.given import stub; stub("{}")'
+    'it:\n  from lessons_lib.guide.show_cells import stub; stub("{}")'
 )
 MARK = (
     "The fault is at the mark ^, or a little before it. Often a bracket, a quote or a colon "
@@ -99,8 +99,8 @@ SYNTAX = {
 
 @pytest.mark.parametrize("running, title, body", SYNTAX.values(), ids=SYNTAX)
 def test_a_cell_that_is_no_python_is_explained(running, title, body):
-    assert unfinished.explain(SyntaxError(), running, "01") == Card(title, body)
+    assert syntax_errors.explain(SyntaxError(), running, "01") == Card(title, body)
 
 
 def test_without_a_lesson_a_cell_is_of_no_exercise():
-    assert unfinished.explain(SyntaxError(), "def fork(x)", None) == Card(PLAIN, MARK)
+    assert syntax_errors.explain(SyntaxError(), "def fork(x)", None) == Card(PLAIN, MARK)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lessons_guide import restart
+from lessons_lib.guide import restart
 
 POOL = "class Pool:\n    size = 0"
 GROW = "def grow(self):\n    self.size += 1\n\n\nPool.grow = grow"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lessons_guide import moments
-from lessons_lib import checks, progress, verbs
+from lessons_lib import checks, notebook_api
+from lessons_lib.checks import progress
+from lessons_lib.guide import moments
 from lessons_lib.paths import NOTEBOOKS
 
 pytestmark = pytest.mark.usefixtures("learner")
@@ -16,7 +17,7 @@ LONGEST = 105  # characters
 
 
 def shown_by_a_pass(capsys) -> str:
-    verbs.check("0.1", lambda num_tokens, block_size: -(-num_tokens // block_size))
+    notebook_api.check("0.1", lambda num_tokens, block_size: -(-num_tokens // block_size))
     return capsys.readouterr().out
 
 

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from lessons_guide import progress_page
-from lessons_guide.progress_page import ExerciseState, LessonState, ProgressPage
-from lessons_lib import checks, progress, progress_bar, show_progress
+from lessons_lib import checks, progress_bar, show_progress
+from lessons_lib.checks import progress
+from lessons_lib.guide import progress_page
+from lessons_lib.guide.progress_page import ExerciseState, LessonState, ProgressPage
 
 TOTAL = sum(len(checks.exercises_of(lesson)) for lesson in checks.lessons())
 

@@ -6,10 +6,11 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from lessons_command import jupyterlab
-from lessons_guide import restart
-from lessons_lib import progress, verbs
+from lessons_lib import notebook_api
+from lessons_lib.checks import progress
+from lessons_lib.guide import restart
 from lessons_lib.paths import NOTEBOOKS
+from lessons_lib.start import jupyterlab
 
 
 def test_an_answer_that_uses_a_name_of_a_cell_above_is_told_so(learner, capsys):
@@ -17,16 +18,16 @@ def test_an_answer_that_uses_a_name_of_a_cell_above_is_told_so(learner, capsys):
     scope = {}
     text = "def blocks_needed(num_tokens, block_size):\n    return [limit for _ in '1'][0]\n"
     exec(text, scope)
-    with pytest.raises(verbs.CheckFailed):
-        verbs.check("0.1", scope["blocks_needed"])
+    with pytest.raises(notebook_api.CheckFailed):
+        notebook_api.check("0.1", scope["blocks_needed"])
     out = capsys.readouterr().out
     assert "NameError: name 'limit' is not defined" in out
     assert "› limit comes from a cell that has not run yet, or not since a restart" in out
     assert "`limit = 512` below “What contiguous memory wastes”" in out
     assert progress.load() == {}
     scope["limit"] = 3
-    with pytest.raises(verbs.CheckFailed):
-        verbs.check("0.1", scope["blocks_needed"])
+    with pytest.raises(notebook_api.CheckFailed):
+        notebook_api.check("0.1", scope["blocks_needed"])
     assert "limit comes" not in capsys.readouterr().out and progress.load()["0.1"]["mistakes"]
 
 

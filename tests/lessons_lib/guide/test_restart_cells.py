@@ -2,7 +2,7 @@
 
 import pytest
 
-from lessons_guide import restart
+from lessons_lib.guide import restart
 
 RUN = "Run {}, and then the one that failed (a click, then Shift+Enter):"
 LATER = "When the cells run from top to bottom, the check comes first, and fails again."

@@ -11,7 +11,7 @@ import pytest
 
 from lessons_lib import run_isolated
 from lessons_lib.paths import ROOT
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 from process_end import wait_until_ended
 from python_process import python
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lessons_lib import run_isolated
-from lessons_processes import one_call
+from lessons_lib.processes import child
 
 # as functions of a notebook travel
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -208,17 +208,17 @@ def test_what_stands_in_the_main_module_is_not_run_again():
 
 def test_memory_has_a_limit_and_what_comes_after_the_answer_a_reserve():
     def answer(report):
-        size = one_call.MEMORY_LIMIT + one_call.MEMORY_RESERVE // 2
+        size = child.MEMORY_LIMIT + child.MEMORY_RESERVE // 2
 
         def take(*_):
             return np.empty(size, np.uint8).nbytes == size  # reserved, and not written
 
-        report(one_call.keeping_reserve(take, otherwise=lambda error: [error, take()]))
-        report(one_call.keeping_reserve(divmod, 7, 2, otherwise=None))
+        report(child.keeping_reserve(take, otherwise=lambda error: [error, take()]))
+        report(child.keeping_reserve(divmod, 7, 2, otherwise=None))
         with contextlib.suppress(ZeroDivisionError):
-            one_call.keeping_reserve(divmod, 7, 0, otherwise=None)
+            child.keeping_reserve(divmod, 7, 0, otherwise=None)
         report(take())
-        one_call.use_reserve(False)
+        child.use_reserve(False)
         take()
 
     reports = []

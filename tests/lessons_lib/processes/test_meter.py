@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lessons_lib.meter import new_bytes
+from lessons_lib.allocations import new_bytes
 
 X = torch.arange(6.0).reshape(2, 3)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busy_processor import busy_processor
-from lessons_processes.own_time import Stopwatch, Thread, observe_session
+from lessons_lib.processes.cpu_time import Stopwatch, Thread, observe_session
 from python_process import python
 
 EVERY = 0.1
@@ -171,7 +171,7 @@ def test_work_of_children_counts_also_when_they_have_ended():
 
 OWN_CLOCK = """
 import os, time
-from lessons_processes.own_time import own_clock
+from lessons_lib.processes.cpu_time import own_clock
 os.sched_setaffinity(0, {%d})
 clock, own, end = time.monotonic(), own_clock(), time.process_time() + 0.5
 while time.process_time() < end: pass

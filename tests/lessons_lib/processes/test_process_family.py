@@ -148,7 +148,7 @@ def test_a_signal_to_its_group_that_a_run_ignores_ends_nothing():
 
 EARLY = """
 import os, signal, time
-from lessons_processes import process_family
+from lessons_lib.processes import process_family
 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 if caller := process_family.split():

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lessons_processes.waiting import waiting
+from lessons_lib.processes.waiting import waiting
 
 
 def test_the_line_counts_and_goes_at_the_end():

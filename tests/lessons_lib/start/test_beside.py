@@ -8,14 +8,14 @@ from importlib import metadata
 
 import pytest
 
-from lessons_command import beside
-from lessons_command.beside import Needs
-from lessons_lib import whole
+from lessons_lib import installation
+from lessons_lib.start import install_missing
+from lessons_lib.start.install_missing import Needs
 from made_packages import Packages
 from python_process import python
 
-REQUIRES = [*metadata.requires(whole.NAME)]
-COMPLETE = "from lessons_command import beside; print(beside.complete())"
+REQUIRES = [*metadata.requires(installation.NAME)]
+COMPLETE = "from lessons_lib.start import beside; print(beside.complete())"
 PIP = """\
 import json, sys
 words = sys.argv[1:]
@@ -50,7 +50,7 @@ class Machine(Packages):
 
     def complete(self, requires, torch="2.12", uses="", **variables):
         """Whether the lessons can be run, and what is said. uses: modules of the session."""
-        self.distribution(whole.NAME, "1.0", requires, files={})
+        self.distribution(installation.NAME, "1.0", requires, files={})
         self.distribution("torch", torch)
         code = f"import sys{''.join(f', {name}' for name in uses.split())}; {COMPLETE}"
         run = self.run("-c", code, **variables)
@@ -103,7 +103,7 @@ def test_an_old_pytorch_is_left_to_the_user(machine):
 
 def test_requirements_of_extras_and_other_systems_do_not_count():
     requires = ["a; extra == 'test'", "b; python_version < '3'", "c; python_version > '3'"]
-    assert beside.look(requires) == Needs(missing=["c"])
+    assert install_missing.look(requires) == Needs(missing=["c"])
 
 
 def test_only_what_the_session_uses_needs_a_restart(machine):
@@ -136,15 +136,17 @@ def test_what_completes_the_course_runs_without_what_is_missing():
     packaging, which the kernel of every notebook has.
     """
     assert any(text.startswith("packaging") for text in metadata.requires("ipykernel"))
-    text = "import sys; from lessons_command import beside; print(*sys.modules)"
+    text = "import sys; from lessons_lib.start import beside; print(*sys.modules)"
     run = python("-c", text)
     rooms = {name.partition(".")[0] for name in run.stdout.split()}
     own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES} - {"packaging"}
-    assert "lessons_command" in rooms and not rooms & (own | {"lessons_lib"})
+    assert "lessons_lib.start" in rooms and not rooms & (own | {"lessons_lib"})
 
 
 def test_each_requirement_of_the_course_is_looked_at():
-    needs = beside.look(REQUIRES)
-    assert beside.NAME == whole.NAME and not needs.missing and not needs.refused
+    needs = install_missing.look(REQUIRES)
+    assert (
+        install_missing.NAME == installation.NAME and not needs.missing and not needs.refused
+    )
     own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES if "extra" not in text}
     assert {text.split("==")[0] for text in needs.met} == own - {"jupyterlab"}

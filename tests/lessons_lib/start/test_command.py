@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from lessons_command import __main__ as command
-from lessons_command import jupyterlab
 from lessons_lib.paths import NOTEBOOKS, ROOT
+from lessons_lib.start import __main__ as command
+from lessons_lib.start import jupyterlab
 from made_packages import Packages
 
 FIRST = "00_start_here.ipynb"
@@ -37,7 +37,7 @@ def started(run) -> dict | None:
 
 
 def call(packages, folder, *words, **variables):
-    return packages.run("-m", "lessons_command", *words, cwd=folder, **variables)
+    return packages.run("-m", "lessons_lib.start", *words, cwd=folder, **variables)
 
 
 def test_the_lessons_are_copied_and_jupyterlab_opens_the_first_with_these_arguments(

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_versions import LESSON, answer, answers_in, lesson, stub, write
-from lessons_command import copies, lab
 from lessons_lib.paths import ROOT
+from lessons_lib.start import lab, learner_copies
 
 STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
 
@@ -32,11 +32,11 @@ def course(tmp_path):
 def mine(course, tmp_path):
     """The learner's folder, with the first version."""
     folder = tmp_path / "mine"
-    copies.bring(course, folder)
+    learner_copies.bring(course, folder)
     return folder
 
 
-def said(copied: copies.Copied) -> str:
+def said(copied: learner_copies.Copied) -> str:
     return lab.in_words(copied, Path("mine"))
 
 
@@ -46,7 +46,7 @@ def update(course, mine):
 
     def update(words: str = "two", stubs=STUBS):
         write(course / LESSON, lesson(stubs, words))
-        copied = copies.bring(course, mine)
+        copied = learner_copies.bring(course, mine)
         (offer,) = copied.beside
         return mine / offer.new, said(copied)
 
@@ -57,30 +57,30 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != copies.LIST
+        if path.is_file() and path.name != learner_copies.LIST
     }
 
 
 def test_everything_is_copied_once(course, tmp_path):
     own = tmp_path / "my/own"
-    assert copies.bring(course, own).new == [LESSON, "pictures/idea.png"]
+    assert learner_copies.bring(course, own).new == [LESSON, "pictures/idea.png"]
     assert files(own) == files(course)
-    assert copies.bring(course, own) == copies.Copied()
+    assert learner_copies.bring(course, own) == learner_copies.Copied()
 
 
 def test_a_notebook_that_was_only_run_is_replaced(course, mine):
     answer(mine / LESSON)
     write(course / LESSON, lesson(STUBS, "Read that."))
-    assert copies.bring(course, mine).updated == [LESSON]
+    assert learner_copies.bring(course, mine).updated == [LESSON]
     assert files(mine) == files(course)
 
 
 def test_a_changed_notebook_stays_and_the_new_version_has_its_answers(course, mine):
     answer(mine / LESSON, e1_1="def f(x):\n    return x")
     before = (mine / LESSON).read_bytes()
-    assert copies.bring(course, mine).kept == [LESSON]
+    assert learner_copies.bring(course, mine).kept == [LESSON]
     write(course / LESSON, lesson(STUBS, "Read that."))
-    copied = copies.bring(course, mine)
+    copied = learner_copies.bring(course, mine)
     assert (mine / LESSON).read_bytes() == before
     (offer,) = copied.beside
     new = json.loads((mine / offer.new).read_text())
@@ -88,7 +88,7 @@ def test_a_changed_notebook_stays_and_the_new_version_has_its_answers(course, mi
     assert answers_in(mine / offer.new) == STUBS | {"1.1": "def f(x):\n    return x"}
     assert f"Its new version is {offer.new}, with your answers to 1.1." in said(copied)
     assert f"Outputs, and cells and notes that you added, are only in {LESSON}" in said(copied)
-    assert copies.bring(course, mine).kept == [LESSON]
+    assert learner_copies.bring(course, mine).kept == [LESSON]
 
 
 def test_three_updates_in_a_row_need_no_new_number_of_the_course(mine, update):
@@ -134,11 +134,11 @@ def test_a_notebook_of_two_versions_ago_is_brought_to_the_newest(course, mine):
     old = (mine / LESSON).read_bytes()
     for words in ("two", "three"):
         write(course / LESSON, lesson(STUBS, words))
-        copies.bring(course, mine)
-    for path in [*mine.glob("*.ipynb"), mine / copies.LIST]:
+        learner_copies.bring(course, mine)
+    for path in [*mine.glob("*.ipynb"), mine / learner_copies.LIST]:
         path.unlink()
     (mine / LESSON).write_bytes(old)  # as from a backup
-    (offer,) = copies.bring(course, mine).beside
+    (offer,) = learner_copies.bring(course, mine).beside
     assert answers_in(mine / offer.new)["1.1"] == "x = 1"
     assert (mine / LESSON).read_bytes() == old
 
@@ -147,7 +147,7 @@ def test_a_renamed_notebook_stays_and_its_answers_are_in_the_new_one(course, min
     answer(mine / LESSON, e1_1="x = 1")
     (mine / LESSON).rename(mine / "my first.ipynb")
     write(course / LESSON, lesson(STUBS, "two"))
-    copied = copies.bring(course, mine)
+    copied = learner_copies.bring(course, mine)
     assert f"{LESSON} is new, with your answers to 1.1." in said(copied)
     assert "are only in my first.ipynb." in said(copied)
     assert answers_in(mine / LESSON)["1.1"] == "x = 1"
@@ -168,7 +168,7 @@ def test_a_notebook_with_merge_marks_stays_and_its_answers_are_in_the_new_one(co
     broken = merged((mine / LESSON).read_bytes())
     assert b">>>>>>>" in broken
     (mine / LESSON).write_bytes(broken)
-    copied = copies.bring(course, mine)
+    copied = learner_copies.bring(course, mine)
     (offer,) = copied.beside
     assert f"{LESSON} is no longer a notebook that opens and is as you" in said(copied)
     assert (mine / LESSON).read_bytes() == broken
@@ -192,10 +192,10 @@ def test_a_folder_of_the_time_before_stamps_loses_nothing(course, tmp_path):
     for answered in (False, True):
         folder = tmp_path / f"answered {answered}"
         write(folder / LESSON, old)
-        (folder / copies.LIST).write_text(json.dumps(listed))
+        (folder / learner_copies.LIST).write_text(json.dumps(listed))
         if answered:
             answer(folder / LESSON, e1_1=STUBS["1.1"] + "\nanswer = 42")
-        copied = copies.bring(course, folder)
+        copied = learner_copies.bring(course, folder)
         if not answered:
             assert copied.updated == [LESSON]
         else:
@@ -206,10 +206,10 @@ def test_a_folder_of_the_time_before_stamps_loses_nothing(course, tmp_path):
 def test_a_folder_may_have_any_name(course, tmp_path):
     name = "a space, a'quote, two\"quotes, Ünïcödé 漢字, $HOME;&|`x`, a back\\slash and {x}"
     folder = tmp_path / name / "mine"
-    copies.bring(course, folder)
+    learner_copies.bring(course, folder)
     answer(folder / LESSON, e1_1="x = 1")
     write(course / LESSON, lesson(STUBS, "two"))
-    copied = copies.bring(course, folder)
+    copied = learner_copies.bring(course, folder)
     assert answers_in(folder / copied.beside[0].new)["1.1"] == "x = 1"
     assert name in lab.in_words(copied, folder)
 
@@ -218,7 +218,7 @@ def test_two_updates_at_once_write_each_notebook_once(course, mine):
     answer(mine / LESSON, e1_1="x = 1")
     write(course / LESSON, lesson(STUBS, "two"))
     with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(lambda _: copies.bring(course, mine), range(8)))
+        done = list(pool.map(lambda _: learner_copies.bring(course, mine), range(8)))
     assert sum(len(copied.beside) for copied in done) == 1
     assert answers_in(mine / LESSON)["1.1"] == "x = 1"
 
@@ -228,7 +228,7 @@ def test_two_versions_of_the_course_may_share_a_folder(course, mine, tmp_path):
     other = tmp_path / "other"
     write(other / LESSON, lesson(STUBS, "two"))
     for turn in (other, course, other, course):
-        copies.bring(turn, mine)
+        learner_copies.bring(turn, mine)
     names = [*mine.glob("*.ipynb")]
     assert len(names) <= 3 and all(answers_in(name)["1.1"] == "x = 1" for name in names)
 
@@ -236,7 +236,7 @@ def test_two_versions_of_the_course_may_share_a_folder(course, mine, tmp_path):
 # Machines with real faults: the command runs where it can write nothing, or not enough
 
 
-COMMAND = "import sys; from lessons_command import copies; from pathlib import Path\n"
+COMMAND = "import sys; from lessons_lib.start import copies; from pathlib import Path\n"
 COMMAND += "try: copies.bring(Path(sys.argv[1]), Path(sys.argv[2]))\n"
 COMMAND += "except copies.CannotCopy as error: sys.exit(str(error))\n"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
@@ -294,7 +294,7 @@ def test_a_full_disk_cuts_nothing_off_and_the_next_update_completes_it(course, t
     assert run.returncode == 1 and "No space left on device" in run.stderr
     assert "partial" not in run.stderr.split("make room.")[1]
     assert files(seen) == files(tmp_path / "old")
-    (offer,) = copies.bring(course, seen).beside
+    (offer,) = learner_copies.bring(course, seen).beside
     assert answers_in(seen / offer.new)["1.1"] == "x = 1"
 
 
@@ -315,7 +315,7 @@ def test_no_text_of_the_learners_is_ever_lost(tmp_path_factory, actions):
     base = tmp_path_factory.mktemp("lessons")
     course, mine = base / "course", base / "mine"
     write(course / LESSON, lesson(STUBS, "0"))
-    copies.bring(course, mine)
+    learner_copies.bring(course, mine)
     written = {}
     for action, number in actions:
         newest = max(mine.glob("*.ipynb"), key=lambda path: path.stat().st_mtime_ns)
@@ -326,11 +326,11 @@ def test_no_text_of_the_learners_is_ever_lost(tmp_path_factory, actions):
         elif action == "update":
             write(course / LESSON, lesson(STUBS, str(number)))
         elif action == "lose list":
-            (mine / copies.LIST).unlink(missing_ok=True)
+            (mine / learner_copies.LIST).unlink(missing_ok=True)
         elif action == "break":
-            (mine / copies.LIST).write_text('{"01.ipynb": ')
+            (mine / learner_copies.LIST).write_text('{"01.ipynb": ')
         else:
-            for offer in copies.bring(course, mine).beside:
+            for offer in learner_copies.bring(course, mine).beside:
                 assert answers_in(mine / offer.new)["1.1"] in {
                     answers_in(path)["1.1"] for path in written
                 }

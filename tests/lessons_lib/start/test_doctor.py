@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lessons_command.doctor import Finding, Report
+from lessons_lib.start.doctor import Finding, Report
 from made_packages import Packages
 
 THERE = Finding("ninja", "1.13", True, "no <build>", "get ninja")
@@ -48,7 +48,7 @@ def examine(tmp_path):
             program.write_text(f"#!/bin/sh\nprintf '{text}'\nexit {status}\n")
             program.chmod(0o755)
         variables = {"CXX": "", "PATH": f"{folder}{os.pathsep}{path}"} | variables
-        run = packages.run("-m", "lessons_command.doctor", **variables)
+        run = packages.run("-m", "lessons_lib.start.doctor", **variables)
         lines = [line for line in run.stdout.splitlines() if line[0] in "✓✗–"]
         return run.returncode, {line[2:17].strip(): (line[0], line[18:]) for line in lines}
 

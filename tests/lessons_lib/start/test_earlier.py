@@ -5,8 +5,8 @@ moves on, and `make lab` finds what they wrote.
 import pytest
 
 from course_versions import LESSON, Clone, answer, answers_in, lesson, stub, write
-from lessons_command import copies, earlier, lab
-from lessons_guide import handed_out
+from lessons_lib.guide import handed_out
+from lessons_lib.start import earlier_notebooks, lab, learner_copies
 
 STUBS = {"1.1": stub("1.1"), "1.2": stub("1.2")}
 
@@ -28,7 +28,7 @@ def test_answers_in_a_stash_are_taken_over_once(clone):
     words = lab.in_words(copied, clone.mine)
     assert f"(a stash of git) is here now, as it was: {kept[0]}." in words
     assert f"{LESSON} is new, with your answers to 1.1." in words
-    assert clone.make_lab() == copies.Copied(kept=[LESSON])
+    assert clone.make_lab() == learner_copies.Copied(kept=[LESSON])
     assert clone.git("stash", "list").stdout  # nothing of it is gone
     assert not clone.git("status", "--short", "notebooks").stdout
 
@@ -55,7 +55,7 @@ def test_answers_in_notebooks_are_taken_over_and_it_hands_out_what_it_was(clone,
     assert answers_in(clone.mine / LESSON)["1.1"] == "x = 1"
     assert copied.earlier[0][1] == f"notebooks/{LESSON}"
     assert (clone.notebooks / LESSON).read_bytes() == changed
-    assert clone.make_lab() == copies.Copied(kept=[LESSON])
+    assert clone.make_lab() == learner_copies.Copied(kept=[LESSON])
 
 
 def test_a_pop_that_ended_in_a_conflict_loses_nothing(clone):
@@ -74,7 +74,7 @@ def test_answers_of_before_and_of_now_are_both_there(clone):
     """Somebody has begun in my-notebooks/, and then remembers the stash."""
     answer(clone.notebooks / LESSON, e1_1="old = 1", e1_2="old = 2")
     clone.stash_and_pull(lesson(STUBS, "two"))
-    copies.bring(clone.notebooks, clone.mine)
+    learner_copies.bring(clone.notebooks, clone.mine)
     answer(clone.mine / LESSON, e1_1="new = 1")
     own = (clone.mine / LESSON).read_bytes()
     copied = clone.make_lab()
@@ -109,7 +109,7 @@ def test_without_git_what_was_changed_is_told_and_kept(tmp_path):
     notebooks, mine = tmp_path / "notebooks", tmp_path / "mine"
     write(notebooks / LESSON, lesson(STUBS))
     answer(notebooks / LESSON, e1_1="x = 1")
-    copied = copies.bring(notebooks, mine, earlier.find(notebooks))
+    copied = learner_copies.bring(notebooks, mine, earlier_notebooks.find(notebooks))
     assert answers_in(mine / copied.earlier[0][0])["1.1"] == "x = 1"
     words = lab.in_words(copied, mine)
     assert f"notebooks/{LESSON} is not what the course hands out." in words

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from course_versions import answer, write
-from lessons_command import copies
-from lessons_guide import given, handed_out
+from lessons_lib.guide import handed_out, show_cells
 from lessons_lib.paths import NOTEBOOKS, ROOT
+from lessons_lib.start import learner_copies
 from python_process import python
 
 FIRST = "00_start_here.ipynb"
@@ -37,9 +37,9 @@ def clone(tmp_path_factory):
 
 def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
     script = (
-        "import os; from lessons_guide.given import stub; stub('0.1');"
-        "from lessons_guide.restart import cells_above; print(cells_above('', '00'));"
-        "from lessons_guide.progress_page import page; print(page().lessons[0].title);"
+        "import os; from lessons_lib.guide.show_cells import stub; stub('0.1');"
+        "from lessons_lib.guide.restart import cells_above; print(cells_above('', '00'));"
+        "from lessons_lib.guide.progress_page import page; print(page().lessons[0].title);"
         "from lessons_lib import open_lesson; open_lesson('00');"
         "print('NOTEBOOKS'); os.chdir('notebooks'); open_lesson('00')"
     )
@@ -56,8 +56,8 @@ def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
 @pytest.mark.parametrize(
     "words",
     [
-        ["-m", "lessons_site", "--prepare"],
-        ["-m", "lessons_build", "--handed-out"],  # `make wheel`
+        ["-m", "tools.site", "--prepare"],
+        ["-m", "tools.notebooks", "--handed-out"],  # `make wheel`
         ["-m", "pip", "wheel", "--no-deps", "--wheel-dir", "wheels", "."],
     ],
     ids=["site", "make wheel", "wheel"],
@@ -89,15 +89,15 @@ def test_a_first_cell_says_that_a_new_version_is_beside_it(tmp_path, monkeypatch
     older["cells"][0]["source"] = "An earlier text."
     handed_out.stamp(older)
     write(tmp_path / "old" / FIRST, older)
-    copies.bring(tmp_path / "old", tmp_path)
+    learner_copies.bring(tmp_path / "old", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JPY_SESSION_NAME", str(mine))
-    given.say_whose_notebook_it_is()
+    show_cells.say_whose_notebook_it_is()
     answer(mine, e0_1=LOOP)
     assert capsys.readouterr().out == ""
-    (offer,) = copies.bring(NOTEBOOKS, tmp_path).beside
-    given.say_whose_notebook_it_is()
+    (offer,) = learner_copies.bring(NOTEBOOKS, tmp_path).beside
+    show_cells.say_whose_notebook_it_is()
     assert f"with your answers, is beside it: {offer.new}" in capsys.readouterr().out
     monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / offer.new))
-    given.say_whose_notebook_it_is()
+    show_cells.say_whose_notebook_it_is()
     assert capsys.readouterr().out == ""

@@ -15,8 +15,8 @@ import pytest
 
 from from_wheel import PIP, installed  # noqa: F401, a fixture
 from jupyterlab_driver import PATIENCE, Notebook, browser_page, free_port
-from lessons_build.build import select
 from lessons_lib.paths import ROOT
+from tools.notebooks.build import select
 
 pytestmark = [
     pytest.mark.tool("hub"),

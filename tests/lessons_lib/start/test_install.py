@@ -82,11 +82,11 @@ class Clone:
 
     def __init__(self, folder: Path, index):
         self.folder, self.index = folder, index
-        (folder / "lessons_command").mkdir(parents=True)
-        shutil.copy(ROOT / "lessons_command/install.py", folder / "lessons_command")
+        (folder / "lessons_lib.start").mkdir(parents=True)
+        shutil.copy(ROOT / "lessons_lib/start/install.py", folder / "lessons_lib.start")
         shutil.copytree(ROOT / "lessons_lib", folder / "lessons_lib")
         shutil.copytree(
-            ROOT / "lessons_colour/labextension", folder / "lessons_colour/labextension"
+            ROOT / "lessons_lib/start/labextension", folder / "lessons_lib/start/labextension"
         )
         for name in ("pyproject.toml", "constraints.txt", "Makefile"):
             shutil.copy(ROOT / name, folder)
@@ -137,7 +137,7 @@ class Clone:
     def install(self, *words: str, **environment: str):
         """What `make lab` does first, without make, which takes longer."""
         return subprocess.run(
-            [sys.executable, "-IS", "lessons_command/install.py", *words],
+            [sys.executable, "-IS", "lessons_lib/start/install.py", *words],
             cwd=self.folder,
             env=self.environment | environment,
             capture_output=True,
@@ -279,7 +279,7 @@ def test_what_fails_is_shown_and_the_next_call_tries_again(clone):
 def test_a_step_says_how_far_it_is_while_it_runs(clone):
     wait = clone.folder / "wait"
     wait.touch()
-    words = [sys.executable, "-IS", "lessons_command/install.py"]
+    words = [sys.executable, "-IS", "lessons_lib/start/install.py"]
     settings = clone.environment | {"PIP_SETTINGS": "global.no-index='1'"}
     with subprocess.Popen(
         words, cwd=clone.folder, env=settings, stdout=subprocess.PIPE, text=True

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons_command import jupyterlab
 from lessons_lib.paths import MY_NOTEBOOKS, NOTEBOOKS, ROOT
+from lessons_lib.start import jupyterlab
 
 FIRST = NOTEBOOKS / "00_start_here.ipynb"
 
@@ -32,7 +32,7 @@ def printed(tmp_path_factory):
     for screen in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"):
         environment.pop(screen, None)
     server = subprocess.Popen(
-        [sys.executable, "-m", "lessons_command", "lab", own, "--", "--port=0"],
+        [sys.executable, "-m", "lessons_lib.start", "lab", own, "--", "--port=0"],
         env=environment,
         cwd=home,
         stdout=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_what_a_learner_says_to_jupyterlab_counts_and_ours_is_not_said_too(own, 
 COMMAND = """
 import sys
 from pathlib import Path
-from lessons_command.jupyterlab import command
+from lessons_lib.start.jupyterlab import command
 sys.exit(sys.argv[1] in command(Path("n.ipynb"), Path(".")))
 """
 

@@ -19,19 +19,19 @@ from threading import Thread
 import pytest
 
 from compiler_script import CompilerScript
-from lessons_build.source import read_lesson
 from lessons_grading import confinement
 from lessons_lib.paths import ROOT, SOLUTIONS
+from lessons_lib.source.lesson import read_lesson
 from python_process import python
 
 # Checks right and wrong answers, in Python and in C++, and tells what a learner would see.
 LEARNER = """
 import contextlib, io, json, sys
 sys.path[:0] = sys.argv[1:]
-from lessons_exercises.edits import our_answers
+from lessons_content.mistakes.edits import our_answers
 from lessons_lib import CompileError, check, progress
-from lessons_lib.inline import preprocess
-from lessons_lib.verbs import CheckFailed
+from lessons_lib.cuda.inline import preprocess
+from lessons_lib.notebook_api import CheckFailed
 
 def blocks_needed(num_tokens, block_size):
     return -(-num_tokens // block_size)
@@ -269,7 +269,7 @@ def learn_on(machine: Machine, folder: Path) -> tuple[list, dict, str]:
 COUNTED = """
 import sys
 from pathlib import Path
-from lessons_exercises.edits import our_answers
+from lessons_content.mistakes.edits import our_answers
 from lessons_lib import checks
 ours, log = our_answers()["1.1"], Path(sys.argv[1])
 for wrong in (

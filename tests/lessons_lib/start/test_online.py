@@ -12,9 +12,9 @@ import nbformat
 import pytest
 import yaml
 
-from lessons_build import online
 from lessons_lib.paths import NOTEBOOKS, ROOT
 from python_process import python
+from tools.notebooks import online
 
 REPOSITORY = "https://github.com/ada/course"
 WHEEL = "paged_attention_course-0.1.0-py3-none-any.whl"
@@ -155,7 +155,7 @@ def test_the_workflow_pushes_the_branch_that_the_addresses_name():
     commands = "\n".join(step.get("run", "") for step in job["steps"])
     assert f"--initial-branch {online.BRANCH}\n" in commands
     assert "COURSE_REPOSITORY" in text
-    assert "python -m lessons_build.online .build/online" in text
+    assert "python -m tools.notebooks.online .build/online" in text
     for step in job["steps"]:
         if shutil.which("bash") and "run" in step:
             subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)

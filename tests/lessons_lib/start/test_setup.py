@@ -13,8 +13,8 @@ from importlib import metadata
 import pytest
 import yaml
 
-from lessons_command import doctor
 from lessons_lib.paths import ROOT
+from lessons_lib.start import doctor
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -125,7 +125,7 @@ def test_what_is_installed_here_is_what_is_pinned():
 
 def preflight(python=sys.executable, **environment):
     return subprocess.run(
-        ["/bin/sh", str(ROOT / "lessons_lib/preflight.sh"), python],
+        ["/bin/sh", str(ROOT / "lessons_lib/start/preflight.sh"), python],
         capture_output=True,
         text=True,
         env=os.environ | environment,
@@ -208,8 +208,8 @@ def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(
 
 
 def test_the_library_that_helps_the_lessons_stays_small():
-    """What lessons build is in paged_attention/, pictures in lessons_draw/, measurements in
-    lessons_bench/, grades in lessons_grading/.
+    """What lessons build is in paged_attention/, pictures in lessons_lib/drawing/, measurements in
+    tools/bench/, grades in lessons_grading/.
     """
     files = [
         path
@@ -226,8 +226,8 @@ def test_the_wheel_has_every_room_that_lessons_need():
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
         "targets"
     ]["wheel"]
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"lessons_site"}
-    assert {"lessons_draw", "lessons_grading", "lessons_lib"} <= packages
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tools.site"}
+    assert {"lessons_lib.drawing", "lessons_grading", "lessons_lib"} <= packages
     assert packages | {"kernels", "notebooks"} <= set(wheel["only-include"])
     assert wheel["sources"] == {
         room: f"paged_attention_course/{room}" for room in wheel["only-include"]

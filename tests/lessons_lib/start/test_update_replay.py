@@ -6,9 +6,9 @@ the course hands out.
 import pytest
 
 from course_versions import answer, answers_in, write
-from lessons_command import copies
-from lessons_guide import handed_out
+from lessons_lib.guide import handed_out
 from lessons_lib.paths import ROOT
+from lessons_lib.start import learner_copies
 
 pytestmark = pytest.mark.slow
 LESSONS = ["01_block_manager", "02_block_tables", "06_cuda_kernel"]
@@ -51,11 +51,11 @@ def test_an_update_of_a_copy_has_all_answers(name, tmp_path):
     for turn, (older, newer) in enumerate(updates(name)):
         course, mine = tmp_path / f"{turn}/course", tmp_path / f"{turn}/mine"
         write(course / f"{name}.ipynb", older)
-        copies.bring(course, mine)
+        learner_copies.bring(course, mine)
         answers = work(mine / f"{name}.ipynb")
         before = (mine / f"{name}.ipynb").read_bytes()
         write(course / f"{name}.ipynb", newer)
-        copied = copies.bring(course, mine)
+        copied = learner_copies.bring(course, mine)
         assert (mine / f"{name}.ipynb").read_bytes() == before
         if handed_out.digest(older) == handed_out.digest(newer):
             assert copied.kept

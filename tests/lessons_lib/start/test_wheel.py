@@ -82,10 +82,13 @@ def test_a_file_that_is_missing_or_cut_off_is_named(installed, learner, tmp_path
     shutil.copytree(installed, damaged, symlinks=True)
     (course,) = damaged.glob("lib/*/site-packages/paged_attention_course")
     (course / "kernels" / "free_list.h").unlink()
-    (course / "lessons_draw" / "tables.py").write_text("")
-    run = learner("-m", "lessons_command", "doctor", program="python", root=damaged)
+    (course / "lessons_lib.drawing" / "tables.py").write_text("")
+    run = learner("-m", "lessons_lib.start", "doctor", program="python", root=damaged)
     assert run.returncode == 1
-    assert "kernels/free_list.h" in run.stdout and "lessons_draw/tables.py" in run.stdout
+    assert (
+        "kernels/free_list.h" in run.stdout
+        and "lessons_content/lesson_02/pictures/tables.py" in run.stdout
+    )
     check = "from lessons_lib import check; check('0.1', lambda num_tokens, block_size: 1)"
     run = learner("-c", check, program="python", root=damaged)
     assert "CourseDamaged" in run.stderr and "pip install" in run.stderr

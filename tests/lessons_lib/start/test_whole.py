@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from lessons_lib import whole
+from lessons_lib import installation
 from lessons_lib.paths import ROOT
 from made_packages import Packages
 
-ROOMS = ("lessons_lib", "lessons_processes", "lessons_guide", "lessons_exercises", "kernels")
+ROOMS = (
+    "lessons_lib",
+    "lessons_lib.processes",
+    "lessons_lib.guide",
+    "lessons_content",
+    "kernels",
+)
 CALLS = """
-from lessons_lib.verbs import check, open_lesson
+from lessons_lib.notebook_api import check, open_lesson
 answer = lambda num_tokens, block_size: 1
 for call in (lambda: check('0.1', answer), lambda: open_lesson('00')):
     try:
@@ -22,7 +28,7 @@ for call in (lambda: check('0.1', answer), lambda: open_lesson('00')):
     except Exception as error:
         print(repr(error))
 """
-FAULTS = "from lessons_lib import whole; print(whole.faults()); print(whole.remedy())"
+FAULTS = "from lessons_lib import whole; print(whole.faults()); print(installation.remedy())"
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ class TestInstalled:
             path.relative_to(course.parent).as_posix(): path.stat().st_size for path in files
         }
         listed |= {f"{course.name}/gone.pyc": 3, "other/gone.py": 3}
-        installed.distribution(whole.NAME, "1.0", files=listed)
+        installed.distribution(installation.NAME, "1.0", files=listed)
 
     def test_it_has_each_file_of_its_wheel(self, installed, course):
         self.write_list(installed, course)
@@ -124,19 +130,19 @@ class TestInstalled:
         assert "kernels/free_list.h" in found and "kernels/block_manager.h" in found
         installs, _, rest = remedy.partition("paged_attention_course-….whl")
         # no index has the course: its name finds nothing, or what somebody else put there
-        assert installs.startswith("pip install ") and whole.NAME not in installs
+        assert installs.startswith("pip install ") and installation.NAME not in installs
         assert "pip install" not in rest
 
     @pytest.mark.parametrize("versions", [(), ("1.0",)])
     def test_without_pips_list_it_is_not_whole(self, installed, course, versions):
         for version in versions:
-            installed.distribution(whole.NAME, version)
+            installed.distribution(installation.NAME, version)
         lacking = "the list of files that pip keeps about paged-attention-course"
         assert faults(installed, course)[0] == f"missing or cut off: {lacking}"
 
     def test_of_two_versions_nobody_knows_which_one_runs(self, installed, course):
         for packages, version in ((installed, "1.0"), (Packages(installed.course), "2.0")):
-            packages.distribution(whole.NAME, version, files={})
+            packages.distribution(installation.NAME, version, files={})
         found, _ = faults(installed, course)
         assert found.startswith(f"there is more than one version: 1.0 in {installed.folder}")
         assert found.endswith(f"2.0 in {installed.course}")

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from dense_attention import dense_attention
 from disordered import disordered_manager
-from paged_attention.attention import (
+from paged_attention.attention.by_request import (
     forward_prefill,
     plain_attention,
     tiled_attention,
 )
-from paged_attention.layer import AttentionLayer
-from paged_attention.softmax_state import NO_KEY, SoftmaxState
+from paged_attention.attention.layer import AttentionLayer
+from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState
 from poison import on_each_device, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")

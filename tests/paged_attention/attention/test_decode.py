@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dense_attention import dense_attention
 from disordered import disordered_manager, write_tokens
-from paged_attention.decode import (
+from paged_attention.attention.decode import (
     block_attention,
     combine_result,
     combine_segments,
@@ -19,8 +19,8 @@ from paged_attention.decode import (
     forward_decoding,
     forward_decoding_loop,
 )
-from paged_attention.layer import AttentionLayer
-from paged_attention.three_requests import three_requests
+from paged_attention.attention.layer import AttentionLayer
+from paged_attention.attention.three_requests import three_requests
 from poison import on_each_device, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")

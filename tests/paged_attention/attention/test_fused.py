@@ -19,7 +19,20 @@ from fused_libraries import (
     stand_ins,
     varlen_attn,
 )
-from lessons_bench.path_b import (
+from lessons_content.lesson_08.bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
+from paged_attention.attention.fused import (
+    WAYS,
+    FusedAttention,
+    attn_paged_fused,
+    check_fused,
+    fused_needs,
+)
+from paged_attention.attention.metadata import BatchMetadata, attn_paged_torch
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.paths import CPU_ONLY, NEEDS, PATHS
+from refused import refused
+from tools.bench.path_b import (
     HEAD_SIZE,
     SCENARIOS,
     SHAPES,
@@ -28,19 +41,6 @@ from lessons_bench.path_b import (
     measure_paths,
     random_batches,
 )
-from lessons_bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
-from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.engine import Engine
-from paged_attention.engine.paths import CPU_ONLY, NEEDS, PATHS
-from paged_attention.fused import (
-    WAYS,
-    FusedAttention,
-    attn_paged_fused,
-    check_fused,
-    fused_needs,
-)
-from paged_attention.metadata import BatchMetadata, attn_paged_torch
-from refused import refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 few = settings(max_examples=30)

@@ -7,13 +7,13 @@ import re
 import pytest
 import torch
 
-from lessons_lib.cuda import KernelError, build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
+from lessons_lib.cuda.library import KernelError, build_cuda
 from lessons_lib.paths import KERNELS, ROOT
-from paged_attention.bug_hunt import HuntCase, build_hunted
-from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
-from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
-from paged_attention.prefill import PREFILL_RUNGS
+from paged_attention.attention.bug_hunt import HuntCase, build_hunted
+from paged_attention.attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
+from paged_attention.ladder.decode import RUNGS, PagedDecode, Shape, shape_text
+from paged_attention.prefill.kernels import PREFILL_RUNGS
 from paged_batch import Batch, PrefillBatch, planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
@@ -50,7 +50,7 @@ def run_paged_attention(texts):
 
 def run_reductions(texts):
     """Several in a row, which the paged kernel does not do."""
-    wrapper = (ROOT / "lessons_exercises/lesson_06/reduce_check.cu").read_text()
+    wrapper = (ROOT / "lessons_content/lesson_06/reduce_check.cu").read_text()
     library = build_cuda(texts["block_reduce.cuh"], wrapper, target="checked", name="barriers")
     values = torch.arange(2 * 3 * 128.0).view(2, 3, 128)
     return library, lambda: library.reduce(

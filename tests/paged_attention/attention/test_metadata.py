@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from dense_attention import dense_attention
 from disordered import disordered_manager, write_tokens
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import (
+from paged_attention.attention.metadata import (
     attn_paged_torch,
     build_metadata,
     visible_keys,
 )
-from paged_attention.slots import write_kv
-from paged_attention.tiny_transformer import (
+from paged_attention.attention.tiny_transformer import (
     TinyTransformer,
     generate_dense,
     generate_paged,
     merge_in_a_hurry,
 )
+from paged_attention.pool.kv_cache import PagedAttentionManager
+from paged_attention.pool.slots import write_kv
 from poison import poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")

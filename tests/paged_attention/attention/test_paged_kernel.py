@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.cuda import KernelError
-from paged_attention.paged_kernel import (
+from lessons_lib.cuda.library import KernelError
+from paged_attention.attention.paged_kernel import (
     SHARED_BYTES_FOR_SCORES,
     attn_paged_cuda,
     paged_attention_library,

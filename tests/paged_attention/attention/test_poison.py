@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from dense_attention import pool_attention
+from paged_attention.attention.metadata import build_metadata
 from paged_attention.engine.paths import PATHS
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import build_metadata
+from paged_attention.pool.kv_cache import PagedAttentionManager
 from poison import POISONS, fill_where, on_each_device, owned_slots
 from poisoned_paths import FOR_16_BITS, by_poison, on_each_path, skip_where_missing
 from rounding import assert_within_rounding

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.inline import read_kernel
-from paged_attention.splits import cut_evenly
-from paged_attention.work_plan import (
+from lessons_lib.cuda.inline import read_kernel
+from paged_attention.ladder.splits import cut_evenly
+from paged_attention.ladder.work_plan import (
     TILE_SIZE,
     best_plan,
     choose_heads_at_once,

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
-from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.tiny_transformer import (
+from paged_attention.attention.tiny_transformer import (
     TinyTransformer,
     dense,
     generate_dense,
     generate_paged,
     merge_of_reference,
 )
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 
 def normed(x):

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from batch_metadata import metadata_of
+from paged_attention.attention.fused import fused_needs
 from paged_attention.engine import paths
 from paged_attention.engine.paths import choose_path, find_path, is_one_long_prompt
-from paged_attention.fused import fused_needs
-from paged_attention.ladder import Shape
+from paged_attention.ladder.decode import Shape
 from pretended_card import pretend_card
 
 

@@ -13,7 +13,7 @@ from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.files import check_files
 from paged_attention.engine.parallel.weights import SavedWeights
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 from ranks import load_by_one_rank
 
 both_ways = pytest.mark.parametrize("load", [load_model, load_by_one_rank])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from lessons_draw import lesson_08
+from lessons_content.lesson_08 import pictures
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.conversation import Conversation
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.serve.words import Characters, TokenizerWords
+from paged_attention.engine.serve.token_text import Characters, TokenizerWords
 from tiny_checkpoints import save_model_that_speaks
 
 SYSTEM = "the cat and the dog and the cat again:"
@@ -55,9 +55,9 @@ def test_a_model_without_a_template_says_so():
 
 def test_side_by_side_it_shows_all_answers_as_they_grow(speaker):
     conversation = talk(speaker, Ada="the <cat>:")
-    pages = [lesson_08.side_by_side(conversation)._repr_html_()]
+    pages = [pictures.side_by_side(conversation)._repr_html_()]
     while conversation.step():
-        pages.append(lesson_08.side_by_side(conversation)._repr_html_())
+        pages.append(pictures.side_by_side(conversation)._repr_html_())
     assert "the cat 😀" not in pages[0] and "the cat 😀" in pages[-1]
     assert "the &lt;cat&gt;:" in pages[0] and "blocks in use" in pages[-1]
-    assert "Ada: the cat 😀" in repr(lesson_08.side_by_side(conversation))
+    assert "Ada: the cat 😀" in repr(pictures.side_by_side(conversation))

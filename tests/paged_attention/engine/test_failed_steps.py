@@ -21,10 +21,10 @@ from echo import (
     continuation,
     engine_with,
 )
-from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
+from paged_attention.pool.block_manager import PythonBlockManager
 from traces import actions, play
 
 ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lessons_bench.host_steps import MOST, Sizes, measure
 from paged_attention.engine.checkpoint import load_model
+from tools.bench.host_steps import MOST, Sizes, measure
 
 BASE = Sizes(num_blocks=60, cached=20, waiting=30, running=4)
 

@@ -21,7 +21,7 @@ from paged_attention.engine.attention import plugged_in
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams
-from paged_attention.engine.served import UnsupportedModelError, check_config
+from paged_attention.engine.supported_models import UnsupportedModelError, check_config
 from small_sizes import SIZES
 
 MOE = dict(

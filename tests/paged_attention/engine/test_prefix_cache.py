@@ -16,7 +16,7 @@ from paged_attention.engine.history import History
 from paged_attention.engine.prefix_cache import PrefixCache, block_hashes
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 from state_machines import steps
 
 BLOCK_SIZE = 2

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fast_requests import DEVICES
-from lessons_exercises.lesson_08 import e8_7_sample
-from lessons_exercises.lesson_10 import e10_5_draw_tokens, rows
+from lessons_content.lesson_08 import e8_7_sample
+from lessons_content.lesson_10 import e10_5_draw_tokens, rows
 from paged_attention.engine.draws import draw_number
 from paged_attention.engine.fast.graph import capture
 from paged_attention.engine.fast.sampler import NOT_FINITE, draw_tokens, sample_all

@@ -12,7 +12,7 @@ from paged_attention.engine.history import History
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import Request, SamplingParams
 from paged_attention.engine.scheduler import Scheduler
-from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.pool.kv_cache import PagedAttentionManager
 
 
 def scheduler_for(prompt_lens, num_blocks=64, block_size=4, token_budget=16, max_num_seqs=8):

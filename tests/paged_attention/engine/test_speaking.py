@@ -72,7 +72,7 @@ def test_a_name_that_the_hub_would_have(download):
 def test_a_chat_runs_on_ones_own_answers_and_says_which_are_whose(tmp_path):
     folder = tmp_path / "speaks"
     save_model_that_speaks(folder)
-    words = [sys.executable, "-m", "lessons_command", "chat", "--model", str(folder)]
+    words = [sys.executable, "-m", "lessons_lib.start", "chat", "--model", str(folder)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env=os.environ | {"BROWSER": "true"}
     ) as process:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paged_attention.self_planned import SelfPlannedDecode, kept_decode, place_of
+from paged_attention.ladder.self_planned import SelfPlannedDecode, kept_decode, place_of
 from paged_attention.validate import table_fits
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decode_calls import MODEL
-from lessons_lib.inline import read_kernel
-from paged_attention.rungs import FP8
-from paged_attention.self_planned import MOST_BLOCKS, MOST_SEQS, SelfPlannedDecode
-from paged_attention.work_plan import (
+from lessons_lib.cuda.inline import read_kernel
+from paged_attention.ladder.rungs import FP8
+from paged_attention.ladder.self_planned import MOST_BLOCKS, MOST_SEQS, SelfPlannedDecode
+from paged_attention.ladder.work_plan import (
     BUSY,
     PART_COST,
     TILE_SIZE,

@@ -20,8 +20,8 @@ from decode_calls import (
     prepared,
 )
 from dense_attention import decode_attention
-from lessons_lib.cuda import KernelError
-from paged_attention.ladder import FP8, RUNGS, Shape, attn_paged_fast, rung_library
+from lessons_lib.cuda.library import KernelError
+from paged_attention.ladder.decode import FP8, RUNGS, Shape, attn_paged_fast, rung_library
 from paged_batch import Batch, on_each_target
 from poison import POISONS_AND_GARBAGE, poisons
 from unsaid import unsaid

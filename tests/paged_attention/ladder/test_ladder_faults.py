@@ -5,8 +5,8 @@ So test_ladder.py can fail.
 import pytest
 
 from decode_calls import HALF, assert_right, check, prepared
-from lessons_lib.cuda import KernelError, build_cuda
-from paged_attention.ladder import FP8, Shape, rung_texts
+from lessons_lib.cuda.library import KernelError, build_cuda
+from paged_attention.ladder.decode import FP8, Shape, rung_texts
 from paged_batch import Batch
 
 # Likely faults, by rung and file: (what it does, old text, new text). Barriers that are

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from decode_calls import HALF, MODEL, assert_right, fp8
 from paged_attention.engine.fast.graph import capture
-from paged_attention.rungs import FP8
-from paged_attention.self_planned import SelfPlannedDecode
+from paged_attention.ladder.rungs import FP8
+from paged_attention.ladder.self_planned import SelfPlannedDecode
 from paged_batch import Batch, device_of, on_each_target
 from poison import poisons
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from paged_attention import block_manager
-from paged_attention.block_manager import PythonBlockManager, build_block_manager
+from paged_attention.pool import block_manager
+from paged_attention.pool.block_manager import PythonBlockManager, build_block_manager
 from state_machines import steps
 
 module = build_block_manager()

@@ -9,11 +9,11 @@ import torch
 
 from batch_metadata import metadata_of
 from int32 import integers
-from paged_attention.block_table import NO_BLOCK
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.fp8 import WidenedBlocks, narrow, narrowed, widened, with_kv_dtype
 from paged_attention.engine.paths import gather
-from paged_attention.rungs import FP8
+from paged_attention.ladder.rungs import FP8
+from paged_attention.pool.block_table import NO_BLOCK
 
 BLOCK_SIZE, NUM_BLOCKS = 4, 7
 

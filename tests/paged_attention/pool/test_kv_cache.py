@@ -15,14 +15,14 @@ from hypothesis.stateful import (
 )
 
 from manager_state import state_of
-from paged_attention.block_manager import OutOfBlocksError
-from paged_attention.engine.fast import room
-from paged_attention.kv_cache import (
+from paged_attention.engine.fast import reserve_blocks
+from paged_attention.pool.block_manager import OutOfBlocksError
+from paged_attention.pool.kv_cache import (
     OutOfRowsError,
     PagedAttentionManager,
     SequenceTooLongError,
 )
-from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.pool.slots import slot_mapping, write_kv
 from state_machines import steps
 
 ERRORS = OutOfBlocksError, OutOfRowsError, SequenceTooLongError
@@ -210,7 +210,9 @@ TestManager.settings = steps(20)
     forks=st.lists(st.integers(0, 1), max_size=3),
     num_new=st.lists(st.integers(0, 9), min_size=5, max_size=5),
 )
-@pytest.mark.parametrize("append", [PagedAttentionManager.append_tokens, room.append_tokens])
+@pytest.mark.parametrize(
+    "append", [PagedAttentionManager.append_tokens, reserve_blocks.append_tokens]
+)
 def test_room_for_all_or_for_none(append, num_spare, block_size, row, prompts, forks, num_new):
     """Trying it token by token on a copy says whether a batch fits, and what it gets."""
     num_blocks = sum(-(-num_tokens // block_size) for num_tokens in prompts) + num_spare
@@ -222,7 +224,7 @@ def test_room_for_all_or_for_none(append, num_spare, block_size, row, prompts, f
     for parent in forks:
         manager.fork_sequence(parent % len(prompts), len(manager.sequences))
     batch = [pair for pair in zip(manager.sequences, num_new) if pair[1]]
-    if append is room.append_tokens:  # which makes room for one prompt at a time
+    if append is reserve_blocks.append_tokens:  # which makes room for one prompt at a time
         batch = batch[:1]
     assume(batch)
     before, expected = state_of(manager), copy.deepcopy(manager)
@@ -250,7 +252,7 @@ def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwis
 
 
 def test_the_cpp_block_manager_fits_in():
-    from paged_attention.block_manager import build_block_manager
+    from paged_attention.pool.block_manager import build_block_manager
 
     manager = PagedAttentionManager(
         3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
 
 MAIN = "int main() { return stress(4, 200); }\n"
 LOCK = "std::lock_guard<std::mutex> lock(mutex_);"

@@ -13,10 +13,10 @@ from batch_metadata import metadata_of
 from decode_calls import BFLOAT, FAR, HALF, MODEL, name_of
 from dense_attention import pool_attention
 from launches import Launches
-from lessons_bench import prefill as bench
-from lessons_lib.cuda import KernelError
-from paged_attention.ladder import Shape
-from paged_attention.prefill import (
+from lessons_content.lesson_09.bench import prefill as bench
+from lessons_lib.cuda.library import KernelError
+from paged_attention.ladder.decode import Shape
+from paged_attention.prefill.kernels import (
     PREFILL_RUNGS,
     PagedPrefill,
     attn_paged_prefill,

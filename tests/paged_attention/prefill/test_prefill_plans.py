@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paged_attention.ladder import Shape
-from paged_attention.prefill import tile_sizes
-from paged_attention.prefill_plan import TileSizes, plan_all_tiles, plan_needed_tiles
-from paged_attention.rungs import SHARED_BYTES_ON_CPU
+from paged_attention.ladder.decode import Shape
+from paged_attention.ladder.rungs import SHARED_BYTES_ON_CPU
+from paged_attention.prefill.kernels import tile_sizes
+from paged_attention.prefill.plan import TileSizes, plan_all_tiles, plan_needed_tiles
 
 HALF = torch.float16
 SMALL = TileSizes(rows=4, keys=2, few_rows=1)

@@ -17,7 +17,7 @@ from paged_attention.engine.cpu.runner import CpuRunner
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.runner import flatten_batch
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 from traces import play
 
 ALL_PARTS = [

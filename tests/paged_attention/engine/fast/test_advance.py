@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_lib import build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 MAX_NUM_SEQS, PADDING = 5, -1

@@ -25,7 +25,7 @@ from fast_requests import (
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.supported_models import UnsupportedModelError
 from traces import play
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from echo import assert_nothing_is_lost
 from fast_requests import all_sizes, params_of, prompts, some_traces
 from lessons_lib import build_cuda
-from lessons_lib.inline import read_kernel
+from lessons_lib.cuda.inline import read_kernel
+from paged_attention.attention.metadata import build_metadata
 from paged_attention.engine.attention import plugged_in
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -22,9 +23,8 @@ from paged_attention.engine.paths import gather
 from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.runner import flatten_batch
 from paged_attention.engine.sampler import sample
-from paged_attention.engine.served import UnsupportedModelError
-from paged_attention.metadata import build_metadata
-from paged_attention.rungs import FP8
+from paged_attention.engine.supported_models import UnsupportedModelError
+from paged_attention.ladder.rungs import FP8
 from paged_attention.tiny_qwen3.tasks import TASKS, decode, encode
 from paged_attention.tiny_qwen3.wider import with_head_size
 from paged_attention.validate import KERNEL_DTYPES

@@ -5,12 +5,12 @@ import functools
 import pytest
 import torch
 
-from lessons_bench.timeline import GPU_WORK, HOST_CALLS, STEP, profiled
-from lessons_bench.timeline_runs import is_wait
+from lessons_content.lesson_10.bench.timeline_runs import is_wait
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.wider import with_head_size
+from tools.bench.timeline import GPU_WORK, HOST_CALLS, STEP, profiled
 from watched_device import ReadOnHost, watched
 
 # With heads of 32 float32 numbers, a step takes the slower kernels. With the others it takes

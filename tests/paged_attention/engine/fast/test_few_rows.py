@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lessons_bench.few_rows import MODELS
-from lessons_bench.servers import random_model
+from lessons_content.lesson_08.bench.servers import random_model
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.fast.few_rows import FewRows, few_rows_library
 from paged_attention.engine.request import SamplingParams
+from tools.bench.few_rows import MODELS
 
 TARGETS = ["fast", "checked"] + ["gpu"] * torch.cuda.is_available()
 DTYPES = [torch.float16, torch.bfloat16]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from paged_attention.send import Arriving, send, send_into
+from paged_attention.transfer import Arriving, send, send_into
 
 NUM_GPUS = torch.cuda.device_count()
 # The second GPU is not the current one.

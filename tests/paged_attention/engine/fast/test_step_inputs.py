@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_exercises.lesson_10 import step_tensors
-from lessons_exercises.lesson_10.step_tensors import BareState, RecordedStep
-from paged_attention.engine.fast.sizes import graph_sizes, smallest_that_fits
+from lessons_content.lesson_10 import step_tensors
+from lessons_content.lesson_10.step_tensors import BareState, RecordedStep
+from paged_attention.engine.fast.graph_sizes import graph_sizes, smallest_that_fits
 from paged_attention.engine.fast.state import StepState
 
 NUM_ROWS, WIDTH = 6, 5

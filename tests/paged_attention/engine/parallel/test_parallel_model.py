@@ -19,7 +19,7 @@ from paged_attention.engine.parallel.model import (
     parallel_model,
 )
 from paged_attention.engine.parallel.weights import RandomWeights, SavedWeights
-from paged_attention.engine.served import UnsupportedModelError, head_size_of
+from paged_attention.engine.supported_models import UnsupportedModelError, head_size_of
 from ranks import group
 from small_sizes import BIASES, SIZES
 

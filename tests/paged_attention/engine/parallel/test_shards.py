@@ -7,8 +7,7 @@ import time
 import pytest
 import torch
 
-from lessons_bench import shards as command
-from lessons_processes import isolation
+from lessons_lib.processes import isolation
 from paged_attention.engine import shards
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -21,6 +20,7 @@ from paged_attention.engine.shards import (
 )
 from paged_attention.tiny_qwen3.tasks import encode
 from pretended_card import pretend_gpus
+from tools.bench import shards as command
 
 PROMPTS = [
     encode(text)

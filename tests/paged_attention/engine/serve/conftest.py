@@ -2,7 +2,7 @@
 
 import pytest
 
-from paged_attention.engine.serve.words import TokenizerWords
+from paged_attention.engine.serve.token_text import TokenizerWords
 from serving import RunningServer, wait_until
 from tiny_checkpoints import KINDS, save_model_that_speaks
 

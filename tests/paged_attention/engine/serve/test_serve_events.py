@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paged_attention.engine.serve.events import next_event
+from paged_attention.engine.serve.stop_texts import next_event
 
 letters = st.text("abc", max_size=30)
 stops = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)

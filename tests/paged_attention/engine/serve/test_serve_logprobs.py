@@ -14,7 +14,7 @@ from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.echo import Echo
 from paged_attention.engine.serve.engine_thread import News
 from paged_attention.engine.serve.scored_tokens import chat_form, completion_form
-from paged_attention.engine.serve.words import TokenizerWords
+from paged_attention.engine.serve.token_text import TokenizerWords
 from paged_attention.tiny_qwen3.tasks import encode
 from serving import MODEL, RunningServer, body, head_of, wait_until
 from tiny_checkpoints import KINDS, byte_level, checkpoint

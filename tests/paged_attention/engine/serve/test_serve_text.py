@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from paged_attention.engine.checkpoint import SMALL_MODEL
 from paged_attention.engine.serve.answer import Answer
 from paged_attention.engine.serve.engine_thread import News
-from paged_attention.engine.serve.words import Characters, Decoded, words_of
-from paged_attention.engine.served import UnsupportedModelError
+from paged_attention.engine.serve.token_text import Characters, Decoded, words_of
+from paged_attention.engine.supported_models import UnsupportedModelError
 from paged_attention.tiny_qwen3.tasks import encode
 from serving import RunningServer, body
 from tiny_checkpoints import byte_level, bytes_for_the_rest, checkpoint

@@ -1,5 +1,0 @@
-import sys
-
-from lessons_build.build import main
-
-sys.exit(main())

@@ -1,0 +1,103 @@
+"""Exercise 1.5: a second sequence that shares the first one's blocks."""
+
+from collections.abc import Iterator
+
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.naming_words import counted
+from lessons_lib.checks import Text
+from paged_attention.pool.block_manager import PythonBlockManager
+
+
+class BlockManager:
+    """The five methods of a block manager and no more, as the compiled one has them."""
+
+    def __init__(self, num_blocks):
+        inner = PythonBlockManager(num_blocks)
+        self.allocate, self.free = inner.allocate, inner.free
+        self.increase_ref_count = inner.increase_ref_count
+        self.get_ref_count = inner.get_ref_count
+        self.get_num_free_blocks = inner.get_num_free_blocks
+
+    def __repr__(self):
+        return "the manager"
+
+
+def manager_of(num_blocks, blocks, further_users, last_first=False):
+    """A manager of which `blocks` are in use, and the others were freed in their order."""
+    manager = BlockManager(num_blocks)
+    for _ in range(num_blocks):
+        manager.allocate()
+    for block_id in sorted(set(range(num_blocks)) - set(blocks), reverse=last_first):
+        manager.free(block_id)
+    for block_id in further_users:
+        manager.increase_ref_count(block_id)
+    return manager
+
+
+def counts_of(manager, num_blocks):
+    return [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+
+
+def fork(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+    return list(blocks)
+
+
+# (size of the pool, blocks of the parent in its order, how many forks of it there are already)
+CASES = [
+    (2, [0], 0),
+    (2, [], 0),
+    (3, [0, 1], 0),
+    (6, [4, 1, 3], 0),
+    (6, [5, 0, 2], 2),
+    (4, [3, 2, 1, 0], 0),
+    (3, [2, 1], 1),
+]
+
+
+def hidden(chance):
+    for length in (1, 2, 3, 3, 4, 5, 6, 8, 10):
+        num_blocks = length + chance.randint(1, 6)
+        yield num_blocks, chance.sample(range(num_blocks), length), chance.randint(0, 3)
+
+
+def observe(answer, case):
+    num_blocks, parent, forks = case
+    manager, blocks = manager_of(num_blocks, parent, parent * forks), list(parent)
+    child = answer(manager, blocks)
+    kind = "the parent's own list" if child is blocks else "a new list"
+    if isinstance(child, list):
+        shown = f"{kind} {child}"
+    elif isinstance(child, Iterator) or callable(child):  # its text would have an address
+        shown = f"something of type {type(child).__name__}"
+    else:
+        shown = f"{child!r}, of type {type(child).__name__}"
+    counts = counts_of(manager, num_blocks)
+    return Text(f"returns {shown}; parent {blocks}; reference counts {counts}")
+
+
+def same(expected, actual):
+    """Equal, or errors on a name that the manager lacks, whichever it is."""
+    lacks = "AttributeError: 'BlockManager' object has no attribute "
+    return expected == actual or expected.startswith(lacks) and actual.startswith(lacks)
+
+
+def describe(case):
+    num_blocks, parent, forks = case
+    earlier = f" (already forked {counted(forks, 'time')})" if forks else ""
+    past = f"a pool of {num_blocks}; the parent's blocks are {parent}{earlier}"
+    return f"{past}; fork(manager, {parent})"
+
+
+EXERCISE = exercise(
+    globals(),
+    title="fork a sequence",
+    answer_name="fork",
+    size=lambda case: (len(case[1]), case[2], case[0]),
+    hints="""
+        How many sequences use each of these blocks before the fork, and how many after it?
+
+        The child needs a list of its own with the same ids in it: `list(blocks)`.
+    """,
+)

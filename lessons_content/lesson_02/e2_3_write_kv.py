@@ -1,0 +1,101 @@
+"""Exercise 2.3: keys and values into their slots."""
+
+import math
+
+import torch
+
+from lessons_content.exercises import tensors
+from lessons_content.exercises.exercise import exercise
+from lessons_lib.checks import Text
+from paged_attention.pool.slots import write_kv
+from paged_attention.validate import check_write
+
+WRONG_ARGUMENTS = {
+    "one slot twice": lambda slots, k, v: (torch.full_like(slots, int(slots[0])), k, v),
+    "a slot below 0": lambda slots, k, v: (slots - int(slots[0]) - 1, k, v),
+    "values of another dtype": lambda slots, k, v: (slots, k, v.double()),
+}
+# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the
+# arguments
+CASES = [
+    (2, 2, 1, 1, [0]),
+    (2, 2, 1, 1, [3]),
+    (2, 2, 2, 3, [1]),
+    (2, 2, 2, 3, []),
+    (3, 2, 1, 2, [4, 1]),
+    (3, 2, 2, 2, [2, 3]),
+    (3, 4, 2, 2, [5, 2]),
+    (4, 3, 3, 2, [7, 8, 0]),
+    (4, 3, 2, 4, [11, 3, 4, 9, 10]),
+    (3, 1, 2, 2, [2, 0]),
+    (5, 16, 3, 2, [79, 16, 17]),
+    *((3, 2, 2, 2, [4, 1], flaw) for flaw in WRONG_ARGUMENTS),
+]
+
+
+def hidden(chance):
+    for num_tokens in (1, 1, 2, 2, 3, 4, 5, 6, 7, 9):
+        num_blocks, block_size = chance.randint(3, 6), chance.randint(3, 6)
+        slots = chance.sample(range(num_blocks * block_size), num_tokens)
+        yield num_blocks, block_size, chance.randint(1, 4), chance.randint(1, 8), slots
+    for flaw in WRONG_ARGUMENTS:
+        yield 4, 3, 2, chance.randint(2, 8), chance.sample(range(12), 2), flaw
+
+
+def is_refused(case):
+    return len(case) > 5
+
+
+def observe(answer, case):
+    *sizes, slots = case[:5]
+    k_cache, v_cache = torch.arange(2.0 * math.prod(sizes)).view(2, *sizes)
+    shape = len(slots), *sizes[2:]
+    k = -1.0 - torch.arange(float(math.prod(shape))).view(shape)
+    slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
+    if is_refused(case):
+        return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[case[5]](slots, k, v))
+    answer(k_cache, v_cache, slots, k, v)
+    names = "k_cache", "v_cache", *(f"{name} afterwards" for name in ("slots", "k", "v"))
+    return tensors.values((k_cache, v_cache, slots, k, v), *names)
+
+
+def _refusal(answer, k_cache, v_cache, slots, k, v):
+    """Whether wrong arguments are refused, and the caches are as they were."""
+    before = k_cache.clone(), v_cache.clone()
+    try:
+        answer(k_cache, v_cache, slots, k, v)
+        ending = "no error"
+    except NotImplementedError:
+        raise
+    except (TypeError, ValueError):
+        ending = "ValueError or TypeError"
+    except Exception as error:
+        ending = type(error).__name__
+    written = not (torch.equal(k_cache, before[0]) and torch.equal(v_cache, before[1]))
+    return Text(f"{ending}, {'something' if written else 'nothing'} written")
+
+
+def describe(case):
+    if is_refused(case):
+        return f"k_cache {case[:4]}; wrong arguments: {case[5]}"
+    return (
+        f"k_cache {case[:4]}, slots {case[4]}; "
+        "the pool holds 0, 1, 2, …, the new keys are -1, -2, …, the new values -1001, -1002, …"
+    )
+
+
+EXERCISE = exercise(
+    globals(),
+    tensors,
+    title="write keys and values",
+    answer_name="write_kv",
+    size=lambda case: (len(case[4]), math.prod(case[:4])),
+    # whether the arguments are checked has nothing to do with what is written
+    chancy=is_refused,
+    hints="""
+        In which shape does the cache have one row for each slot? No number moves for that:
+        `view` is enough.
+
+        `tensor[indices] = rows` writes row i to place indices[i].
+    """,
+)

@@ -1,0 +1,98 @@
+"""Exercise 4.1: repeat each query for its blocks."""
+
+import math
+
+import torch
+
+from lessons_content.exercises import tensors
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.naming_words import named_where
+from lessons_content.lesson_04.inputs import call, generator, listed
+from lessons_lib.checks import Text
+from paged_attention.attention.by_request import decode
+
+# (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
+# asked for
+CASES = [
+    ((1,), 1, 2, 0),
+    ((2,), 1, 2, 1),
+    ((1, 1), 1, 2, 2),
+    ((3, 1), 1, 2, 3),
+    ((2, 2), 1, 2, 4),
+    ((3, 1, 2), 1, 2, 5),
+    ((0,), 1, 2, 6),
+    ((0, 2), 2, 2, 7),
+    ((2, 0, 1), 1, 2, 8),
+    ((3, 1, 2), 3, 4, 9),
+    ((1, 4, 0, 2), 7, 3, 10),
+    ((2, 2, 2), 3, 4, 11),
+    ((5, 0, 0, 1, 3), 5, 16, 12),
+    ((0, 0), 2, 4, 13),
+    ((17, 1, 30, 0, 2), 3, 8, 14),
+    ((2, 1), 2, 2, 15, "float64"),
+]
+
+
+FEW = 12  # numbers of q that a message shows
+
+
+def hidden(chance):
+    for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
+        counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
+        yield tuple(chance.sample(counts, length)), *about_q(chance)
+    yield (0,) * chance.randint(1, 5), *about_q(chance)
+    counts = chance.randint(1, 9), chance.randint(1, 9)
+    yield counts, *about_q(chance), chance.choice(("float16", "float64"))
+
+
+def about_q(chance):
+    return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+
+
+def query(case):
+    """Simple numbers where there are few."""
+    counts, num_heads, head_size, seed = case[:4]
+    shape = len(counts), num_heads, head_size
+    if math.prod(shape) <= FEW:
+        q = torch.arange(1.0, 1 + math.prod(shape)).view(shape)
+    else:
+        q = torch.randn(shape, generator=generator(seed))
+    return q.to(getattr(torch, case[4])) if case[4:] else q
+
+
+def observe(answer, case):
+    def result():
+        rows = call(answer, q=query(case), request_num_blocks=torch.tensor(case[0]))
+        if not case[4:] or not isinstance(rows, tensors.Values):
+            return rows
+        return rows, Text(f"dtype {rows.tensor.dtype}")
+
+    return named_where(sum(case[0]) == 0, result)
+
+
+def describe(case):
+    counts, num_heads, head_size, _ = case[:4]
+    q = f"q of shape ({len(counts)}, {num_heads}, {head_size})"
+    if len(counts) * num_heads * head_size <= FEW:
+        q = listed(q=query(case))
+    dtype = f" in {case[4]}" if case[4:] else ""
+    return f"{q}{dtype}, request_num_blocks = {list(counts)}"
+
+
+EXERCISE = exercise(
+    globals(),
+    tensors,
+    title="repeat each query for its blocks",
+    answer_name="dispatch",
+    reference=decode.dispatch,
+    size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0]) or 3, len(case)),
+    hints="""
+        Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in
+        row 0, 1, 2, 3, 4, 5?
+
+        PyTorch has two functions that repeat. One lays the whole tensor down again and again,
+        the other repeats each row on the spot.
+
+        The one you want takes a tensor of counts, and a `dim`.
+    """,
+)

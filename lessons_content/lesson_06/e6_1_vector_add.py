@@ -1,0 +1,148 @@
+"""Exercise 6.1: one thread for each element."""
+
+import contextlib
+import math
+
+import torch
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.naming_words import counted
+from lessons_lib.cuda_on_cpu.reports import KernelError
+
+MOST_THREADS = 1024  # in a block
+# elements, more than 1024 blocks have; the launcher is asked for its launch, which is not run
+MANY = 2_000_000
+MOST_TO_SPARE = 2**20  # threads without an element, in a launch that the check waits for
+TRACED = 3000  # elements; to note the writer of each one would take too long for more
+LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, 256 * MOST_THREADS + 1)
+
+
+def add(a, b):
+    return (a.double() + b.double()).float()
+
+
+def prepare(answer):
+    library = kernels.build(answer)
+    one, many = launch_for(library, 1), launch_for(library, MANY)
+    is_fixed = bool(one and many) and one[0].grid == many[0].grid
+    wasteful = what_is_wasted(one, many, is_fixed)
+
+    def run(a, b):
+        out = torch.empty_like(a)
+        stream = kernels.STREAM if len(a) % 2 else 0
+        with library.launches(stream=stream) as launches:
+            library.add(a, b, out, len(a))
+        kernels.check_streams(launches, stream)
+        return out, launches
+
+    def add_checked(a, b):
+        if wasteful:
+            raise KernelError(*wasteful)
+        try:
+            out, launches = run(a, b)
+        except KernelError as error:
+            if error.kind == "output-unwritten" and len(a) <= TRACED:
+                error.kind = why_unwritten(error, library, a, b)
+            raise
+        if launch_for(library, len(a)).returned == 0:
+            words = "The launch was made to fail, and the launcher returned 0."
+            raise KernelError(words, "error-not-returned")
+        if len(a) > TRACED:
+            if is_fixed:
+                look_for_loop(threads_of(many) + 1, run)
+            look_for_one_block(launches, len(a))
+        return out
+
+    return add_checked
+
+
+def launch_for(library, n):
+    """What the launcher asks for. Nothing runs, so one element is enough."""
+    number = torch.zeros(1)
+    return kernels.asked(library, lambda: library.add(number, number, torch.empty(1), n))
+
+
+def threads_of(launches):
+    return sum(math.prod((*launch.grid, *launch.block)) for launch in launches)
+
+
+def what_is_wasted(one, many, is_fixed):
+    """Message and kind of a launch with far too many threads, which would never end.
+
+    Those for two million elements may have two threads each.
+    """
+    spare = max(threads_of(one) - 1, threads_of(many) - 2 * MANY)
+    if not (one and many) or spare <= MOST_TO_SPARE:
+        return None
+    vector = f"a vector of {counted(1 if is_fixed else MANY, 'element')}"
+    words = (
+        f"For {vector} the launch asks for {threads_of(one if is_fixed else many):,} threads."
+    )
+    return words, "number-of-blocks-fixed" if is_fixed else "a-block-for-each-element"
+
+
+def look_for_loop(n, run):
+    """A launch that is the same for every length needs a loop, for one element more too."""
+    if n > LENGTHS[-1]:
+        run(*torch.ones(2, n))
+
+
+def look_for_one_block(launches, n):
+    """One block at a time leaves the rest of the GPU empty."""
+    if all(math.prod(launch.grid) == 1 for launch in launches):
+        words = f"{launches[0].kernel} was launched in one block, for {n:,} elements too."
+        raise KernelError(words, "one-block-in-a-loop")
+
+
+def why_unwritten(error, library, a, b):
+    """A more exact kind: there was no thread to write an element, or only a single block."""
+    if "launched no kernel" in str(error):
+        return "nothing-launched"
+    with library.trace("out") as accesses, contextlib.suppress(KernelError):
+        library.add(a, b, torch.empty_like(a), len(a))
+    is_one_block = len({access.block for access in accesses}) == 1
+    return "unwritten-by-one-block" if is_one_block else error.kind
+
+
+def hidden(chance):
+    """A few elements, lengths around whole blocks of 256, one that 256 blocks cannot do."""
+    beyond = (0, 0, 1, -1, 128, chance.randrange(256))
+    around = (256 * chance.randint(3, 10) + more for more in beyond)
+    for n in (chance.randint(3, 254), *around, 256 * MOST_THREADS + chance.randint(2, 900)):
+        yield n, chance.randrange(2**31)
+
+
+def observe(subject, case):
+    n, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    a, b = torch.randn(2, n, generator=generator)
+    return kernels.result_of(lambda: subject(a, b))
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="one thread for each element",
+    answer_name="vector_add",
+    reference=add,
+    # the last one is so long that 256 blocks cannot do it, however many threads they have
+    cases=lambda: [(n, seed) for seed, n in enumerate(LENGTHS)],
+    size=lambda case: case[0],
+    # the longest is for one mistake; others look different there
+    chancy=lambda case: case[0] > TRACED,
+    describe=lambda case: f"vectors of {counted(case[0], 'element')}",
+    # a million threads in each case take a few seconds, and more on a busy machine
+    time_limit=60.0,
+    hints="""
+        Number the threads of the whole grid from 0. The first block has the numbers 0 to
+        blockDim.x - 1. Where does the second block begin? Where does block number blockIdx.x
+        begin?
+
+        That number is the thread's element, if such an element exists: n need not be a
+        multiple of the block size.
+
+        Take enough blocks that blocks * threads is at least n, and not a whole block more. 1
+        element takes 1 block, 256 take 1, 257 take 2.
+    """,
+)

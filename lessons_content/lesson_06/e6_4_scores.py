@@ -1,0 +1,122 @@
+"""Exercise 6.4: the scores of one query, a thread for each token."""
+
+import torch
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.drawn import normal
+from lessons_content.exercises.exercise import exercise
+from lessons_content.lesson_06 import batches
+from lessons_content.lesson_06.batches import NOT_WRITTEN, Case, FarCase, drawn
+from lessons_lib.checks import Text
+
+
+def scores(batch):
+    """paged_scores() for every sequence and head. Accumulates in float64."""
+    result = batch.new_scores()
+    for seq, (q, keys, _) in enumerate(batch.sequences()):
+        products = torch.einsum("thd,hd->ht", keys, q)
+        result[seq, :, : len(keys)] = (products * batch.scale).float()
+    return result
+
+
+def prepare(answer):
+    before = "numbers paged_params paged_address block_reduce"
+    library = kernels.build(answer, before, "scores_check.cu")
+
+    def score(batch):
+        result = batch.new_scores()
+        fields = batch.fields(scores=batch.new_scores(), out=result)
+        kernels.with_misplaced_barriers(lambda: library.scores(**fields), answer)
+        return result
+
+    score.far = lambda batch: batches.reached(lambda: score(batch))
+    return score
+
+
+class Narrow(Case):
+    """A case of 16 bits, with numbers that are the same on every processor.
+
+    Where randn's last bit differs, a number may round to another one of 16 bits, and scores
+    are compared more closely than that.
+    """
+
+    def batch(self):
+        assert self.spread == 1 and not self.shift
+        batch = super().batch()
+        generator = torch.Generator().manual_seed(self.seed)
+        for numbers in (batch.q, batch.k_cache, batch.v_cache):
+            is_real = numbers != torch.tensor(batches.POISON, dtype=numbers.dtype)
+            real = normal(int(is_real.sum()), generator=generator)
+            numbers[is_real] = real.to(numbers.dtype)
+        return batch
+
+
+CASES = [
+    Case((1,), 1, 1, 1, 4),
+    Case((1,), 1, 1, 8, 4),
+    Case((3,), 1, 1, 8, 4),
+    Case((4, 5), 2, 2, 8, 4),
+    Case((0, 3, 9), 6, 2, 8, 4),
+    Narrow((8, 2), 7, 1, 12, 4, dtype=1),
+    Narrow((5, 16, 17), 4, 4, 16, 16, dtype=2),
+    Case((7, 4), 6, 3, 8, 3, gap=5, seed=1),
+    Case((128, 127), 2, 1, 8, 16),
+    Narrow((129, 300), 2, 2, 8, 16, dtype=1),
+    Case((20, 6), 3, 1, 200, 8),
+    Narrow((2,), 2, 2, 256, 4, dtype=1),
+    Narrow((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9),
+    Case((3,), 1, 1, 16, 4, scale=0.5),
+    batches.FAR,
+]
+
+
+def hidden(chance):
+    """Batches of any shape, then an empty context and extreme sizes."""
+    yield from (drawn(chance) for _ in range(10))
+    yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
+    yield from batches.drawn_extremes(chance)
+
+
+def observe(subject, case):
+    """The scores of the tokens that exist. What lies after them does not matter."""
+    if isinstance(case, FarCase):
+        return batches.observe_far(subject, case)
+    batch = case.batch()
+
+    def run():
+        result = subject(batch)
+        behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
+        return result.masked_fill(behind, 0.0)
+
+    return kernels.result_of(run, names=("k_cache", "scores", "block_table", "context_lens"))
+
+
+def show(expected, actual):
+    return tuple(
+        text if isinstance(text, Text) else text.replace(f"{NOT_WRITTEN:g}", "never written")
+        for text in kernels.show(expected, actual)
+    )
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
+    title="the scores",
+    answer_name="paged_scores",
+    reference=scores,
+    chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
+    describe=lambda case: case.describe("the scores for each (sequence, head, token)"),
+    points=2,
+    hints="""
+        First bring the query into q, all threads together: thread 0 takes the elements 0,
+        blockDim.x, 2 * blockDim.x and so on. to_float() makes a float of each. Then wait until
+        all of it is there.
+
+        Tokens are shared out in the same way: thread t takes the tokens t, t + blockDim.x and
+        so on.
+
+        For each token, cache_offset() says where its key begins in k_cache. Multiply the key
+        with q element by element and add up. Then scale the sum and write it to scores[token].
+    """,
+)

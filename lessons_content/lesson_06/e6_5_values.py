@@ -1,0 +1,142 @@
+"""Exercise 6.5: the softmax over a block's threads, and the weighted values."""
+
+import re
+from dataclasses import dataclass, replace
+
+import torch
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.lesson_06 import batches
+from lessons_content.lesson_06.batches import Case, FarCase, drawn
+from lessons_lib.cuda_on_cpu.reports import KernelError
+
+THREADS = 128
+BEFORE = "numbers paged_params paged_address paged_scores block_reduce"
+
+
+@dataclass(frozen=True)
+class SimilarValues(Case):
+    """All values near 1, and all scores the same: a long sum of numbers of one size."""
+
+    more = "all values near 1 and all scores 0"
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, q=torch.zeros_like(batch.q), v_cache=batch.v_cache / 8 + 1)
+
+
+def prepare(answer):
+    library = kernels.build(answer, BEFORE, "values_check.cu")
+    first_of_pass_2 = 1 + answer[: max(answer.find("paged_values"), 0)].count("\n")
+
+    def attend(batch):
+        out = torch.empty(batch.q.shape, dtype=batch.q.dtype)
+        scores = batch.new_scores() if batch.workspace else None
+        try:
+            library.values(**batch.fields(out=out, scores=scores))
+        except KernelError as error:
+            error.kind = refined(error, first_of_pass_2)
+            raise
+        return out
+
+    def look_far(batch):
+        weights = torch.full((*batch.q.shape[:2], batch.max_context_len), 1.0)
+        library.values_alone(**batch.fields(out=torch.empty(batch.q.shape), scores=weights))
+
+    attend.far = lambda batch: batches.reached(lambda: look_far(batch))
+    return attend
+
+
+def refined(error, first_of_pass_2):
+    """The kind of an error; for one of order its places: "order: pass 2 and softmax"."""
+    places = re.findall(r"^    ([^,\n]+), line (\d+): ", str(error), re.MULTILINE)
+    if any(source == "block_reduce.cuh" for source, _ in places):
+        return "within a block_ function"
+    if error.kind not in ("race", "missing-syncwarp") or len(places) != 2:
+        return error.kind
+    own = ["softmax", "pass 2"]
+    parts = [
+        own[int(line) >= first_of_pass_2] if source == "your code" else source
+        for source, line in places
+    ]
+    return "order: " + " and ".join(sorted(parts))
+
+
+CASES = [
+    Case((1,), 1, 1, 1, 4),
+    Case((1,), 1, 1, 4, 4),
+    Case((3,), 1, 1, 4, 4),
+    Case((4, 5), 2, 2, 8, 4),
+    Case((0,), 1, 1, 8, 4),
+    Case((0, 3, 9), 6, 2, 8, 4),
+    Case((6,), 1, 1, 8, 4, shift=200.0),
+    Case((6,), 1, 1, 8, 4, shift=-200.0),
+    Case((6,), 1, 1, 8, 4, shift=-20_000.0, spread=0.0),
+    Case((8, 2), 7, 1, 12, 4, workspace=True),
+    Case((2, 17, 16), 4, 4, 16, 16, dtype=1),
+    Case((7, 4), 6, 3, 8, 3, seed=1, dtype=2),
+    Case((128, 127), 2, 1, 8, 16),
+    Case((129, 300), 2, 2, 8, 16, spread=3.0, workspace=True),
+    Case((20, 6), 3, 1, 200, 8),
+    Case((2,), 2, 2, 256, 4, dtype=1),
+    Case((11, 140), 6, 2, 8, 16, spare_context=30),
+    SimilarValues((600,), 1, 1, 2, 16, dtype=2),
+    batches.FAR,
+]
+
+
+def hidden(chance):
+    """As those of the scores; also with scores in a workspace, or far from 0."""
+    yield from (drawn(chance, workspace=number % 3 == 0) for number in range(9))
+    yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
+    for shift in (200.0, -200.0):
+        yield drawn(chance, context_lens=(chance.randint(3, 9),), dtype=0, shift=shift)
+    length, shift = chance.randint(3, 9), -20_000.0 - chance.randint(1, 99)
+    yield Case((length,), 1, 1, 8, 4, shift=shift, spread=0.0)
+    length, seed = chance.randint(560, 640), chance.randrange(2**31)
+    yield SimilarValues((length,), 1, 1, 2, 16, dtype=2, seed=seed)
+    yield from batches.drawn_extremes(chance)
+
+
+def observe(subject, case):
+    if isinstance(case, FarCase):
+        return batches.observe_far(subject, case)
+    return kernels.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
+
+
+def is_chancy(case):
+    """With this many tokens or elements all threads may have something to do.
+
+    A call in a branch happens to be right then. Where the block lies far away, mistakes that
+    other cases find may give anything.
+    """
+    is_long = max(case.context_lens) >= THREADS or case.head_size > THREADS
+    return is_long or isinstance(case, FarCase)
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
+    title="softmax and values",
+    answer_name="paged_values",
+    reference=batches.attention,
+    describe=lambda case: case.describe("the output for each (sequence, head, element)"),
+    chancy=is_chancy,
+    points=2,
+    hints="""
+        The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on.
+        Find the largest score. Make weights and add them up. Divide. After the first and the
+        second round the threads combine their results.
+
+        A thread without a token takes part in block_max() and block_sum() as well. What does
+        it bring, so that it changes nothing?
+
+        In pass 2 each thread takes an element of the head and goes through all tokens. Its sum
+        is in its own variable, so there is nothing to share and nothing to wait for.
+
+        Without a token, the loop over the tokens does nothing. Is the output written all the
+        same?
+    """,
+)

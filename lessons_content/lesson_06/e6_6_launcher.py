@@ -1,0 +1,266 @@
+"""Exercise 6.6: the launcher."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+import torch
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import STREAM, Finding
+from lessons_content.lesson_06 import batches
+from lessons_content.lesson_06.batches import Batch, Case, drawn
+from lessons_lib.checks import Text
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.attention.paged_kernel import KERNEL_FILES
+from paged_attention.pool.block_table import NO_BLOCK
+
+# bytes of dynamic shared memory that a kernel gets without asking, its static part included
+LARGEST = 48 * 1024
+ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
+BEFORE = " ".join(name.removesuffix(".cuh") for name in KERNEL_FILES[:-1])
+TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
+
+
+@dataclass(frozen=True)
+class Refused(Batch):
+    """A batch that cannot be launched.
+
+    number: of its dtype, which may be no dtype at all.
+    fails: whether the batch is a right one, and the launch is made to fail.
+    """
+
+    number: int
+    fails: bool = False
+
+    def fields(self, **others) -> dict:
+        return super().fields(**others) | {"dtype": self.number}
+
+
+@dataclass(frozen=True)
+class RefusedCase(Case):
+    number: int = 0
+    fails: bool = False
+
+    def batch(self) -> Refused:
+        return Refused(**vars(super().batch()), number=self.number, fails=self.fails)
+
+    def describe(self, result: str = "") -> str:
+        if self.num_q_heads >= TOO_MANY_HEADS:
+            heads = f"a batch with {self.num_q_heads:,} query heads"
+            return f"{heads}, and a grid has at most 65,535 blocks in y"
+        if self.fails:
+            return f"{super().describe()}; the launch is made to fail"
+        return f"params.dtype is {self.number}, which is no type"
+
+
+@dataclass(frozen=True)
+class WideCase(Case):
+    """The table is made for much longer sequences: it has more entries in a row."""
+
+    entries: int = 0
+
+    def batch(self) -> Batch:
+        batch = super().batch()
+        spare = torch.full((len(batch.q), self.entries), NO_BLOCK, dtype=torch.int32)
+        return replace(batch, block_table=torch.cat((batch.block_table, spare), dim=1))
+
+
+def attention(batch):
+    if isinstance(batch, Refused):
+        raise KernelError("This batch cannot be launched.", "bad-launch")
+    return batches.attention(batch)
+
+
+def prepare(answer):
+    library = kernels.build(answer, BEFORE)
+
+    def launch(batch):
+        out = torch.empty(batch.q.shape, dtype=batch.q.dtype)
+        scores = batch.new_scores() if batch.workspace else None
+        library.paged_attention(**batch.fields(out=out, scores=scores))
+        return out
+
+    def attend(batch):
+        if isinstance(batch, Refused):
+            return launch_refused(batch)
+        stream = stream_for(batch)
+        with library.launches(stream=stream) as launches:
+            try:
+                out = launch(batch)
+            except KernelError as error:
+                error.kind = kind_by_launches(error, launches, batch)
+                raise
+        attend.num_launches = len(launches) if several_kernels(launches) else 0
+        kernels.check_streams(launches, stream)
+        return out
+
+    def launch_refused(batch):
+        with library.launches(stream=STREAM, failing=int(batch.fails)) as launches:
+            try:
+                launch(batch)
+            except KernelError:  # though the launcher may have returned 0
+                if launches.returned:
+                    raise
+
+    return attend
+
+
+def stream_for(batch) -> int:
+    """Batches of three sequences are launched on the default stream."""
+    return 0 if len(batch.q) == 3 else STREAM
+
+
+def several_kernels(launches) -> bool:
+    return len({launch.function for launch in launches}) > 1
+
+
+def kind_by_launches(error, launches, batch) -> str:
+    """The kind of an error, or what went wrong in a launch, as far as numbers show it."""
+    grid = tuple(batch.q.shape[:2])
+    if any(each.block[:2] == grid and each.grid[0] % 32 == 0 for each in launches):
+        return "launch-numbers-swapped"
+    if "cudaFuncSetAttribute allowed so much" in str(error):
+        return "all-memory-asked-for"
+    return "falls-through" if several_kernels(launches) else error.kind
+
+
+CASES = [
+    Case((1,), 1, 1, 4, 4),
+    Case((3,), 1, 1, 4, 4),
+    Case((5,), 2, 2, 8, 4),
+    Case((4, 5, 0), 4, 2, 8, 4),
+    Case((6, 4), 6, 2, 8, 4, dtype=1),
+    Case((7, 4), 3, 1, 8, 3, dtype=2),
+    Case((9, 30), 2, 2, 8, 4, workspace=True),
+    Case((20,), 1, 1, 4, 16, spare_context=100),
+    Case((2049,), 1, 1, 1, 64),
+    Case((11500,), 1, 1, 1, 256),
+    # with the `__shared__` variables, these scores need more than 48 KiB
+    Case((3,), 1, 1, 4, 16, spare_context=11_967),
+    Case((12300,), 1, 1, 1, 256),
+    Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True),
+    Case((12400,), 1, 1, 1, 256, dtype=1),
+    Case((12500,), 1, 1, 1, 256, dtype=2),
+    Case((3, 5), 2, 1, 4, 16, spare_context=30_000),
+    WideCase((3, 20), 2, 1, 4, 16, entries=5000),
+    RefusedCase((1,), 1, 1, 4, 4, number=3),
+    RefusedCase((1,), 1, 1, 4, 4, number=-1),
+    RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4),
+    *(RefusedCase((2,), 1, 1, 4, 4, each, number=each, fails=True) for each in range(3)),
+]
+
+
+def hidden(chance):
+    """Any shape; scores that need more shared memory, or too much; batches to refuse."""
+    yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
+    for least, dtype in ((2_100, 0), (12_300, 0), (12_300, chance.randint(1, 2))):
+        length, seed = least + chance.randint(0, 700), chance.randrange(2**31)
+        yield Case((length,), 1, 1, 1, 256, dtype=dtype, seed=seed)
+    yield drawn(chance, gap=0, spare_context=chance.randint(60_000, 99_000), workspace=True)
+    yield WideCase((chance.randint(2, 30),), 1, 1, 4, 16, entries=chance.randint(4_000, 6_000))
+    for number in (chance.randint(4, 99), -chance.randint(2, 99)):
+        yield RefusedCase((chance.randint(2, 9),), 1, 1, 4, 4, number=number)
+    yield RefusedCase((1,), TOO_MANY_HEADS + chance.randint(1, 99), 1, 1, 4)
+    for dtype in range(3):
+        length = chance.randint(2, 9)
+        yield RefusedCase((length,), 1, 1, 4, 4, dtype=dtype, number=dtype, fails=True)
+
+
+def same(expected, actual) -> bool:
+    """What several kernels gave is right, or a case that went on into the next one.
+
+    Any two such results are the same: their numbers depend on the launch.
+    """
+    given = getattr(actual, "result", None)
+    return kernels.same(expected, given) or kernels.same(expected, actual)
+
+
+def observe(subject, case):
+    """The output or what was found; of what cannot be launched, what the launcher returned."""
+    if not isinstance(case, RefusedCase):
+        result = kernels.result_of(lambda: subject(case.batch()))
+        if isinstance(result, Finding) or not getattr(subject, "num_launches", 0):
+            return result
+        words = f"{subject.num_launches} kernels were launched, one after the other."
+        finding = Finding(KernelError(words, "falls-through"))
+        finding.result = result
+        return finding
+    try:
+        subject(case.batch())
+    except KernelError as error:
+        is_refused = error.kind == "bad-launch"
+        return Text("returns an error code") if is_refused else Finding(error)
+    return Text("returns 0, as if all were well")
+
+
+def describe(case):
+    if isinstance(case, RefusedCase):
+        return case.describe()
+    longest = max(case.context_lens) + case.spare_context
+    words = f"{case.describe()}, max_context_len {max(1, longest)}"
+    if not isinstance(case, WideCase):
+        return words
+    entries = case.batch().block_table.shape[1]
+    return f"{words}, {entries:,} entries in a row of the block table"
+
+
+# A number is assigned where a condition belongs: in an if, or before the ? of a ternary.
+NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
+ASSIGNED = (
+    rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)"
+    rf"|\bparams\.\w+{NUMBER}\)?\s*\?"
+)
+
+
+def shared_bytes_of(launch: str, text: str) -> int:
+    """The shared memory of a launch: a number, or a variable with one value. Otherwise 0."""
+    arguments = [argument.strip() for argument in re.split(r",(?![^(]*\))", launch)]
+    value = arguments[2] if len(arguments) > 2 else ""
+    if re.fullmatch(r"[a-zA-Z_]\w*", value):
+        given = re.findall(rf"\b{value}\s*[-+*/]?=(?!=)([^;]*);", text)
+        only = given[0] if len(given) == 1 else ""
+        value = re.sub(r"^[^?]*\?(?:\s*0\s*:)?|:\s*0\s*$", "", only)
+    value = value.replace("sizeof(float)", "4").strip()
+    if not re.fullmatch(r"\(*\d+(?:\s*\*\s*\d+)*\)*", value):
+        return 0
+    return math.prod(map(int, re.findall(r"\d+", value)))
+
+
+def name_from_text(source: str) -> str | None:
+    """Mistakes of which the results can be anything."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    if re.search(ASSIGNED, text):
+        return "assigned-not-compared"
+    launches = re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)
+    is_fixed = any(LARGEST <= shared_bytes_of(launch, text) < ALL for launch in launches)
+    return "fixed-score-buffer" if is_fixed else None
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="the launcher",
+    answer_name="paged_attention",
+    reference=attention,
+    size=lambda case: (*batches.size(case), getattr(case, "entries", 0)),
+    # mistakes that other cases find may give anything here
+    chancy=lambda case: isinstance(case, RefusedCase),
+    points=2,
+    time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
+    hints="""
+        `kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T.
+        The grid is a dim3 of two numbers, sequences and heads.
+
+        The scores take max_context_len floats of shared memory, and none when params.scores is
+        not null.
+
+        `cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)`
+        allows a kernel more than 48 KiB. It returns an error if the GPU does not have that
+        much.
+
+        launch<T>() ends by asking how the launch went. paged_attention() chooses T by
+        params.dtype and returns what launch<T>() returns.
+    """,
+)

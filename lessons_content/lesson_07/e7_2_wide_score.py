@@ -1,0 +1,173 @@
+"""Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_content.exercises import drawn, kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import Finding, result_of
+from lessons_content.exercises.naming_words import counted
+from lessons_content.lesson_06.batches import POISON
+from lessons_content.lesson_07.shapes import (
+    SHAPES,
+    build_all,
+    group_lanes,
+    loads_of,
+)
+from lessons_lib.checks import Text
+from paged_attention.ladder.decode import Shape
+
+WARP = 32
+BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
+BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
+LOADS = (
+    Text("the scores, in loads of 16 bytes"),
+    Text("the scores, in loads of few bytes"),
+    Text("the scores, with more bytes read than the keys have"),
+)
+WIDE, NARROW, MORE = LOADS
+
+
+@dataclass(frozen=True)
+class Case:
+    """shape: a key of SHAPES."""
+
+    shape: str
+    num_keys: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Keys:
+    shape: Shape
+    q: Tensor  # (head_size,)
+    keys: Tensor  # (num_keys, head_size); from one row to the next it is further than that
+    scale: float
+
+
+def made(case: Case) -> Keys:
+    shape = SHAPES[case.shape]
+    head_size = shape.head_size
+    generator = torch.Generator().manual_seed(case.seed)
+    memory = torch.full((case.num_keys, head_size + BEHIND_A_ROW), POISON)
+    memory[:, :head_size] = drawn.normal(case.num_keys, head_size, generator=generator)
+    q = drawn.normal(head_size, generator=generator).to(shape.dtype)
+    return Keys(shape, q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size))
+
+
+def scores(keys: Keys) -> tuple[Tensor, Text]:
+    """What each lane gets, (num_keys, group_lanes), and by which loads."""
+    products = keys.keys.double() @ keys.q.double()
+    lanes = group_lanes(keys.shape)
+    return (keys.scale * products).float()[:, None].repeat(1, lanes), WIDE
+
+
+def recognise(answer: str) -> str | None:
+    """A sum without a start, or a part whose second load has no value."""
+    text = kernels.without_comments(answer)
+    if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
+        return "sum-without-a-start"
+    return "first-load-only" if first_load_alone_is_set(text) else None
+
+
+def first_load_alone_is_set(text: str) -> bool:
+    """Whether a WideRow without a start is returned, after nothing but `loads[0] =`."""
+    part = re.search(r"\bWideRow\s+(\w+)\s*;([\s\S]*?)\breturn\s+\1\s*;", text)
+    if part is None:
+        return False
+    rest, count = re.subn(rf"\b{part[1]}\s*\.\s*loads\s*\[\s*0\s*\]\s*=(?!=)", "", part[2])
+    return count > 0 and not re.search(rf"\b{part[1]}\b", rest)
+
+
+def prepare(answer):
+    libraries = build_all(answer, BEFORE, "wide_score_check.cu")
+
+    def native(made: Keys):
+        shape, keys = made.shape, made.keys
+        num_keys, lanes = len(keys), group_lanes(shape)
+        out = torch.empty(num_keys, lanes)
+        with libraries[shape].count("keys") as counts:
+            libraries[shape].wide_scores(
+                made.q, keys, out, num_keys, keys.stride(0), made.scale
+            )
+        if counts.bytes_read > keys.numel() * keys.element_size():
+            return out, MORE
+        warps = -(-num_keys * lanes // WARP)
+        most = split * warps * loads_of(shape)
+        return out, WIDE if counts.load_instructions <= most else NARROW
+
+    keys, out = torch.zeros(WARP, 4), torch.zeros(WARP, 4)
+    with libraries[SHAPES["float"]].count("keys") as counts:
+        libraries[SHAPES["float"]].one_load(keys, out)
+    split = counts.load_instructions  # a compiler may split a load of 16 bytes into four
+    return native
+
+
+def cases():
+    yield from (
+        Case("half", 1),
+        Case("half", 2),
+        Case("half", 5, 1),
+        Case("bfloat16", 1, 2),
+        Case("bfloat16", 3, 3),
+        Case("bfloat16", 9, 4),
+        Case("float", 1, 5),
+        Case("float", 3, 6),
+        Case("half", 11, 7),
+        Case("float, small heads", 1, 8),
+        Case("float, small heads", 4, 9),
+    )
+
+
+def hidden(chance):
+    """Of each shape some keys that do not fill a block of threads, and some that are more."""
+    for few, most in ((1, 3), (5, 12)):
+        yield from (
+            Case(shape, chance.randint(few, most), chance.randrange(2**31)) for shape in SHAPES
+        )
+
+
+def observe(subject, case):
+    def call():
+        out, how = subject(made(case))
+        return out, torch.tensor(LOADS.index(how))
+
+    result = result_of(call, ("keys",), ("score by (key, lane)", "wide"))
+    if isinstance(result, Finding):
+        return result
+    return result[0], LOADS[result[1].tensor.item()]
+
+
+def describe(case):
+    shape = SHAPES[case.shape]
+    return (
+        f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers "
+        f"in {case.shape.split(',')[0]}, so groups of {group_lanes(shape)} lanes "
+        f"with {counted(loads_of(shape), 'load')} each"
+    )
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="wide loads",
+    answer_name="wide_score",
+    reference=scores,
+    size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
+    points=2,
+    hints="""
+        load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes
+        number 0, and lane 1 takes number 1. If each lane has two loads, the group begins again
+        where it stopped.
+
+        threadIdx.x % group_lanes says which lane of its group a thread is.
+
+        wide_score: first comes what the lane can do alone, with number(key, i) and query[i].
+        Then come shuffles, as in block_max of lesson 06. But here they end at the group, not
+        at the warp.
+    """,
+)

@@ -1,0 +1,180 @@
+"""Exercise 7.3: the state of the online softmax takes in more tokens."""
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_content.exercises import drawn, kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import result_of
+from lessons_content.exercises.naming_words import counted
+from lessons_content.lesson_07.shapes import SHAPES, build_all, group_lanes
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.ladder.decode import Shape
+
+BEFORE = (
+    "numbers paged_params paged_address "
+    "ladder/shape ladder/launch ladder/wide_row ladder/wide_score"
+)
+NEVER = float("-inf")
+BEHIND = 1e4  # what lies after a lane's state
+ROWS = 4  # that a group takes in at once
+
+
+@dataclass(frozen=True)
+class Case:
+    """there: how many tokens each round has for group 0. The other groups have one less.
+
+    level, rise: what the first round's scores are near, and how much higher each further one.
+    """
+
+    shape: str
+    there: tuple[int, ...]
+    level: float = 0.0
+    rise: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    shape: Shape
+    scores: Tensor  # (rounds, groups, ROWS), -inf for a token that does not exist
+    values: Tensor  # (rounds, groups, ROWS, head_size), zeros for such a token
+
+
+def made(case: Case) -> Rounds:
+    shape = SHAPES[case.shape]
+    generator = torch.Generator().manual_seed(case.seed)
+    rounds, groups = len(case.there), 32 // group_lanes(shape)
+    scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
+    scores += case.rise * torch.arange(rounds)[:, None, None]
+    values = drawn.normal(rounds, groups, ROWS, shape.head_size, generator=generator)
+    values = values.to(shape.dtype)
+    for number, there in enumerate(case.there):
+        for group in range(groups):
+            missing = slice(max(0, there - (group > 0)), ROWS)
+            scores[number, group, missing], values[number, group, missing] = NEVER, 0
+    return Rounds(shape, scores, values)
+
+
+def states(rounds: Rounds):
+    """(m, l, acc) after all rounds: by (group, lane), and acc by (group, dim)."""
+    scores, values = rounds.scores.double(), rounds.values.double()
+    m = scores.amax((0, 2))
+    weights = torch.where(scores == NEVER, 0.0, torch.exp(scores - m[:, None]))
+    l = weights.sum((0, 2))
+    acc = (weights[..., None] * values).sum((0, 2))
+    of_lanes = (each[:, None].expand(-1, group_lanes(rounds.shape)) for each in (m, l))
+    return tuple(part.float() for part in (*of_lanes, acc))
+
+
+def recognise(answer):
+    """In these, what is read or written is whatever lies past the end of an array."""
+    text = kernels.without_comments(answer)
+    if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
+        return "place-in-the-part"
+    ends = {}
+    for name, end in re.findall(r"\b(\w+)\s*=\s*0\s*;\s*\1\s*<\s*(\w+)", text):
+        ends.setdefault(name, set()).add(end)
+    pairs = re.findall(r"\bnumber\s*\(\s*values\s*\[\s*(\w+)\s*\]\s*,\s*(\w+)\s*\)", text)
+    for token, number in pairs:
+        counts_tokens = ends.get(number, {None}) <= {"rows_at_once", str(ROWS)}
+        if ends.get(token) == {"lane_numbers"} and counts_tokens:
+            return "token-and-number-swapped"
+    return None
+
+
+def prepare(answer):
+    libraries = build_all(answer, BEFORE, "online_softmax_check.cu")
+
+    def native(rounds: Rounds):
+        groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
+        lanes = group_lanes(rounds.shape)
+        out_m, out_l = torch.empty(groups, lanes), torch.empty(groups, lanes)
+        out_acc, out_behind = torch.empty(groups, head_size), torch.empty(groups * lanes, 8)
+        libraries[rounds.shape].take_in_all(
+            rounds.scores, rounds.values, out_m, out_l, out_acc, out_behind, len(rounds.scores)
+        )
+        if not (out_behind == BEHIND).all():
+            what = "Numbers were written past a lane's state: acc has lane_numbers numbers."
+            raise KernelError(what, "behind-the-state")
+        return out_m, out_l, out_acc
+
+    return native
+
+
+def cases():
+    yield from (
+        Case("half", (1,)),
+        Case("half", (4,)),
+        Case("half", (3, 2), seed=1),
+        Case("half", (4, 4), rise=-2.0, seed=2),
+        Case("half", (4, 4, 4), rise=1.5, seed=3),
+        Case("half", (4,), level=-60.0, seed=4),
+        Case("half", (4, 3), level=150.0, rise=2.0, seed=5),
+        Case("half", (0,)),
+        Case("half", (0, 4, 0), seed=6),
+        Case("half", (1, 0), level=-300.0, seed=7),
+        Case("bfloat16", (4, 4, 1, 4), rise=0.5, seed=8),
+        Case("float, small heads", (4, 2, 4), rise=-1.0, seed=9),
+        Case("float, small heads", (4, 4, 4), level=-200.0, rise=150.0, seed=10),
+        Case("float, small heads", (4, 3), seed=11),
+        Case("float", (3, 4), seed=12),
+    )
+
+
+def hidden(chance):
+    """Scores go up or down from any level, and rounds have any number of tokens, or none."""
+    for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
+        there = chance.choices(range(ROWS + 1), k=1 + number // 3)
+        yield Case(
+            shape,
+            (*there, chance.randint(1, ROWS)),
+            chance.choice((0.0, -60.0, 150.0, -300.0)),
+            chance.choice((0.0, -2.0, 1.5, 90.0)),
+            chance.randrange(2**31),
+        )
+    yield Case("half", (0,), seed=chance.randrange(2**31))
+
+
+def observe(subject, case):
+    parts = ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)")
+    return result_of(lambda: subject(made(case)), (), parts)
+
+
+def describe(case):
+    shape = SHAPES[case.shape]
+    numbers = " and then ".join(map(str, case.there))
+    more = f", scores near {case.level:g}" if case.level else ""
+    if case.rise:
+        way = "higher" if case.rise > 0 else "lower"
+        more += f", from one round to the next about {abs(case.rise):g} {way}"
+    return (
+        f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: "
+        f"{numbers}), {shape.head_size} dims in {case.shape.split(',')[0]}, "
+        f"{counted(32 // group_lanes(shape), 'group')} of lanes in the warp{more}"
+    )
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="the online softmax, token by token",
+    answer_name="softmax_state",
+    reference=states,
+    size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
+    points=2,
+    hints="""
+        This is update() of lesson 03's SoftmaxState, for one row and four keys: the new
+        maximum, a factor for what was summed before, the new weights.
+
+        What was summed before counts from the old maximum, and what is added now counts from
+        the new one. The factor needs both. Is the old one still there when you compute the
+        factor?
+
+        Which of the steps go wrong when no token has come yet? What should the state be in
+        that case?
+    """,
+)

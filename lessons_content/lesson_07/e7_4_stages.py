@@ -1,0 +1,145 @@
+"""Exercise 7.4: a loop that keeps several tiles on their way.
+
+An answer runs in the two extremes that asynchronous copies allow: each copy is made when it is
+waited for, or as soon as it is asked for.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_content.exercises import kernels, tensors
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import kind_of, result_of, show
+from lessons_content.exercises.naming_words import counted
+from lessons_lib.cuda.inline import read_kernel
+from lessons_lib.cuda_on_cpu.reports import KernelError
+
+NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
+BEFORE = 1e4  # what the stages hold at first
+LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    tiles: Tensor  # (num_tiles, 8, 32), whole numbers
+    counts: tuple[int, ...]  # of each warp
+
+
+def column_sums(case):
+    """The sums of each warp, twice, and how many tiles are under way at least."""
+    of_warps = torch.stack([each.sum((0, 1)) for each in case.tiles.split([*case.counts])])
+    under_way = torch.full((len(case.counts),), NUM_STAGES - 1, dtype=torch.int32)
+    return of_warps, of_warps, under_way
+
+
+def when(late, in_use):
+    return f"{LATE if late else EARLY}{IN_USE if in_use else ''}: "
+
+
+def prepare(answer):
+    tile = read_kernel("ladder/staged_tile.cuh").replace("float add_up(", "float column_sum(")
+    texts = {
+        "the check's copies": kernels.own_text("stages_copies.cuh"),
+        "staged_tile.cuh": tile,
+        "your code": answer,
+        "the check": kernels.own_text("stages_check.cu"),
+    }
+    library = kernels.compiled(texts)
+
+    def native(case):
+        num_warps = len(case.counts)
+        ends = torch.tensor([0, *case.counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+
+        def run(late):
+            sums = torch.empty(num_warps, 32)
+            under_way = torch.empty(num_warps, 32, dtype=torch.int32)
+            try:
+                tiles = -case.tiles
+                library.stages(sums, under_way, tiles, ends, num_warps, BEFORE, not late)
+            except KernelError as error:
+                library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
+                error.kind = when(late, bool(in_use.any())) + kind_of(error)
+                raise
+            return sums, under_way.amin(1)
+
+        (late, under_way), (early, _) = run(late=True), run(late=False)
+        return late, early, under_way
+
+    return native
+
+
+def cases():
+    """(tiles of each warp, seed)."""
+    one_warp = [(count,) for count in (1, 2, 3, 4, 5, 9)]
+    two_warps = [(0, 2), (8, 8), (3, 7), (6, 2), (17, 0), (12, 13)]
+    yield from ((counts, seed) for seed, counts in enumerate(one_warp + two_warps))
+
+
+def hidden(chance):
+    for number in range(10):
+        if number % 2:
+            counts = (chance.randint(0, 4), chance.randint(3, 14))
+        else:
+            counts = (chance.randint(1, 20),)
+        yield tuple(chance.sample(counts, len(counts))), chance.randrange(2**31)
+
+
+def observe(subject, case):
+    counts, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    tiles = torch.randint(-8, 9, (sum(counts), *TILE_SHAPE), generator=generator).float()
+    parts = (
+        "sums, with copies made as late as possible:",
+        "sums, with copies made as early as possible:",
+        "tiles under way while one is added up, at least, for each warp:",
+    )
+    return result_of(lambda: subject(Tiles(tiles, counts)), ("tiles",), parts)
+
+
+def show_result(expected, actual):
+    """As show(), and it says where a copy had not arrived."""
+    texts = show(expected, actual)
+    if isinstance(expected, tuple) and isinstance(actual, tuple):
+        pairs = zip(expected, actual, strict=True)
+        wrong = next(
+            (theirs for ours, theirs in pairs if not tensors.same(ours, theirs)), None
+        )
+        if wrong and (wrong.tensor.abs() > BEFORE / 2).any():
+            note = f"(Until a copy arrives, each number of a stage is {BEFORE:,.0f}.)"
+            return texts[0], f"{texts[1]}\n  {note}"
+    return texts
+
+
+def describe(case):
+    first, *second = (counted(count, "tile") for count in case[0])
+    return f"two warps, with {first} and {second[0]}" if second else f"one warp, {first}"
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="tiles on their way",
+    answer_name="staged_sum",
+    reference=column_sums,
+    size=lambda case: (len(case[0]), sum(case[0])),
+    show=show_result,
+    points=2,
+    hints="""
+        Before the loop: for each stage, start the copies of its first tile, and close the
+        group. In the loop, each turn has one tile. Wait for it, use its stage, and fill the
+        stage again.
+
+        When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after its
+        own. Those may go on. If each turn closes exactly one group, it is the same for every
+        tile.
+
+        There are two moments at which the lanes of the warp have to meet. The first is when
+        their copies are there, before any of them reads. The second is when all have read,
+        before any of them copies into the stage again. __syncwarp() is that meeting.
+
+        Two questions about the end. What does a turn load when no tile is left? And which
+        group does wait() count, if a turn closes none?
+    """,
+)

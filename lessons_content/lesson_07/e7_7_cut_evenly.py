@@ -1,0 +1,108 @@
+"""Exercise 7.7: all tiles of a batch in equal shares."""
+
+from dataclasses import dataclass
+
+from lessons_content.exercises import outcomes
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.naming_words import counted
+from paged_attention.ladder.splits import cut_evenly
+
+# The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
+# floats miss.
+SIZES = """
+    1 in 1, 2 in 1, 2 in 2, 3 in 2, 1 1 in 1, 1 1 in 2, 2 2 in 1, 3 3 in 2, 1 3 in 2,
+    3 1 5 in 4, 1 in 3, 2 in 3, 1 1 in 5, 5 1 1 in 3, 7 in 5, 2 2 2 in 3, 1 1 9 1 1 in 4,
+    4 11 in 4, 1 1 1 1 1 in 2, 6 1 in 11, 3 3 3 3 in 8, 15 in 22, 10 20 1 in 13,
+    100 3 40 in 16, 29 in 47, 50 7 7 7 120 1 in 33, 64 64 64 64 64 64 in 132
+"""
+CASES = [
+    ([int(tiles) for tiles in rows.split()], int(num_blocks))
+    for rows, num_blocks in (case.split(" in ") for case in SIZES.split(","))
+]
+
+
+def hidden(chance):
+    """Fewer tiles than blocks, as many, more, many more; then borders that floats miss."""
+    for number in range(16):
+        num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
+        total = sum(num_tiles)
+        fewer = chance.randint(2, 6), max(1, total // chance.randint(2, 4))
+        yield num_tiles, (total + chance.randint(1, 20), total, *fewer)[number % 4]
+    missed = ((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23))
+    for total, num_blocks in chance.sample(missed, 2):
+        first = chance.randint(1, total - 1)
+        yield [first, total - first], num_blocks
+
+
+def observe(answer, case):
+    num_tiles, num_blocks = case
+    return outcomes.called(
+        answer, list, list, tuple, num_tiles=num_tiles, num_blocks=num_blocks
+    )
+
+
+@dataclass(frozen=True)
+class Alike:
+    """The result of a mistake. It equals every list that is like `shares` in one way.
+
+    way: a key of SEEN.
+    """
+
+    shares: list
+    way: str
+
+
+def same(expected, actual):
+    if isinstance(expected, Alike) and has_pieces(actual):
+        return SEEN[expected.way](expected.shares) == SEEN[expected.way](actual)
+    return outcomes.same(expected, actual)
+
+
+def has_pieces(result):
+    shares = isinstance(result, list) and all(isinstance(share, list) for share in result)
+    return shares and all(isinstance(piece, tuple) for share in result for piece in share)
+
+
+def with_tiles(shares):
+    return [
+        [piece for piece in share if not (len(piece) == 3 and piece[1] >= piece[2])]
+        for share in shares
+    ]
+
+
+def in_one_order(shares):
+    return [sorted(share, key=repr) for share in shares]
+
+
+SEEN = {"tiles": with_tiles, "order": in_one_order}
+
+
+def show(ours, theirs):
+    """The first share that differs."""
+    if not isinstance(theirs, list) or any(isinstance(share, tuple) for share in theirs):
+        return outcomes.show(ours, theirs)
+    if len(ours) != len(theirs):
+        return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
+    block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
+    return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
+
+
+EXERCISE = exercise(
+    globals(),
+    outcomes,
+    title="equal shares",
+    answer_name="cut_evenly",
+    size=lambda case: (sum(case[0]), len(case[0]), case[1]),
+    describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
+    points=2,
+    hints="""
+        Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
+        num_tiles[0] + num_tiles[1].
+
+        A block's share and a row are two stretches of the same line. What they have in common
+        begins at the larger of the two beginnings and ends at the smaller of the two ends; it
+        may be nothing.
+
+        Turn that into tiles of the row by subtracting the row's beginning.
+    """,
+)

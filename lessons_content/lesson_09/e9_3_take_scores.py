@@ -1,0 +1,235 @@
+"""Exercise 9.3: the online softmax of a tile of keys, with a row in four lanes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import result_of
+from lessons_content.exercises.naming_words import counted
+from lessons_content.lesson_09.native import AROUND, build
+from lessons_lib.cuda_on_cpu.reports import KernelError
+
+BEFORE = (
+    "numbers ladder/shape prefill/params prefill/tile_shape "
+    "prefill/matrix_loads prefill/row_state"
+)
+HEAD_SIZES = (64, 128)
+HIDDEN = float("-inf")
+SPREAD = 8.0  # of scores
+ALL, EDGE, SOME, NONE = (
+    "each row sees all keys",
+    "row i sees the keys 0 … i",
+    "only the rows 2, 5, 8 … see keys",
+    "no row sees a key",
+)
+FEW_KEYS = 16  # of more keys, only each third one is looked at
+
+
+def parts(case) -> tuple[str, ...]:
+    keys = "" if 8 * case.tiles[1] <= FEW_KEYS else " for the keys 0, 3, 6, …"
+    return (
+        "m by (warp, row, lane of the row)",
+        f"weights by (call, warp, row, key){keys}",
+        "l, summed over the lanes of a row, by (warp, row)",
+        "acc by (warp, row, d), a number of each d",
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """Calls of take_scores(), one after the other.
+
+    tiles: row_tiles and key_tiles of a warp.
+    seen: for each call, which keys are seen: ALL, EDGE, SOME or NONE.
+    level, rise: what the first call's scores are near, and how much higher each further one.
+    """
+
+    seen: tuple[str, ...]
+    factor: float = 0.18
+    level: float = 0.0
+    rise: float = 0.0
+    tiles: tuple[int, int] = (1, 2)
+    head_size: int = 64
+    num_warps: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Calls:
+    case: Case
+    scores: Tensor  # (calls, warps, rows, keys), -inf for a key that is hidden
+    added: Tensor  # (calls, warps, rows, head_size), to acc after a call
+
+
+def made(case: Case) -> Calls:
+    generator = torch.Generator().manual_seed(case.seed)
+    num_calls, num_rows, num_keys = len(case.seen), 16 * case.tiles[0], 8 * case.tiles[1]
+    sizes = num_calls, case.num_warps, num_rows
+    scores = SPREAD * torch.randn(*sizes, num_keys, generator=generator) + case.level
+    scores += case.rise * torch.arange(num_calls)[:, None, None, None]
+    added = torch.randn(*sizes, case.head_size, generator=generator)
+    row, key = torch.arange(num_rows)[:, None], torch.arange(num_keys)
+    sees = {ALL: row >= 0, EDGE: key <= row, SOME: row % 3 == 2, NONE: row < 0}
+    for number, which in enumerate(case.seen):
+        scores[number].masked_fill_(~sees[which], HIDDEN)
+    has_seen = (scores.amax(-1) > HIDDEN).cummax(0).values
+    return Calls(case, scores, added * has_seen[..., None])
+
+
+def taken(calls: Calls):
+    """m, the weights, l and acc, as parts() says, in float64."""
+    factor = float(torch.tensor(calls.case.factor))  # a float's, as the kernel gets it
+    rows = calls.scores.double()
+    m = torch.full(rows.shape[1:3], HIDDEN, dtype=torch.float64)
+    l, acc = torch.zeros_like(m), torch.zeros_like(calls.added[0], dtype=torch.float64)
+    weights = []
+    for number, scores in enumerate(rows):
+        largest = torch.maximum(m, scores.amax(-1))
+        is_seen = largest > HIDDEN
+        finite = largest.where(is_seen, 0.0)
+        rescale, m = torch.exp2(factor * (m - finite)), largest
+        weights.append(torch.exp2(factor * (scores - finite[..., None])))
+        l = rescale * l + weights[-1].sum(-1)
+        acc = rescale[..., None] * acc
+        if number + 1 < len(rows):
+            acc += calls.added[number]
+    found = m[..., None].expand(*m.shape, 4), torch.stack(weights), l, acc
+    return tuple(part.float() for part in sampled(*found))
+
+
+def sampled(m: Tensor, weights: Tensor, l: Tensor, acc: Tensor):
+    """m and l, and a part of the rest, from each lane of a row in turn: records are small.
+
+    Of acc it is one of 8 dims, and of many keys one of 3.
+    """
+    if weights.shape[-1] > FEW_KEYS:
+        weights = weights[..., ::3]
+    d = torch.arange(acc.shape[-1] // 8)
+    return m, weights, l, acc[..., 8 * d + 2 * (d % 4) + d // 4 % 2]
+
+
+def prepare(answer):
+    libraries = {
+        size: build(answer, BEFORE, "take_scores_check.cu", size) for size in HEAD_SIZES
+    }
+
+    def native(calls: Calls):
+        case, (num_calls, num_warps, num_rows, _) = calls.case, calls.scores.shape
+        m, l = torch.empty(2, num_warps, num_rows, 4)
+        weights, acc = torch.empty_like(calls.scores), torch.empty_like(calls.added[0])
+        around = torch.empty(32 * num_warps, 3, 32)
+        libraries[case.head_size].take_all(
+            calls.scores,
+            calls.added,
+            m,
+            weights,
+            l,
+            acc,
+            around,
+            num_calls,
+            num_warps,
+            *case.tiles,
+            case.factor,
+        )
+        if not (around == AROUND).all():
+            rows, keys = case.tiles
+            what = (
+                "Numbers were written outside of the state, or of scores. acc has "
+                f"{rows} × {case.head_size // 8} × 4 numbers, and scores {rows} × {keys} × 4."
+            )
+            raise KernelError(what, "outside-the-arrays")
+        return sampled(m, weights, l.sum(-1), acc)
+
+    return native
+
+
+def cases():
+    yield from (
+        Case((ALL,)),
+        Case((EDGE,), seed=1),
+        Case((NONE,)),
+        Case((ALL,), factor=0.5, seed=2),
+        Case((ALL,), level=1600.0, seed=3),
+        Case((ALL,), level=-1600.0, seed=4),
+        Case((EDGE,), factor=0.25, level=-1e6, seed=14),  # 0.25 rounds nothing
+        Case((ALL, ALL), rise=10.0, seed=5),
+        Case((ALL, ALL), rise=-10.0, seed=6),
+        Case((SOME, ALL), seed=7),
+        Case((NONE, EDGE, ALL), level=-1200.0, seed=8),
+        Case((ALL, NONE, ALL), level=1200.0, rise=4.0, seed=9),
+        Case((EDGE, ALL), 0.1275, 0.0, 6.0, (1, 4), 128, seed=10),
+        Case((ALL, EDGE, SOME), 0.1275, 900.0, -5.0, (1, 4), 64, 2, seed=11),
+        Case((ALL, ALL, EDGE), 0.09, 0.0, 5.0, (2, 8), 128, seed=12),
+        Case((SOME, ALL), 0.18, -900.0, 3.0, (2, 8), 64, seed=13),
+    )
+
+
+def hidden(chance):
+    """Scores go up or down from any level, and some of the rows see no key for a while."""
+    for number in range(12):
+        seen = chance.choices((ALL, EDGE, SOME, NONE), (4, 2, 2, 1), k=number % 3)
+        yield Case(
+            (*seen, chance.choice((ALL, EDGE))),
+            chance.choice((0.09, 0.1275, 0.18, 0.25, 0.5)),
+            chance.choice((0.0, 300.0, 700.0, -700.0)),
+            chance.choice((-12.0, -4.0, 4.0, 12.0)),
+            ((1, 2), (1, 4), (2, 8))[number % 3],
+            chance.choice(HEAD_SIZES),
+            1 + number % 2,
+            chance.randrange(2**31),
+        )
+
+
+def observe(subject, case):
+    return result_of(lambda: subject(made(case)), (), parts(case))
+
+
+def describe(case):
+    row_tiles, key_tiles = case.tiles
+    each = " each" if case.num_warps > 1 else ""
+    level = f", scores near {case.level:,.0f}" if case.level else ""
+    if case.rise and len(case.seen) > 1:
+        way = "higher" if case.rise > 0 else "lower"
+        level += f", about {abs(case.rise):g} {way} with each call"
+    return (
+        f"{counted(case.num_warps, 'warp')} with {16 * row_tiles} rows (row_tiles "
+        f"{row_tiles}) and {8 * key_tiles} keys (key_tiles {key_tiles}){each}, head size "
+        f"{case.head_size}, factor {case.factor:g}{level}; {counted(len(case.seen), 'call')}: "
+        f"{', then '.join(case.seen)}"
+    )
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    title="the softmax of a tile",
+    answer_name="take_scores",
+    reference=taken,
+    size=lambda case: (
+        len(case.seen),
+        case.num_warps * case.tiles[0] * case.tiles[1],
+        case.head_size,
+    ),
+    points=2,
+    hints="""
+        This is take_in() of lesson 07 once more: the new maximum, the factor for what was
+        summed before, the new weights. Begin with one row, so with one t and one i.
+
+        Which lanes have the other scores of your row? Their numbers differ from yours in the
+        last two bits. Two calls of __shfl_xor_sync() are enough for the maximum, and every
+        lane of the warp has to come to both.
+
+        l needs no shuffle: it is the sum of this lane's weights. All four lanes multiply their
+        l by the same number, so the four sums can wait until the end.
+
+        A row that has seen no key yet has the maximum -INFINITY. What is -INFINITY minus
+        -INFINITY? Choose another number to subtract in that case, but let state.m stay what
+        it is.
+
+        state.acc[t][d] has four numbers: two of row r and two of row r + 8. So there are two
+        factors, one for each i. d counts tiles of eight dims, and there are head_size / 8.
+    """,
+)

@@ -1,0 +1,102 @@
+"""Runs of the benchmark of few rows: how fast small batches are, and when weights arrive."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lessons_content.bench.recorded_runs import Record
+from lessons_content.bench.tables import aligned
+
+
+@dataclass(frozen=True)
+class Row:
+    """An engine on a batch.
+
+    model: by the number of its weights, as in "8B".
+    seconds: of each turn.
+    weight_bytes: that a decode step reads.
+    same_tokens: the share of tokens before an answer's first difference from the answer of
+        the engine before.
+    """
+
+    model: str
+    num_seqs: int
+    engine: str
+    tokens: int
+    seconds: tuple[float, ...]
+    weight_bytes: int
+    same_tokens: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of the median turn; of two, the slower."""
+        return self.tokens / sorted(self.seconds)[len(self.seconds) // 2]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Which weights arrive when at the multiprocessors, in some layers.
+
+    kilobytes: of each product of `names`, what arrives in each microsecond.
+    """
+
+    engine: str
+    names: tuple[str, ...]
+    kilobytes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Run(Record, kept_in="few_rows"):
+    """What one call of the benchmark measured.
+
+    prompt, new: tokens of each request.
+    read_limit: GB/s.
+    reads: in `reads_layers` layers of the model `reads_model`, and a batch of one.
+    """
+
+    card: str
+    driver: str
+    torch: str
+    date: str
+    command: str
+    prompt: int
+    new: int
+    read_limit: float
+    rows: tuple[Row, ...]
+    reads_model: str
+    reads_layers: int
+    reads: tuple[Reads, ...]
+
+    def batches(self) -> Iterator[tuple[Row, ...]]:
+        """The rows of each model and batch."""
+        keys = dict.fromkeys((row.model, row.num_seqs) for row in self.rows)
+        for key in keys:
+            yield tuple(row for row in self.rows if (row.model, row.num_seqs) == key)
+
+
+recorded = Run.recorded
+
+
+def table(run: Run) -> str:
+    """What was measured, as text."""
+    lines = [["model, sequences", "engine", "tokens/s", "times", "GB/s of weights", "same"]]
+    for rows in run.batches():
+        for row in rows:
+            steps = row.tokens_per_second / row.num_seqs
+            lines.append(
+                [
+                    f"{row.model}, {row.num_seqs}",
+                    row.engine,
+                    f"{row.tokens_per_second:,.0f}",
+                    f"{row.tokens_per_second / rows[0].tokens_per_second:.2f}",
+                    f"{steps * row.weight_bytes / 1e9:,.0f}",
+                    f"{100 * row.same_tokens:.0f} %",
+                ]
+            )
+    return (
+        f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n{run.command}\n"
+        f"shapes of Qwen3 with random weights, bfloat16; prompts of {run.prompt} tokens and"
+        f" {run.new} new ones\n\n{aligned(lines)}\n\n"
+        f"GB/s of weights: over the whole time; the card reads {run.read_limit:,.0f}.\n"
+        "same: tokens before the first difference from the engine before. Sums in another\n"
+        "order round in other places, and random weights make no token likely."
+    )

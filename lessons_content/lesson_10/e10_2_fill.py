@@ -1,0 +1,257 @@
+"""Exercise 10.2: write a decode step into the tensors that a recorded step reads."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_content.exercises.exercise import exercise
+from lessons_content.lesson_10 import named_numbers
+from lessons_content.lesson_10.named_numbers import MOST_SHOWN, in_words, short
+from lessons_content.lesson_10.step_tensors import (
+    BareState,
+    Changed,
+    RecordedStep,
+    Replaced,
+    error_of,
+    on_a_device,
+)
+from lessons_content.lesson_10.watch import HostRead
+from lessons_lib.checks import Text
+from paged_attention.engine.fast.state import PADDING, StepState
+from paged_attention.pool.block_table import NO_BLOCK
+from paged_attention.transfer import send, send_into
+
+OLD_BLOCK = 999  # after a row's last block, left from another sequence
+NUM_BLOCKS = 2003  # a prime number, so that steps of 7 reach all of them
+TIMES = ("first", "second", "third", "fourth")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A row whose length does not grow is another sequence's from this call on."""
+
+    rows: tuple[int, ...]
+    lengths: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """Some calls, one after the other, on the same tensors.
+
+    spare: how many columns the table has besides those that the longest sequence needs.
+    after: what a row has after its last block.
+    first_block: the smallest id that a block has.
+    elsewhere: whether the tensors are on another device than the CPU.
+    """
+
+    block_size: int
+    calls: tuple[Call, ...]
+    num_rows: int = 4
+    spare: int = 1
+    after: int = OLD_BLOCK
+    first_block: int = 0
+    elsewhere: bool = False
+
+    def num_blocks(self, length: int) -> int:
+        return -(-length // self.block_size)
+
+    def tables(self) -> list[Tensor]:
+        """The block table at each call. Blocks are given to rows as they need them."""
+        longest = max(length for call in self.calls for length in call.lengths)
+        shape = self.num_rows, self.num_blocks(longest) + self.spare
+        table = torch.full(shape, self.after, dtype=torch.int32)
+        known, given, tables = [0] * self.num_rows, 0, []
+        for call in self.calls:
+            for row, length in zip(call.rows, call.lengths, strict=True):
+                first = self.num_blocks(known[row]) if length > known[row] else 0
+                for column in range(first, self.num_blocks(length)):
+                    table[row, column] = self.first_block + 7 * given % NUM_BLOCKS
+                    given += 1
+                known[row] = length
+            tables.append(table.clone())
+        return tables
+
+    def tokens(self, number: int) -> list[int]:
+        """Of a call: in the first one, row 3 feeds the token 103."""
+        return [100 * (number + 1) + row for row in self.calls[number].rows]
+
+    def when(self, number: int) -> str:
+        return f"after the {TIMES[number]} call, " if len(self.calls) > 1 else ""
+
+
+def observe(answer, case):
+    """What a recorded step sees after each call, as (name, numbers)."""
+    tables = case.tables()
+    if case.elsewhere:
+        (call,), tokens = case.calls, case.tokens(0)
+        lists = [*call.rows], tokens, [*call.lengths]
+        error = on_a_device(answer, tables[0], case.block_size, *lists, call.size)
+        return error or Text("no error")
+    state, found = BareState(tables[0].clone(), case.block_size), []
+    step = RecordedStep(state)
+    for number, (call, table) in enumerate(zip(case.calls, tables)):
+        state.table.copy_(table)
+        before, others = step.sees(), step.others()
+        lists = [*call.rows], case.tokens(number), [*call.lengths]
+        given = [list(numbers) for numbers in lists]
+        if error := error_of(answer, state, *given, call.size):
+            return error
+        if replaced := step.replaced(case.when(number)):
+            return replaced
+        seen = [*seen_in(case, call, before, step.sees())]
+        names = [name for name, now in step.others().items() if now != others[name]]
+        if noted(call, others["rows"]) == state.rows.tolist():  # set_rows() was called
+            names = [name for name in names if name != "rows"]
+        seen.append(("changed tensors", words_for([f"self.{name}" for name in names])))
+        named = zip(("rows", "tokens", "lengths"), lists, given)
+        seen.append(("changed lists", words_for([n for n, was, now in named if was != now])))
+        found += [(case.when(number) + name, numbers) for name, numbers in seen]
+    return found
+
+
+def seen_in(case, call, before, seen):
+    """(name, numbers) of what a recorded step sees of a call. The blocks of padding, and what
+    a row has after its last block, may be anything.
+    """
+    for name, tensor in seen.items():
+        if name != "block_table":
+            yield name, tensor[: call.size].tolist()
+    for place, length in enumerate(call.lengths):
+        blocks = seen["block_table"][place, : case.num_blocks(length)]
+        yield f"block_table[{place}]", blocks.tolist()
+    same = [before[name][call.size :].equal(seen[name][call.size :]) for name in seen]
+    yield f"the places from [{call.size}] on", Text("as before" if all(same) else "changed")
+
+
+def noted(call, rows: list[int]) -> list[int]:
+    """`rows` of a state, after set_rows()."""
+    padding = [PADDING] * (call.size - len(call.rows))
+    return [*call.rows, *padding, *rows[call.size :]]
+
+
+def words_for(names: list[str]) -> Text:
+    return Changed(", ".join(names)) if names else Text("none")
+
+
+def show(expected, actual):
+    """The first numbers that differ."""
+    if isinstance(actual, Replaced):
+        ours = [pair for pair in expected if pair[0].startswith(actual.when + actual.name)]
+        sees = f", and the recorded step sees {in_words(*ours[0], ours[0][1])}" if ours else ""
+        return f"the same tensor{sees}", str(actual)
+    if not isinstance(actual, list):
+        reads = isinstance(actual, HostRead)
+        return "nothing is read on the host" if reads else "no error", str(actual)
+    return named_numbers.show(expected, actual)
+
+
+def describe(case):
+    calls, tables = [], case.tables()
+    for number, (call, table) in enumerate(zip(case.calls, tables)):
+        blocks = [
+            f"{row}: {short(table[row, : case.num_blocks(length)].tolist())}"
+            for row, length in zip(call.rows[:MOST_SHOWN], call.lengths)
+        ]
+        calls.append(
+            f"fill(rows={short(call.rows)}, tokens={short(case.tokens(number))}, "
+            f"lengths={short(call.lengths)}, size={call.size}) "
+            f"with the blocks of row {', '.join(blocks)}"
+        )
+    where = ", on a GPU" if case.elsewhere else ""
+    shape = tuple(tables[0].shape)
+    return f"blocks of {case.block_size}, table {shape}{where}; {'; then '.join(calls)}"
+
+
+def one(row, length, size=1):
+    return Call((row,), (length,), size)
+
+
+def cases():
+    yield from (
+        Case(4, (one(0, 1),)),
+        Case(4, (one(0, 3),)),
+        Case(4, (one(1, 1),)),
+        Case(4, (one(2, 4),), after=NO_BLOCK),
+        Case(4, (one(1, 5),)),
+        Case(4, (one(3, 7),)),
+        Case(4, (one(1, 8),), spare=0),  # the last column, and it is full
+        Case(4, (one(0, 8),)),
+        Case(4, (one(1, 6),), spare=0),
+        Case(3, (one(2, 8),)),
+        Case(1, (one(1, 6),)),
+        Case(5, (one(1, 10),), spare=3),
+        Case(4, (one(0, 1, 2),)),
+        Case(4, (one(1, 6, 2),)),
+        Case(4, (one(0, 3, 4),), after=NO_BLOCK),
+        Case(4, (Call((0, 1), (3, 2), 2),)),
+        Case(4, (Call((1, 0), (2, 5), 2),)),
+        Case(4, (Call((2, 0), (8, 4), 4),)),
+        Case(4, (Call((3, 1, 2), (2, 9, 5), 4),)),
+        Case(3, (Call((1, 3, 0, 2), (7, 3, 10, 5), 4),), spare=0),
+        Case(4, (one(1, 2), one(1, 3))),
+        Case(4, (one(1, 4), one(1, 5))),
+        Case(4, (one(1, 6), one(1, 2))),  # of another sequence
+        Case(4, (one(1, 2), Call((3, 1), (5, 3), 2))),
+        Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 1))),
+        Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 2))),
+        Case(4, (Call((0, 1, 2), (3, 5, 9), 4), one(2, 10, 2))),
+        Case(4, (Call((0, 1, 2), (3, 5, 9), 4), Call((2, 1, 0), (10, 6, 4), 4))),
+        Case(4, (Call((0, 1, 2, 3), (3, 5, 9, 1), 4), one(1, 6, 4))),
+        Case(3, (Call((2, 0), (6, 4), 2), one(0, 5), Call((3, 0, 1), (9, 6, 1), 4))),
+        # slots past 2^31
+        Case(16, (Call((1, 0), (3, 20), 2),), first_block=200_000_000),
+        Case(16, (Call((*range(9, 0, -1),), (*range(40, 13, -3),), 16),), num_rows=24),
+        Case(7, (Call((*range(20),), (*range(1, 200, 10),), 24), one(8, 91, 8)), num_rows=24),
+        Case(4, (Call((3, 0), (6, 2), 2),), elsewhere=True),
+    )
+
+
+def hidden(chance):
+    """Up to four calls, in each of which some sequences go on and others begin."""
+    for number in range(20):
+        block_size = chance.choice((1, 2, 3, 4, 6, 7, 16))
+        num_rows = chance.randint(1, 2 + number // 2)
+        lengths, calls = [0] * num_rows, []
+        for _ in range(1 + number % 4):
+            rows = chance.sample(range(num_rows), chance.randint(1, num_rows))
+            for row in rows:
+                new = block_size * chance.randint(1, 5) + chance.choice((-1, 0, 1, 2))
+                lengths[row] = chance.choice((lengths[row] + 1, max(1, new)))
+            size = chance.randint(len(rows), num_rows)
+            calls.append(Call(tuple(rows), tuple(lengths[row] for row in rows), size))
+        spare, after = chance.choice((0, 1, 4)), chance.choice((NO_BLOCK, OLD_BLOCK))
+        yield Case(block_size, tuple(calls), num_rows, spare, after)
+
+
+def size(case):
+    lengths = sum(sum(call.lengths) for call in case.calls)
+    return sum(call.size for call in case.calls), lengths, case.num_rows
+
+
+EXERCISE = exercise(
+    globals(),
+    title="write into the tensors",
+    answer_name="fill",
+    reference=StepState.fill,
+    # Most wrong answers could also be wrong there, whatever else is wrong with them.
+    chancy=lambda case: case.elsewhere or case.first_block > 0,
+    hints="""
+        Say that a batch of two runs in the step for four. Which of the four places does your
+        code write, in which of the tensors? And who wrote last into the other places?
+
+        `self.tokens[:n]` is a part of the tensor, in the same memory. `send_into` writes into
+        it. `self.tokens = …` makes the name mean something else, and the recorded step does
+        not go by names.
+
+        The new token of a sequence of 5 goes to position 4. With blocks of 4, in which column
+        of its row is the block, and at which offset in that block? Ask the same for a length
+        of 4.
+
+        With `blocks = self.table[…]` for the rows of the batch, `blocks.gather(1, columns)`
+        takes one block of each, for `columns` of the shape (n, 1). A block times
+        self.block_size, plus the offset, is a slot; make it int64 before you multiply. Then
+        write 0 into the places from n to size, and PADDING into those of self.slots.
+    """,
+)

@@ -1,0 +1,149 @@
+"""Exercise 10.3: a kernel moves each sequence of a batch one token on."""
+
+import torch
+
+from lessons_content.exercises import kernels
+from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import NO_FAULT, Finding
+from lessons_content.lesson_10 import batches, named_numbers
+from lessons_content.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.pool.block_table import NO_BLOCK
+
+INPUTS = ("last_tokens", "rows", "block_table")
+
+
+def prepare(answer):
+    library = kernels.build(answer)
+
+    def advance_checked(**arguments):
+        with library.launches(stream=kernels.STREAM) as launches:
+            kernels.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
+        kernels.check_streams(launches, kernels.STREAM)
+
+    return advance_checked
+
+
+def observe(subject, case):
+    """What the tensors hold after each call, as (name, numbers)."""
+    tensors, lengths, found = case.tensors(), list(case.lengths), []
+    sizes = dict(max_blocks_per_seq=case.width, block_size=case.block_size)
+    for call, rows in enumerate(case.batches):
+        tensors["last_tokens"][:] = torch.tensor(case.last_tokens(call))
+        tensors["rows"][: len(rows)] = torch.tensor(rows, dtype=torch.int32)
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        try:
+            subject(**tensors, num_seqs=len(rows), **sizes)
+        except KernelError as error:
+            is_race = kernels.kind_of(error) in ("several-writers", "order")
+            return Finding(error, ("batch_table",) if is_race else tuple(tensors))
+        when = f" after call {call + 1}" if len(case.batches) > 1 else ""
+        found += [(name + when, tensors[name].tolist()) for name in BATCH]
+        for place, blocks in enumerate(tensors["batch_table"]):
+            if place < len(rows) and (row := rows[place]) != PADDING:
+                used = lengths[row] // case.block_size + 1
+                found.append((f"batch_table[{place}]{when}", blocks[:used].tolist()))
+                lengths[row] += 1
+            else:
+                changed = blocks[blocks != before["batch_table"][place]].tolist()
+                found.append((f"numbers written to batch_table[{place}]{when}", changed))
+        found.append((f"lengths{when}", tensors["lengths"].tolist()))
+        changed = [name for name in INPUTS if not tensors[name].equal(before[name])]
+        found.append((f"inputs that were changed{when}", changed))
+    return found
+
+
+def show(expected, actual):
+    if not isinstance(actual, list):
+        return NO_FAULT, repr(actual)
+    return named_numbers.show(expected, actual)
+
+
+def cases():
+    one = ((0,),)
+    yield from (
+        Case((0,), one, 4),
+        Case((1,), one, 4),
+        Case((2,), one, 4),
+        Case((3,), one, 4, spare_blocks=0),  # the block is full then, and so is the table
+        Case((4,), one, 4),  # the first token of a new block
+        Case((5,), one, 4, after=OLD_BLOCK),
+        Case((7,), one, 4, spare_blocks=2),
+        Case((8,), one, 4, spare_blocks=0),
+        Case((8,), one, 3, after=OLD_BLOCK),
+        Case((6,), one, 1),
+        Case((3,), ((PADDING,),), 4),
+        Case((2, 5), ((1,),), 4),
+        Case((5, 2), ((1,),), 4),
+        Case((6, 9), ((1, 0),), 4),
+        Case((7, 7), ((0, 1),), 4, spare_blocks=0),  # full rows
+        Case((3, 6), ((0, PADDING),), 4),
+        Case((3, 8), ((PADDING, 1),), 4),
+        Case((9, 4, 2), ((2, PADDING, 0),), 4),
+        Case((9, 4, 2), ((PADDING, PADDING, 1),), 5, after=OLD_BLOCK),
+        Case((3, 14, 8, 0), ((1, 3, 2),), 6),
+        Case((5, 0, 12, 7), ((3, 2, 0, 1),), 3),
+        # slots past 2^31, and past 2^32
+        Case((9,), one, 16, first_block=200_000_000),
+        Case((35, 4), ((1, 0),), 16, first_block=500_000_000),
+        Case((2,), one * 2, 4),
+        Case((3,), one * 3, 4),
+        Case((2, 7), ((1, PADDING), (PADDING, 1), (0, 1)), 4),
+        Case((4, 4, 11), ((2, 0, 1), (1,), (0, PADDING)), 4, after=OLD_BLOCK),
+        Case((127,), one, 1),  # 128 blocks for 128 threads
+        Case((128,), one, 1),
+        Case((300, 700), ((1, PADDING, 0),), 2, after=OLD_BLOCK),
+        Case((1500,), one * 2, 3),
+        Case((5, 1, 9) * 45, (tuple(range(130, -1, -1)),), 4),
+    )
+
+
+def hidden(chance):
+    """Any rows, with padding anywhere; lengths around whole blocks; a few calls."""
+    for number in range(16):
+        block_size = chance.choice((1, 2, 3, 5, 7, 16, 48))
+        num_rows = chance.randint(1, 3 + number)
+        most = chance.choice((2, 5, 140, 300)) if number % 3 == 0 else 4
+        lengths = [
+            max(0, block_size * chance.randint(0, most) + chance.choice((-1, 0, 1, 2)))
+            for _ in range(num_rows)
+        ]
+        of_calls = []
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            batch = chance.sample(range(num_rows), chance.randint(1, num_rows))
+            batch += [PADDING] * chance.choice((0, 1, 2))
+            of_calls.append(tuple(chance.sample(batch, len(batch))))
+        yield Case(
+            tuple(lengths),
+            tuple(of_calls),
+            block_size,
+            chance.choice((0, 1, 4)),
+            chance.choice((NO_BLOCK, OLD_BLOCK)),
+            chance.choice((0, 0, 2**31 // block_size)) if block_size > 1 else 0,
+        )
+
+
+EXERCISE = exercise(
+    globals(),
+    kernels,
+    batches,
+    title="one token on",
+    answer_name="advance",
+    hints="""
+        Which block of threads has which place in the batch, and where does it find the row of
+        the sequence there? If the row is -1, nothing may be read at that row.
+
+        Say that a sequence has a length of 4, and blocks have 4 tokens. The cache has its
+        tokens at the positions 0 to 3. At which position is the new one, how long is its
+        context, and how many blocks does that take? Ask the same for a length of 3.
+
+        For the slot, take the position apart: the quotient by block_size says which entry of
+        the row, the remainder which place in that block. A block's id times block_size may be
+        too large for an int.
+
+        All threads need the length, and one thread changes it. A row may have more blocks than
+        there are threads, so copy them in a loop: i from threadIdx.x on, in steps of
+        blockDim.x. Then let all threads wait at __syncthreads(). After that, a single thread
+        writes the other numbers.
+    """,
+)

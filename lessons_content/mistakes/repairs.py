@@ -1,0 +1,340 @@
+"""Names slips that any answer in Python may have: one change to its code makes it right.
+
+The change is made in the learner's own code, which is then tried on all cases. So what is said
+of a line is true. A trap of Python's is named too where mending it makes only more cases right
+than before: then there is another mistake besides.
+"""
+
+import __future__
+
+import ast
+import copy
+import functools
+import inspect
+import linecache
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from lessons_content.mistakes.ends import with_an_end
+from lessons_content.mistakes.pairs import BESIDES
+
+WORK = 2.0  # seconds of this thread's work
+_PLACE = "<mended>"
+_MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+_READ_ONCE = {"map", "zip", "filter", "iter", "reversed", "enumerate"}
+_DIVISIONS = (ast.FloorDiv, ast.Mod, ast.Div)
+_OTHER_EDGE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_SHORT = {"int32": "int64", "int": "long"}
+
+
+class Mended(NamedTuple):
+    """An answer with a change, and words about its place that do not give the change away."""
+
+    slug: str
+    words: str
+    is_trap: bool
+    answer: Any
+
+
+def slip(
+    answer,
+    is_right: Callable[[Any, int], bool],
+    were_right: list[bool],
+    work: float = WORK,
+) -> tuple[str, str] | None:
+    """(slug, message) of a change that makes the answer right, or nearer to it.
+
+    is_right: whether a changed answer is right on a case.
+    were_right: whether the answer itself is, for all cases.
+    work: seconds after which it gives up.
+    """
+    if all(were_right):
+        return None
+    begun, nearer = time.thread_time(), None
+    shown, cases = were_right.index(False), range(len(were_right))
+    for mended in _mended(answer):
+        if time.thread_time() - begun > work:
+            break
+        if not is_right(mended.answer, shown):
+            continue
+        are_right = [is_right(mended.answer, number) for number in cases]
+        if all(are_right):
+            return mended.slug, mended.words
+        none_lost = all(now >= was for was, now in zip(were_right, are_right, strict=True))
+        if mended.is_trap and none_lost and not nearer:
+            nearer = mended.slug, mended.words + BESIDES
+    return nearer
+
+
+def _mended(answer) -> Iterator[Mended]:
+    """The answer with each change that a rule makes, as far as its code is known."""
+    function, lines = _code_of(answer)
+    tree = _definitions(lines, answer) if function else None
+    for slug, words, makes in RULES if tree else ():
+        for node, put in [*_places(tree)]:
+            for new in makes(node):
+                put(new)
+                changed = _built(tree, answer.__name__, function.__globals__)
+                put(node)
+                if changed:
+                    line = getattr(new, "about", node).lineno
+                    where = f"Line {line}: `{lines[line - 1].strip()}`."
+                    yield Mended(slug, f"{where} {words}", slug in TRAPS, changed)
+
+
+def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
+    """The answer's function, or a class's first one, and the lines of the cell it is from."""
+    parts = vars(answer).values() if inspect.isclass(answer) else (answer,)
+    function = next(filter(inspect.isfunction, parts), None)
+    if function is None or hasattr(function, "__wrapped__") or function.__closure__:
+        return None, []
+    return function, linecache.getlines(function.__code__.co_filename)
+
+
+def _definitions(lines: list[str], answer) -> ast.Module | None:
+    """What the answer's cell defines; None for a class with loops that may not end."""
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:  # a magic of IPython's
+        return None
+    tree.body = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list
+    ]
+    own = [node for node in tree.body if node.name == answer.__name__]
+    loops = inspect.isclass(answer) and any(
+        isinstance(node, ast.While | ast.For) for node in ast.walk(tree)
+    )
+    return tree if own and not loops else None
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
+    """Each node that has a line, and what puts another one into its place."""
+    for parent in ast.walk(tree):
+        for field, value in ast.iter_fields(parent):
+            if isinstance(value, ast.AST) and hasattr(value, "lineno"):
+                yield value, functools.partial(setattr, parent, field)
+            for index, child in enumerate(value if isinstance(value, list) else ()):
+                if hasattr(child, "lineno"):
+                    yield child, functools.partial(value.__setitem__, index)
+
+
+def _built(tree: ast.Module, name: str, scope: dict):
+    scope = dict(scope)
+    try:
+        flags = __future__.annotations.compiler_flag  # annotations need no imports
+        code = compile(ast.fix_missing_locations(tree), _PLACE, "exec", flags, True)
+        exec(code, scope)  # the learner's own definitions, in the process of a check
+    except Exception:
+        return None
+    answer = scope[name]
+    return with_an_end(answer, _PLACE) if inspect.isfunction(answer) else answer
+
+
+def _parsed(text: str, **parts: ast.AST) -> ast.expr:
+    """An expression in which names of parts are the texts of these."""
+    texts = {name: f"({ast.unparse(part)})" for name, part in parts.items()}
+    return ast.parse(text.format(**texts), mode="eval").body
+
+
+def _calls(node, *names: str) -> bool:
+    """Whether it calls a function or a method of one of these names."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+    return name in names
+
+
+def _minus_zero(node):
+    if not isinstance(node, ast.Slice):
+        return
+    for field, all_of_it in ("upper", "None"), ("lower", "1 << 40"):
+        end = getattr(node, field)
+        is_negative = isinstance(end, ast.UnaryOp) and isinstance(end.op, ast.USub)
+        if is_negative and not isinstance(end.operand, ast.Constant):
+            parts = {"lower": node.lower, "upper": node.upper, "step": node.step}
+            yield ast.Slice(**parts | {field: _parsed(f"{{end}} or {all_of_it}", end=end)})
+
+
+def _of_nothing(node):
+    if _calls(node, "max", "min") and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        for default in "0", "None":
+            keyword = ast.keyword("default", _parsed(default))
+            yield ast.Call(node.func, node.args, [*node.keywords, keyword])
+
+
+def _set_for_an_order(node):
+    if _calls(node, "set") and node.args:
+        yield _parsed("dict.fromkeys({all})", all=node.args[0])
+    if isinstance(node, ast.SetComp):
+        yield _parsed("dict.fromkeys({all})", all=ast.ListComp(node.elt, node.generators))
+    if isinstance(node, ast.Set):
+        yield _parsed("dict.fromkeys({all})", all=ast.List(node.elts, ast.Load()))
+
+
+def _one_object(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for several, number in (node.left, node.right), (node.right, node.left):
+            elements = several.elts if isinstance(several, ast.List) else []
+            if len(elements) == 1 and isinstance(elements[0], _MUTABLE):
+                parts = {"one": elements[0], "number": number}
+                yield _parsed("[{one} for _ in range({number})]", **parts)
+    if _calls(node, "fromkeys") and len(node.args) == 2:
+        keys, one = node.args
+        yield _parsed("{{key: {one} for key in {keys}}}", keys=keys, one=one)
+
+
+def _read_once(node):
+    if isinstance(node, ast.GeneratorExp) or _calls(node, *_READ_ONCE):
+        yield _parsed("list({all})", all=node)
+
+
+def _squeezed(node):
+    if _calls(node, "squeeze") and not node.args and isinstance(node.func, ast.Attribute):
+        for text in "{one}", "{one}.squeeze(-1)", "{one}.squeeze(0)", "{one}.squeeze(1)":
+            yield _parsed(text, one=node.func.value)
+
+
+def _texts_in_order(node):
+    if _calls(node, "sorted", "max", "min", "sort"):
+        rest = [keyword for keyword in node.keywords if keyword.arg != "key"]
+        key = ast.keyword("key", _parsed("int"))
+        yield ast.Call(node.func, node.args, [*rest, key])
+        if len(rest) < len(node.keywords) and ast.unparse(node.keywords[0].value) == "str":
+            yield ast.Call(node.func, node.args, rest)
+
+
+def _numbers_as_mask(node):
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
+        index = _parsed("{mask}.bool()", mask=node.slice)
+        yield ast.Subscript(node.value, index, node.ctx)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        yield _parsed("~{mask}.bool()", mask=node.operand)
+
+
+def _in_32_bits(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.LShift):
+        yield ast.BinOp(_parsed("{one}.long()", one=node.left), node.op, node.right)
+        yield ast.BinOp(node.left, node.op, _parsed("{one}.long()", one=node.right))
+    if isinstance(node, ast.Attribute) and node.attr in _SHORT:
+        yield ast.Attribute(node.value, _SHORT[node.attr], node.ctx)
+
+
+def _in_floats(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield ast.BinOp(node.left, ast.FloorDiv(), node.right)
+
+
+def _other_division(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _DIVISIONS):
+        for operator in _DIVISIONS:
+            if not isinstance(node.op, operator):
+                yield ast.BinOp(node.left, operator(), node.right)
+        yield _parsed("-(-{left} // {right})", left=node.left, right=node.right)
+
+
+def _other_stride(node):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        product, rest = node.left, node.right
+        if isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
+            parts = {"one": product.left, "other": product.right, "rest": rest}
+            yield _parsed("{rest} * {other} + {one}", **parts)
+            yield _parsed("{one} * {rest} + {other}", **parts)
+
+
+def _upside_down(node):
+    if _calls(node, "exp") and node.args and isinstance(node.args[0], ast.BinOp):
+        difference = node.args[0]
+        if isinstance(difference.op, ast.Sub):
+            turned = ast.BinOp(difference.right, ast.Sub(), difference.left)
+            yield ast.Call(node.func, [turned, *node.args[1:]], node.keywords)
+
+
+def _edge(node):
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER_EDGE:
+        other = _OTHER_EDGE[type(node.ops[0])]()
+        yield ast.Compare(node.left, [other, *node.ops[1:]], node.comparators)
+
+
+def _one_off(node):
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    if is_sum and isinstance(node.right, ast.Constant) and node.right.value == 1:
+        yield node.left
+    if _calls(node, "range") and node.args:
+        end = min(len(node.args), 2) - 1
+        for text in "{end} + 1", "{end} - 1":
+            changed = [*node.args]
+            changed[end] = _parsed(text, end=node.args[end])
+            yield ast.Call(node.func, changed, [])
+
+
+def _needless(node):
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Expr | ast.AugAssign) and not is_text:
+        yield ast.Pass()
+
+
+def _swapped(node):
+    body = getattr(node, "body", None)
+    for index in range(1, len(body) if isinstance(body, list) else 0):
+        if isinstance(body[index], _LEAVES):
+            continue
+        new = copy.copy(node)
+        new.body = [*body[: index - 1], body[index], body[index - 1], *body[index + 1 :]]
+        new.about = body[index - 1]
+        yield new
+
+
+# slug, words, and what makes the changes of a node; the traps come first
+TRAPS = {
+    "minus-zero": ("What is -0? Look at a case where that number is 0.", _minus_zero),
+    "nothing-to-compare": ("What is the largest, or the least, of nothing?", _of_nothing),
+    "order-of-a-set": ("A set has no order. Where does the one come from?", _set_for_an_order),
+    "one-object-in-all-places": (
+        "One and the same object is in each place, so a change to one is a change to all.",
+        _one_object,
+    ),
+    "read-once": ("This can be read only once. After that it is empty.", _read_once),
+    "squeeze-takes-all": (
+        "squeeze() takes away each dimension of size 1, also one that has another size in "
+        "other cases.",
+        _squeezed,
+    ),
+    "texts-in-order": ("As texts, 10 comes before 9. Compare the numbers.", _texts_in_order),
+    "numbers-as-mask": (
+        "As an index, 0 and 1 are places, and the opposite of 1 is -2. A mask is of booleans.",
+        _numbers_as_mask,
+    ),
+    "float-for-a-quotient": (
+        "`/` computes with floats, which are rounded where they are large. Is a whole number "
+        "meant?",
+        _in_floats,
+    ),
+    "too-few-bits": ("The number does not fit into 32 bits.", _in_32_bits),
+}
+OTHERS = {
+    "other-division": (
+        "Do you need the whole part of the quotient, the next whole number, or what is left?",
+        _other_division,
+    ),
+    "other-stride": (
+        "Which number counts steps, how long is a step, and what is left?",
+        _other_stride,
+    ),
+    "exponent-upside-down": (
+        "Is the exponent 0 or less, as it is when the maximum is taken away?",
+        _upside_down,
+    ),
+    "edge-of-a-comparison": ("What if both sides are equal?", _edge),
+    "one-off": ("Is this one too many, or one too few?", _one_off),
+    "needless-line": (
+        "What is this line for? Look at a case where it changes something.",
+        _needless,
+    ),
+    "order-of-lines": ("Which comes first, this line or the next one?", _swapped),
+}
+RULES = [(slug, *rule) for slug, rule in (TRAPS | OTHERS).items()]

@@ -1,0 +1,123 @@
+"""Which known mistakes explain an answer's results."""
+
+import contextlib
+import io
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from lessons_lib.checks.types import HANG, Exercise, Failure, Form, NoEnd, Raised
+from lessons_lib.processes import error_line, isolation
+
+NAMING_WORK = 5.0  # for trying mistakes that are not recorded
+MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
+
+
+def attempt(exercise: Exercise, subject, case):
+    """What `subject` does on `case`; an exception is a result like any other."""
+    try:
+        return exercise.observe(subject.load() if isinstance(subject, Form) else subject, case)
+    except NoEnd:
+        return HANG
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return raised(error)
+
+
+def raised(error: BaseException) -> Raised:
+    """An exception as a result, with the learner's line that it comes from."""
+    result = Raised(isolation.describe_error(error))
+    result.where = error_line.words_of(error)
+    return result
+
+
+def failure_of(exercise: Exercise, number: int, expected, actual) -> Failure:
+    where = actual.where if isinstance(actual, Raised) else ""
+    return Failure(number, *both_as_text(exercise, expected, actual), where)
+
+
+def with_suspects(
+    exercise: Exercise, failure: Failure, candidates, seen, builds: bool = False
+) -> Failure:
+    """The failure with those of the candidates that explain every result."""
+    return replace(failure, suspects=_suspects(exercise, candidates, seen, builds))
+
+
+def every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (mistake.slug, form)
+        for mistake in exercise.mistakes
+        for form in range(1 + len(mistake.also))
+    )
+
+
+def _suspects(
+    exercise: Exercise,
+    candidates: Iterable[tuple[str, int]],
+    seen: list[tuple[int, Any, object]],
+    builds: bool = False,
+) -> tuple[tuple[str, int], ...]:
+    """The (slug, form) pairs in `candidates` that explain every result; those first whose
+    records are the same in each word.
+
+    A form is followed through all cases. Those that are not recorded are tried, and what takes
+    more than NAMING_WORK or MOST_BUILDS altogether explains nothing. A form that has to be
+    built is not tried on further cases than it is recorded on.
+
+    seen: the number of a case, the case, and the answer's result.
+    """
+    forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
+    equal: dict[tuple[int, int], int] = {}  # what a recorded result is to the answer's
+    begun, built = time.thread_time(), set[int]()
+
+    def fit(form, number, case, actual) -> int:
+        """2 for the same result, 1 for an error in other words, else 0."""
+        record = form.record(number) if isinstance(form, Form) else None
+        if record is None:
+            if isinstance(form, Form) and form.is_built:
+                if form.is_recorded or not builds:
+                    return 2 * form.is_recorded
+                built.add(id(form))
+            has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
+            return 2 * (has_time and exercise.same(attempt(exercise, form, case), actual))
+        key, recorded = record
+        if (number, key) not in equal:
+            given = bool(form.gives(exercise.same, recorded, actual))
+            equal[number, key] = given + bool(given and exercise.same(recorded, actual))
+        return equal[number, key]
+
+    def least_fit(form) -> int:
+        least = 2 if form is not None else 0
+        for about in seen:
+            least = least and min(least, fit(form, *about))
+        return least
+
+    with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
+        fits = [((slug, form), least_fit(forms[slug][form])) for slug, form in candidates]
+    return tuple(pair for least in (2, 1) for pair, its in fits if its == least)
+
+
+def both_as_text(exercise: Exercise, expected, actual) -> tuple[str, str]:
+    """Both results as text. The text is the same on every run."""
+    try:
+        ours, theirs = exercise.show(expected, actual)
+        length = 800 if isinstance(actual, Raised) else 300  # an error needs more room
+        return cut(ours, length), cut(theirs, length)
+    except BaseException:
+        return short(expected, 300), short(actual, 300)
+
+
+def short(value, length: int = 80) -> str:
+    try:
+        return cut(repr(value), length)
+    except BaseException:
+        return f"something of type {type(value).__name__} that cannot be shown"
+
+
+def cut(text: str, length: int) -> str:
+    """The text, shortened and without the memory addresses that Python puts into some."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,100 @@
+"""Remembers which exercises are done and which mistakes were made, on this machine only."""
+
+import itertools
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lessons_lib.checks import solution_cells
+from lessons_lib.paths import progress_folder
+from lessons_lib.processes.locks import one_at_a_time
+
+NOTHING: dict[str, Any] = {"passed": False, "mistakes": []}
+_in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
+
+
+def load() -> dict[str, dict]:
+    """What is remembered of each exercise, by its id; empty if there is nothing.
+
+    An entry is `{"passed": bool, "mistakes": [slug, ...], "tries": int}`. The tries are checks
+    up to the first that passed. Records of earlier versions have no tries.
+    """
+    if solution_cells.are_at_home():
+        return _in_solutions
+    with suppress(OSError):
+        return {key: entry for key, entry in (_read() or {}).items() if _is_readable(entry)}
+    return {}
+
+
+def remember(exercise: str, passed: bool, mistake: str | None):
+    """Adds one check to the record. A full or read-only disk does not break a lesson."""
+    if solution_cells.are_at_home():
+        _add(_in_solutions, exercise, passed, mistake)  # our own solution is no progress
+        return
+    with suppress(OSError), one_at_a_time(progress_folder() / "lock"):
+        record = _read()
+        if record is None or not _is_readable(record.get(exercise, NOTHING)):
+            _keep_aside()
+            record = {key: each for key, each in (record or {}).items() if key != exercise}
+        _add(record, exercise, passed, mistake)
+        replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
+
+
+def _read() -> dict[str, Any] | None:
+    """What the file has by exercise, in any form; None if that is no record at all.
+
+    Raises OSError if the file is there and cannot be read now.
+    """
+    try:
+        record = json.loads(_file().read_bytes() or b"{}")
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _is_readable(entry) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("passed"), bool)
+        and isinstance(entry.get("mistakes"), list)
+        and isinstance(entry.get("tries", 0), int)
+    )
+
+
+def _keep_aside():
+    """Copies the file to a name of its own, so that what cannot be read is not lost."""
+    copies = (_file().with_name(f"unreadable-{number}.json") for number in itertools.count(1))
+    free = next(copy for copy in copies if not copy.exists())
+    replace_file(free, _file().read_bytes())
+
+
+def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
+    entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
+    entry["tries"] = entry.get("tries", 0) + (
+        # what an earlier version has not counted was at least a try for each mistake
+        0 if entry["passed"] else 1 + max(0, len(entry["mistakes"]) - entry.get("tries", 0))
+    )
+    entry["passed"] = entry["passed"] or passed
+    if mistake and mistake not in entry["mistakes"]:
+        entry["mistakes"].append(mistake)
+
+
+def _file() -> Path:
+    return progress_folder() / "progress.json"
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Writes the whole file, or nothing. Text is written as UTF-8."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

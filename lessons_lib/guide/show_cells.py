@@ -1,0 +1,75 @@
+"""Shows an exercise's cell as it was given, or our answer to it."""
+
+import os
+from pathlib import Path
+
+from lessons_lib import checks, installation, rooms
+from lessons_lib.display import Card, show
+from lessons_lib.guide import handed_out
+from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
+
+
+def stub(exercise_id: str) -> None:
+    """Shows the cell of an exercise as it was given, even when somebody has changed the
+    course's own notebook. It writes into no notebook.
+
+    Raises NoSuchExercise if there is no such exercise.
+    """
+    exercise = checks.find(exercise_id)
+    title = f"Exercise {exercise.id} as you were given it"
+    try:
+        show(Card(title, _code(_cell(exercise, NOTEBOOKS) or "It is not here.")))
+    except handed_out.Changed as problem:
+        show(Card(f"Exercise {exercise.id} is not here as you were given it", str(problem)))
+
+
+def say_whose_notebook_it_is() -> None:
+    """Says in one line if somebody runs the course's own notebook, as an editor may open it by
+    itself, or one whose new version is beside it, of which a hub's log is told.
+    """
+    if handed_out.is_here():
+        start = "make copies" if IS_CHECKOUT else f"{installation.NAME} lab"
+        show(Card(f"This is the course's own copy. Work in yours: `{start}` makes it."))
+    elif new := _newer_version():
+        show(Card(f"A new version of this notebook, with your answers, is beside it: {new}"))
+
+
+def _newer_version() -> str:
+    """The file's name, or "" where there is none or the kernel's notebook is not known."""
+    name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
+    if not name or not (NOTEBOOKS / name).is_file():
+        return ""
+    try:
+        new = handed_out.name_of_new(
+            name, handed_out.digest(handed_out.read(NOTEBOOKS / name))
+        )
+    except (OSError, handed_out.Changed):
+        return ""
+    return new if Path(new).is_file() else ""
+
+
+def solution(exercise: checks.Exercise) -> None:
+    """Shows our answer: the whole cell if the solution notebook is here, else it alone."""
+    source = _cell(exercise, SOLUTIONS) or our_answer(exercise)
+    lines = [line for line in source.split("\n") if "SOLUTION" not in line]
+    show(Card(f"One answer to exercise {exercise.id}", _code("\n".join(lines))))
+
+
+def our_answer(exercise: checks.Exercise) -> str:
+    """The text of our answer, alone."""
+    return rooms.load("our answers").our_answers()[exercise.id]
+
+
+def _cell(exercise: checks.Exercise, notebooks: Path) -> str | None:
+    """The exercise's cell in a folder of notebooks, if it is there."""
+    lesson = int(exercise.id.split(".")[0])
+    for notebook in sorted(notebooks.glob(f"{lesson:02d}_*.ipynb")):
+        for cell in handed_out.read(notebook)["cells"]:
+            if cell["metadata"].get("exercise") == exercise.id:
+                return "".join(cell["source"])
+    return None
+
+
+def _code(source: str) -> str:
+    """As a card shows code."""
+    return "\n".join(f"  {line}" for line in source.split("\n"))

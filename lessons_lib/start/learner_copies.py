@@ -1,0 +1,227 @@
+"""The learner's own copies of the notebooks: made, brought up to date, never overwritten.
+
+A notebook is untouched if the text of its cells is as it was handed out: running it does not
+change it. It is replaced by its new version. One with changes stays, and the new version is
+put beside it, with the learner's answers. A list in the folder, `.lessons.json`, says which
+version of each file was brought last.
+"""
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lessons_lib.guide import handed_out
+from lessons_lib.start import answers
+from lessons_lib.start.earlier_notebooks import Earlier
+
+LIST = ".lessons.json"
+
+
+class CannotCopy(Exception):
+    """Says why the folder cannot take the lessons, and what to do."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A new version with the learner's answers, in the file `new`.
+
+    old: the learner's files that the answers are from, or that stay as they are.
+    opens: whether the first of those is a notebook still, which merge marks end.
+    """
+
+    new: str
+    old: tuple[str, ...]
+    taken: answers.Taken
+    opens: bool = True
+
+
+@dataclass
+class Copied:
+    """What became of the files, by their paths in the folder.
+
+    kept: changed by the learner, and as new as the course.
+    beside: changed by the learner; the new version is beside it.
+    filled: the notebook itself is new, and has answers that were in other files.
+    earlier: what the learner had worked in before there was this folder, and where it was.
+    problems: sentences about what the course could not hand out.
+    """
+
+    new: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    beside: list[Offer] = field(default_factory=list)
+    filled: list[Offer] = field(default_factory=list)
+    earlier: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def bring(notebooks: Path, folder: Path, earlier: Sequence[Earlier] = ()) -> Copied:
+    """Copies what is in `notebooks` into `folder`, and leaves the learner's work alone.
+
+    earlier: notebooks that the learner worked in before, whose answers are taken over once;
+        the first is the newest.
+    Raises CannotCopy if the folder cannot be made, read or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder):
+            return _Update(folder).run(notebooks, earlier)
+    except OSError as error:
+        if folder.exists() and not folder.is_dir():
+            raise CannotCopy(f"{folder} is a file. Name a folder for the lessons.") from None
+        raise CannotCopy(
+            f"The lessons cannot be copied into {folder} ({error.strerror}). What is there "
+            "stays as it is. Name a folder that you may write to, or make room."
+        ) from None
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Lets one update run at a time. The lock ends with its process."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class _Update:
+    """One update of a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.known = _read_list(folder / LIST)
+        self.copied = Copied()
+
+    def run(self, notebooks: Path, earlier: Sequence[Earlier]) -> Copied:
+        before = dict(self.known)
+        found = self._keep_earlier(earlier)
+        for source in sorted(path for path in notebooks.rglob("*") if path.is_file()):
+            name = source.relative_to(notebooks)
+            if name.parts[0].startswith("."):
+                continue  # such as what JupyterLab keeps of a notebook
+            if source.suffix == ".ipynb" and source.name == str(name):
+                self._bring_notebook(source, found.get(str(name), []))
+            else:
+                self._bring_file(source.read_bytes(), name.as_posix())
+        if self.known != before:
+            _write(self.folder / LIST, json.dumps(self.known, indent=1).encode())
+        return self.copied
+
+    def _keep_earlier(self, earlier: Sequence[Earlier]) -> dict[str, list[str]]:
+        """Writes the learner's earlier notebooks beside the copies, once; gives their names by
+        those of the lessons.
+        """
+        kept: dict[str, list[str]] = {}
+        for one in reversed(earlier):  # so that the newest is written last
+            stem, suffix = os.path.splitext(one.name)
+            name = f"{stem} (before {_digest(one.content)[:8]}){suffix}"
+            if name in self.known:
+                continue
+            if not (self.folder / name).exists():
+                _write(self.folder / name, one.content)
+            self.known[name] = _digest(one.content)
+            kept.setdefault(one.name, []).insert(0, name)
+            self.copied.earlier.append((name, one.place))
+        return kept
+
+    def _bring_notebook(self, source: Path, earlier: list[str]) -> None:
+        name, mine = source.name, self.folder / source.name
+        try:
+            new = handed_out.read(source)
+        except handed_out.Changed as problem:
+            self.copied.problems.append(str(problem))
+            return
+        ours, last = handed_out.digest(new), self.known.get(name)
+        self.known[name] = ours
+        if not mine.exists():
+            self._write_over(mine, new, self.copied.new)
+            return
+        content = mine.read_bytes()
+        book = handed_out.parse(content)
+        theirs = handed_out.digest(book) if book else ""
+        if theirs in (ours, last) or (book and handed_out.is_untouched(book)):
+            if theirs != ours or earlier:
+                self._write_over(mine, new, self.copied.updated)
+        elif book and not earlier and ours in (last, book["metadata"].get("given")):
+            self.copied.kept.append(name)
+        else:
+            self._offer_beside(mine, new, ours, earlier, opens=book is not None)
+
+    def _write_over(self, mine: Path, new: dict, plain: list[str]) -> None:
+        """Writes a notebook where there is none, or an untouched one."""
+        taken = answers.fill(new, self._books)
+        _write(mine, handed_out.as_file(new))
+        if taken.answers:
+            self.copied.filled.append(Offer(mine.name, taken.sources, taken))
+        else:
+            plain.append(mine.name)
+
+    def _offer_beside(
+        self, mine: Path, new: dict, ours: str, earlier: list[str], opens: bool
+    ) -> None:
+        taken = answers.fill(new, self._books)
+        beside = mine.with_name(handed_out.name_of_new(mine.name, ours))
+        if earlier and beside.exists():
+            filled = handed_out.digest(new)
+            beside = mine.with_name(handed_out.name_of_new(mine.name, filled))
+        if beside.exists():
+            self.copied.kept.append(mine.name)
+            return
+        _write(beside, handed_out.as_file(new))
+        self.copied.beside.append(Offer(beside.name, (mine.name, *earlier), taken, opens))
+
+    @functools.cached_property
+    def _books(self) -> dict[str, dict]:
+        """The learner's notebooks by their names, the one that was saved last first."""
+        paths = sorted(
+            self.folder.glob("*.ipynb"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+        )
+        return {path.name: book for path in paths if (book := answers.read(path))}
+
+    def _bring_file(self, content: bytes, name: str) -> None:
+        """Brings a file that is no notebook: nothing is taken over into a new version."""
+        mine, ours, last = self.folder / name, _digest(content), self.known.get(name)
+        self.known[name] = ours
+        theirs = _digest(mine.read_bytes()) if mine.exists() else None
+        if theirs is None or theirs == last != ours:
+            _write(mine, content)
+            (self.copied.new if theirs is None else self.copied.updated).append(name)
+        elif theirs != ours and last != ours:
+            beside = mine.with_name(handed_out.name_of_new(mine.name, ours))
+            if not beside.exists():
+                _write(beside, content)
+            new = beside.relative_to(self.folder).as_posix()
+            self.copied.beside.append(Offer(new, (name,), answers.Taken()))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_list(path: Path) -> dict[str, str]:
+    """Without a list, or with a broken one, a file without a stamp counts as changed."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): str(digest) for name, digest in known.items()}
+    except (FileNotFoundError, ValueError, AttributeError):
+        return {}
+
+
+def _write(path: Path, content: bytes):
+    """Whole or not at all, so that a full disk or a lost connection cuts nothing off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

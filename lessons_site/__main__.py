@@ -1,5 +1,0 @@
-import sys
-
-from lessons_site.build import main
-
-sys.exit(main())

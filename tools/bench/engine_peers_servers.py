@@ -1,0 +1,282 @@
+"""The engines that the benchmark of peers compares, each in a process of its own.
+
+Each is made for all traces at once and serves a turn when it is told to. Between turns it
+waits for the next word and leaves the GPU alone.
+"""
+
+import multiprocessing
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lessons_content.lesson_08.bench.servers import BLOCK_SIZE
+from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, Trace
+
+PEER_TOKEN_BUDGET = 16_384  # of prompts in a step: nano-vllm's own choice
+MAX_MODEL_LEN = 4096
+SPARE_BYTES = 4 << 30  # what nano-vllm takes for a step of prompts, and takes off its cache
+
+Prompts = Sequence[list[int]]
+
+
+class OurServer:
+    """The course's engine with all its fast parts."""
+
+    name = "ours"
+
+    def __init__(self, folder: Path, traces: Sequence[Trace]):
+        from transformers import AutoModelForCausalLM
+
+        from paged_attention.engine.fast import FastParts, fast_engine
+
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+        self.engine = fast_engine(
+            model.to("cuda").eval(),
+            FastParts(),
+            num_blocks=max(trace.num_blocks for trace in traces),
+            block_size=BLOCK_SIZE,
+            token_budget=TOKEN_BUDGET,
+            max_num_seqs=max(len(trace.prompts) for trace in traces),
+            path="fast",
+            prefix_sharing=False,
+        )
+
+    def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
+        from paged_attention.engine.request import SamplingParams
+
+        params = [SamplingParams(max_new_tokens=n, ignore_end=True) for n in new_tokens]
+        return [result.output for result in self.engine.generate(list(prompts), params)]
+
+
+class NanoVllmServer:
+    """nano-vllm with its recorded steps. XQA serves blocks of at most 128 tokens."""
+
+    name = "nano-vllm"
+    block_size = 128
+
+    def __init__(self, folder: Path, traces: Sequence[Trace]):
+        import transformers
+
+        from tools.bench import flash_attn_stand_in
+
+        sys.modules["flash_attn"] = flash_attn_stand_in
+        transformers.AutoTokenizer.from_pretrained = _no_tokenizer
+        from nanovllm import LLM, config
+
+        # Its own check wants blocks of 256 tokens, for flash-attn's sake.
+        config.Config.__post_init__ = _complete
+        self.llm = LLM(
+            str(folder),
+            max_num_batched_tokens=PEER_TOKEN_BUDGET,
+            max_num_seqs=max(len(trace.prompts) for trace in traces),
+            max_model_len=MAX_MODEL_LEN,
+            kvcache_block_size=self.block_size,
+            gpu_memory_utilization=self._share(folder, traces),
+        )
+        there = self.llm.model_runner.config.num_kvcache_blocks
+        needed = max(blocks_of(trace, self.block_size) for trace in traces)
+        if there < needed:
+            raise MemoryError(f"nano-vllm has {there} blocks, a trace needs {needed}")
+
+    def _share(self, folder: Path, traces: Sequence[Trace]) -> float:
+        """The share of the card that is full once nano-vllm has a cache for the traces."""
+        free, total = torch.cuda.mem_get_info()
+        weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        blocks = max(blocks_of(trace, self.block_size) for trace in traces)
+        cache = blocks * self.block_size * bytes_of_a_token(folder)
+        return min(0.97, (total - free + weights + cache + SPARE_BYTES) / total)
+
+    def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
+        from nanovllm import SamplingParams
+
+        # It refuses a temperature of 0; so small a one is the same.
+        params = [
+            SamplingParams(temperature=1e-3, ignore_eos=True, max_tokens=n) for n in new_tokens
+        ]
+        answers = self.llm.generate(list(prompts), params, use_tqdm=False)
+        return [answer["token_ids"] for answer in answers]
+
+
+class MiniSglangServer:
+    """Mini-SGLang: prompts by FlashInfer, decodes by XQA, its fastest here."""
+
+    name = "Mini-SGLang"
+    block_size = 64
+
+    def __init__(self, folder: Path, traces: Sequence[Trace]):
+        from minisgl.scheduler import scheduler
+        from minisgl.utils import hf
+
+        hf._load_hf_config = _settings  # it reads transformers 4's names
+        scheduler.load_tokenizer = _no_tokenizer
+        from minisgl.llm import LLM
+
+        self.llm = LLM(
+            str(folder),
+            max_running_req=max(len(trace.prompts) for trace in traces),
+            max_seq_len_override=MAX_MODEL_LEN,
+            max_extend_tokens=PEER_TOKEN_BUDGET,
+            cuda_graph_max_bs=max(len(trace.prompts) for trace in traces),
+            num_page_override=8 + max(blocks_of(trace, self.block_size) for trace in traces),
+            page_size=self.block_size,
+            attention_backend="fi,trtllm",
+            cache_type="naive",
+            use_pynccl=False,
+        )
+
+    def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
+        from minisgl.core import SamplingParams
+
+        params = [
+            SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=n) for n in new_tokens
+        ]
+        return [answer["token_ids"] for answer in self.llm.generate(list(prompts), params)]
+
+
+SERVERS = {server.name: server for server in (OurServer, NanoVllmServer, MiniSglangServer)}
+
+
+class _NoTokenizer:
+    """Prompts and answers are token ids, and no token ends an answer."""
+
+    eos_token_id = -1
+
+    def decode(self, ids, **options) -> str:
+        return ""
+
+
+def _no_tokenizer(*words, **options) -> _NoTokenizer:
+    return _NoTokenizer()
+
+
+class _Settings(types.SimpleNamespace):
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self)
+
+
+def _complete(config) -> None:
+    """What nano-vllm's Config does once it is made, but for its check of the block size."""
+    from transformers import AutoConfig
+
+    config.hf_config = AutoConfig.from_pretrained(config.model)
+    longest = config.hf_config.max_position_embeddings
+    config.max_model_len = min(config.max_model_len, longest)
+
+
+def _settings(folder: str) -> _Settings:
+    """A model's config by transformers 4's names; 5 keeps the rotary ones in a dictionary."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder)
+    rope = getattr(config, "rope_parameters", None) or {"rope_theta": config.rope_theta}
+    named = config.to_dict() | {"rope_theta": rope["rope_theta"], "rope_scaling": None}
+    return _Settings(**named)
+
+
+def blocks_of(trace: Trace, block_size: int) -> int:
+    """The blocks of a pool in which all requests of a trace fit at once."""
+    pairs = zip(trace.prompts, trace.new_tokens, strict=True)
+    return sum(-(-(len(prompt) + new) // block_size) for prompt, new in pairs)
+
+
+def bytes_of_a_token(folder: Path) -> int:
+    """Of its keys and values in all layers, 16 bits each."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder)
+    return 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A trace, served once. first: the first new token of each request."""
+
+    seconds: float
+    first: tuple[int, ...]
+
+
+class ServerFailed(Exception):
+    """A server could not be made or has ended; the text says why."""
+
+
+class RemoteServer:
+    """A server in a process of its own.
+
+    make: called there with the folder of the model and the traces.
+    Raises ServerFailed, here and in `serve`.
+    """
+
+    def __init__(self, name: str, make: Callable, folder: Path, traces: Sequence[Trace]):
+        self.name = name
+        context = multiprocessing.get_context("spawn")
+        self._failed: ServerFailed | None = None
+        self._words, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(theirs, make, folder, traces), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self.ready: float = self._answer()  # seconds until it could take a request
+
+    def serve(self, trace: int, turn: int) -> Turn:
+        """Serves trace number `trace`. A turn's prompts begin with a token of its own."""
+        if self._failed:
+            raise self._failed
+        self._words.send((trace, turn))
+        return self._answer()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def _answer(self):
+        try:
+            answer = self._words.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            answer = ServerFailed(f"its process ended with {self._process.exitcode}")
+        if isinstance(answer, ServerFailed):
+            self.close()
+            self._failed = answer
+            raise answer
+        return answer
+
+
+def _work(words: Connection, make: Callable, folder: Path, traces: Sequence[Trace]) -> None:
+    try:
+        start = time.perf_counter()
+        server = make(folder, traces)
+        words.send(time.perf_counter() - start)
+        while True:
+            words.send(_turn(server, traces, *words.recv()))
+    except EOFError:
+        return
+    except BaseException as error:
+        traceback.print_exc()
+        words.send(ServerFailed(f"{type(error).__name__}: {error}"[:300]))
+
+
+def _turn(server, traces: Sequence[Trace], trace: int, turn: int) -> Turn:
+    prompts, new_tokens = traces[trace].prompts, traces[trace].new_tokens
+    prompts = [[turn, *prompt[1:]] for prompt in prompts]
+    _wait()
+    start = time.perf_counter()
+    answers = server.generate(prompts, new_tokens)
+    _wait()
+    seconds = time.perf_counter() - start
+    if (lengths := [len(answer) for answer in answers]) != list(new_tokens):
+        raise ValueError(f"{lengths} new tokens, not {list(new_tokens)}")
+    return Turn(seconds, tuple(answer[0] for answer in answers))
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
