@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 INSTALL = "$(PYTHON)" lessons_lib/start/install.py
 PYTEST  = -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 5 --nbval --nbval-current-env --nbval-cell-timeout=900
-CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
+CPP     = $(shell find kernels lessons_* tests tools -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 # Otherwise each of the tests' many processes would compile the course anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,13 +47,13 @@ wheel: $(READY)-test  ## make the course's wheel, in .build/wheel
 	@ls .build/wheel/*.whl
 
 fuzz: $(READY)-test $(READY)-fuzz  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
-	PYTHON=$(PY) bash tools/fuzz.sh $(ARGS)
+	PYTHON=$(PY) bash tools/fuzz/fuzz.sh $(ARGS)
 
 mutants: $(READY)-test $(READY)-mutants  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
-	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
+	$(PY) -m tools.mutants $(ARGS)
 
 answer-mutants: $(READY)-test $(READY)-mutants  ## put small faults into our answers, and list those that a check lets pass (ARGS="4.3")
-	PYTHONPATH=tests $(PY) -m mutants.answers $(ARGS)
+	$(PY) -m tools.mutants.answers $(ARGS)
 
 lint: $(READY)-lint  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
 	@failed=; run() { echo "$$1"; shift; "$$@" || failed=yes; }; \
@@ -134,9 +134,9 @@ bench-load: $(READY)  ## ask the server at random times, more and more often, an
 
 colour:  ## build the JupyterLab extension that shows C++ in colour, after a change of its source (needs node)
 	@command -v npm >/dev/null || { echo "npm is not installed. It comes with Node.js, version 20.19 or newer." >&2; exit 1; }
-	rm -rf .build/colour && mkdir -p .build && cp -r lessons_colour .build/colour
+	rm -rf .build/colour && mkdir -p .build && cp -r tools/colour .build/colour
 	cd .build/colour && npm ci --ignore-scripts --no-audit --no-fund && npm run build
-	rm -rf lessons_lib/start/labextension && cp -r .build/colour/labextension lessons_colour
+	rm -rf lessons_lib/start/labextension && cp -r .build/colour/labextension lessons_lib/start
 
 screenshots: $(READY)-test  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/course/test_browser.py $(ARGS)

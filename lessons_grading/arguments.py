@@ -14,8 +14,7 @@ from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED, GradeStore
 from lessons_grading.submissions import find_submissions
-from lessons_lib import checks
-from lessons_lib import installation
+from lessons_lib import checks, installation
 from lessons_lib.paths import IS_CHECKOUT
 
 # bytes for an honest notebook and its judge together, with room to spare

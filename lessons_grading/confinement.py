@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lessons_grading import system_calls
 from lessons_grading.controller import WRITTEN
+from lessons_lib import rooms
 from lessons_lib.paths import ROOT, build_folder
 
 SCRATCH = "/scratch"  # in the sandbox, the only large folder
@@ -25,15 +26,8 @@ SYSTEM = (
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/etc/fonts", "/etc/localtime"),
 )
-COURSE = (
-    "tools.bench",
-    "lessons_lib.start",
-    "lessons_lib.drawing",
-    "lessons_grading",
-    "lessons_lib.guide",
-    "lessons_lib",
-    "lessons_lib.processes",
-)  # parts of the course without answers
+# parts of the course without answers
+COURSE = ("lessons_lib", "lessons_grading", *rooms.shown_content())
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (
     "Grading needs bubblewrap and libseccomp, which keep submissions away from your files: "

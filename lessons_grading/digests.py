@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from lessons_content.mistakes.teachers_mistakes import further_files
+from lessons_lib import rooms
 from lessons_lib.paths import ROOT
-
-COURSE = (
-    "kernels",
-    "tools.notebooks",
-    "lessons_grading",
-    "lessons_lib",
-    "lessons_lib.processes",
-    "paged_attention",
-    "lessons_content",
-)
 
 
 def write_whole(file: Path, text: str):
@@ -49,7 +40,7 @@ def course_digest() -> str:
     return _digest_of(
         [
             path
-            for folder in COURSE
+            for folder in rooms.JUDGING
             for path in sorted((ROOT / folder).rglob("*"))
             if path.suffix not in (".pyc", ".html") and path.is_file()
         ]

@@ -8,8 +8,8 @@ from lessons_grading.notebook import Notebook
 from lessons_grading.reports import Packed
 from lessons_grading.sandbox import Limits, Run, Sandbox, Taken
 from lessons_lib.checks import Exercise
+from lessons_lib.cuda import builds
 from lessons_lib.cuda.compiler_errors import CompileError
-from lessons_lib.cuda.library import builds
 from lessons_lib.processes import isolation
 
 MOST_EVENTS = 12

@@ -6,12 +6,12 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from lessons_lib import rooms
 from lessons_lib.paths import IS_CHECKOUT, NAME, ROOT
 
 WHEEL = "paged_attention_course-….whl"  # no index has the course: it comes as this file
 INSTALL = "make lab" if IS_CHECKOUT else f"pip install --upgrade {WHEEL}"
 REINSTALL = f"pip install --force-reinstall --no-deps {WHEEL}"
-_ROOMS = ("kernels", "lessons_*", "paged_attention")
 
 
 class CourseDamaged(Exception):
@@ -43,7 +43,7 @@ def faults() -> str:
 
 def remedy() -> str:
     if IS_CHECKOUT:
-        return f"git -C {shlex.quote(str(ROOT))} restore kernels 'lessons_*' paged_attention"
+        return f"git -C {shlex.quote(str(ROOT))} restore {' '.join(rooms.JUDGING)}"
     return (
         f"{REINSTALL}, the file that you got the course as "
         f"(if there are two versions, first: pip uninstall {NAME})"
@@ -69,7 +69,7 @@ def _damaged(installed: list[metadata.Distribution]) -> list[str]:
 
 def _deleted() -> list[str]:
     """The files that git knows and that are not here; none where git cannot tell."""
-    command = ["git", "-C", str(ROOT), "ls-files", "--deleted", "--", *_ROOMS]
+    command = ["git", "-C", str(ROOT), "ls-files", "--deleted", "--", *rooms.JUDGING]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -115,7 +115,7 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 #
 # From here on the lesson calls `build_cpp(free_list, free_list_binding)`. It builds in the same
 # small form and keeps its modules too. And when your C++ has an error, it shows the line of
-# your text. (`make bench-build` compares it with the default form on your machine.)
+# your text. (`make bench NAME=cpp_builds` compares it with the default form on your machine.)
 #
 # Two names in the binding come back in exercise 1.4. `TORCH_EXTENSION_NAME` is the module's
 # name, which the builder fills in. `py::module_local()` keeps the class inside its module. So

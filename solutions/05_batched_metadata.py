@@ -532,11 +532,11 @@ try_way("flashinfer", 16, [("A", 1), ("B", 100), ("C", 40)])
 # the loop, the one call from float64, and the loop from float64:
 
 # %%
-import lessons_content.lesson_08.bench.path_b_runs
+from lessons_content.lesson_08.bench import path_b_runs
 
-run = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
-print(lessons_content.lesson_08.bench.path_b_runs.origin(run))
-print(lessons_content.lesson_08.bench.path_b_runs.batches_table(run))
+run = path_b_runs.recorded()[0]
+print(path_b_runs.origin(run))
+print(path_b_runs.batches_table(run))
 assert not run.problems()
 
 # %% [markdown]

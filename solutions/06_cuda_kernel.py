@@ -754,7 +754,7 @@ assert with_torch > 5 * ours
 
 # %% [markdown]
 # And that is only the collecting. Compiling takes several times longer, in each build
-# (`make bench-cuda` measures it). With nvcc it happens twice, for the CPU and for the GPU. For
+# (`make bench NAME=cuda_builds` measures it). With nvcc it happens twice, for the CPU and for the GPU. For
 # a library that is built once, it does not matter. For a cell that you run twenty times in an
 # hour, it does. So here the launcher knows nothing of tensors, and Python checks before the
 # call what `TORCH_CHECK` would check.

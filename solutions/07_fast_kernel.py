@@ -54,12 +54,12 @@ draw = open_lesson("07")
 # %% tags=["nbval-ignore-output"]
 import torch
 
-import lessons_content.lesson_07.bench.ladder
+from lessons_content.lesson_07.bench import ladder as ladder_bench
 from lessons_lib.cuda.builds import choose_target
 
 # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
 WORKLOAD = "gqa_b64_c1024"
-run = lessons_content.lesson_07.bench.ladder.recorded()[0]
+run = ladder_bench.recorded()[0]
 library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
 no_gpu = "There is no GPU here that kernels can be built for."
 print(
@@ -77,9 +77,7 @@ def measured(number):
     runs = [run]
     if library_target == "gpu":
         only = [f"rung {number}"]
-        runs.append(
-            lessons_content.lesson_07.bench.ladder.measure([WORKLOAD], only=only, quick=True)
-        )
+        runs.append(ladder_bench.measure([WORKLOAD], only=only, quick=True))
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
@@ -133,9 +131,7 @@ assert must_read == 268_435_456
 # %% tags=["nbval-ignore-output"]
 limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
-    limits[f"{torch.cuda.get_device_name()} (here)"] = (
-        lessons_content.lesson_07.bench.ladder.read_limit()
-    )
+    limits[f"{torch.cuda.get_device_name()} (here)"] = ladder_bench.read_limit()
 for card, limit in limits.items():
     least = must_read / limit / 1e3
     print(f"{card}: {limit:,.0f} GB/s, so the step takes {least:.0f} microseconds or more")
@@ -1181,7 +1177,9 @@ draw.all_workloads(run)
 
 # %%
 print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
-print(f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {run.command}")
+print(
+    f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {run.command_today}"
+)
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
@@ -1222,10 +1220,8 @@ for workload in WORKLOADS:
 # %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
     rungs = ["rung 1", "rung 4", "rung 7"]
-    here = lessons_content.lesson_07.bench.ladder.measure(
-        ["gqa_b256_ragged"], only=rungs, quick=True
-    )
-    print(lessons_content.lesson_07.bench.ladder.table(here))
+    here = ladder_bench.measure(["gqa_b256_ragged"], only=rungs, quick=True)
+    print(ladder_bench.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
     print(no_gpu, "What you have seen was measured on one", run.card)

@@ -1213,11 +1213,11 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # each:
 
 # %%
-import lessons_content.lesson_08.bench.path_b_runs
+from lessons_content.lesson_08.bench import path_b_runs
 
-run = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
-print(lessons_content.lesson_08.bench.path_b_runs.origin(run))
-print(lessons_content.lesson_08.bench.path_b_runs.paths_table(run))
+run = path_b_runs.recorded()[0]
+print(path_b_runs.origin(run))
+print(path_b_runs.paths_table(run))
 assert not run.problems() and run.num_tokens >= 20
 assert "fused" in [row.path for row in run.paths]
 
@@ -1250,7 +1250,7 @@ print(f"the closest of {num_choices} recorded choices: a lead of {run.lead:.2f}"
 assert run.lead > 0.5
 
 # %% [markdown]
-# `tools.bench.path_b` looks at each choice. It reports a problem if a lead is not more than
+# The benchmark `path_b` looks at each choice. It reports a problem if a lead is not more than
 # twice the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties
 # now and then, and there two correct engines may differ. They differ late and in one token,
 # not in all of them.
@@ -1554,9 +1554,9 @@ for name, serve_all in servers.items():
 # counted up to the first that differs:
 
 # %%
-import lessons_content.lesson_08.bench.serving
+from lessons_content.lesson_08.bench import serving as serving_bench
 
-print(lessons_content.lesson_08.bench.serving.recorded_table())
+print(serving_bench.recorded_table())
 
 # %% [markdown]
 # On the CPU all servers give the same tokens. On the GPU they do not. The model there has

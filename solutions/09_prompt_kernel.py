@@ -106,10 +106,10 @@ for num_new, num_keys in ((1, 8192), (16, 8192), (512, 8192), (64, 64), (8192, 8
 # lesson 07 has measured how fast it reads. Divide one by the other:
 
 # %%
-import lessons_content.lesson_07.bench.ladder
+from lessons_content.lesson_07.bench import ladder as ladder_bench
 
 DATA_SHEET = 989  # TFLOP/s
-read_limit = lessons_content.lesson_07.bench.ladder.recorded()[0].read_limit_gb_per_s
+read_limit = ladder_bench.recorded()[0].read_limit_gb_per_s
 balance = DATA_SHEET * 1e12 / (read_limit * 1e9)
 print(f"{balance:.0f} operations while it reads a byte at {read_limit:,.0f} GB/s")
 chunk = next(n for n in range(1, 8193) if intensity(n, 8192) > balance)
@@ -134,11 +134,11 @@ draw.limits()
 # matrices is a fairer limit, and the pictures below show it. With a GPU, measure it here too:
 
 # %% tags=["nbval-ignore-output"]
-import lessons_content.lesson_09.bench.prefill
+from lessons_content.lesson_09.bench import prefill as prefill_bench
 from lessons_lib.cuda.builds import choose_target
 
 if choose_target(None) == "gpu":  # this machine has a GPU and nvcc
-    here = lessons_content.lesson_09.bench.prefill.multiply_limit()
+    here = prefill_bench.multiply_limit()
     print(f"here: {here:,.0f} TFLOP/s")
     assert here > 0
 else:
@@ -789,10 +789,10 @@ for name in peers.workloads:
 # %%
 import math
 
-import lessons_content.lesson_08.bench.path_b_runs
+from lessons_content.lesson_08.bench import path_b_runs
 from paged_attention.prefill import attn_paged_prefill
 
-by_flashinfer = lessons_content.lesson_08.bench.path_b_runs.recorded()[0]
+by_flashinfer = path_b_runs.recorded()[0]
 print(f"FlashInfer {by_flashinfer.flashinfer}: {by_flashinfer.card}, {by_flashinfer.date}")
 for row in by_flashinfer.batches:
     if (row.dtype, row.head_size) == ("float16", 128) and row.sequences:

@@ -46,7 +46,7 @@ draw = open_lesson("10")
 # %%
 import torch
 
-import lessons_content.lesson_10.bench.fast_engine
+from lessons_content.lesson_10.bench import fast_engine as fast_engine_bench
 from lessons_content.lesson_10.bench.fast_engine_runs import recorded
 
 run = recorded()[0]
@@ -70,9 +70,9 @@ print(f"on one {run.card}, which reads {run.read_limit:,.0f} GB/s (recorded on {
 # profiler, which slows the host. The times in the first line are from a run without it.)
 
 # %%
-import lessons_content.lesson_10.bench.timeline_runs
+from lessons_content.lesson_10.bench import timeline_runs
 
-profile = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
+profile = timeline_runs.recorded()[0]
 timelines = {timeline.engine: timeline for timeline in profile.timelines}
 
 
@@ -265,9 +265,7 @@ check("10.2", fill)
 
 # %%
 StepState.fill = fill
-parts_of = (
-    lessons_content.lesson_10.bench.fast_engine.engines()
-)  # each has one part more than the one before
+parts_of = fast_engine_bench.engines()  # each has one part more than the one before
 PROMPTS = ["?ab>", "a1b2?a>", "a1b2c3d4?c>", "Sbca>", "Cq7b4mxy>", "a1b2c3d4e5f6?e>"]
 
 
@@ -326,8 +324,8 @@ rates = {row.engine: row.tokens_per_second for row in run.rows if row.trace == t
 titles = list(rates)
 measures_here = torch.cuda.is_available()
 if measures_here:
-    large = lessons_content.lesson_10.bench.fast_engine.random_model()
-    requests = lessons_content.lesson_10.bench.fast_engine.traces(large.config.vocab_size)[0]
+    large = fast_engine_bench.random_model()
+    requests = fast_engine_bench.traces(large.config.vocab_size)[0]
 
 
 def measured(title):
@@ -336,7 +334,7 @@ def measured(title):
     gain = rates[title] / rates[before]
     print(f"{title:11} {rates[title]:7,.0f} tokens/s, {gain:.2f} times {before}")
     if measures_here:
-        here = lessons_content.lesson_10.bench.fast_engine.serve(
+        here = fast_engine_bench.serve(
             large, requests, title, parts_of[title], turns=1, expected=None
         )[0]
         print(f"{'here':11} {here.tokens_per_second:7,.0f} tokens/s")
@@ -920,9 +918,9 @@ assert moved < 0.1 * spread
 # this engine come to the time that reading them takes?
 
 # %%
-import lessons_content.lesson_10.bench.few_rows_runs
+from lessons_content.lesson_10.bench import few_rows_runs
 
-alone = lessons_content.lesson_10.bench.few_rows_runs.recorded()[0]
+alone = few_rows_runs.recorded()[0]
 
 
 def step_times(title):
@@ -1046,9 +1044,9 @@ for rows in alone.batches():
 # requests and with 256?
 
 # %%
-import lessons_content.lesson_10.bench.engine_peers_runs
+from lessons_content.lesson_10.bench import engine_peers_runs
 
-beside = lessons_content.lesson_10.bench.engine_peers_runs.recorded()[0]
+beside = engine_peers_runs.recorded()[0]
 for row in beside.rows:
     print(
         f"{row.trace.split()[0]} requests: ours {row.our_rate:,.0f} tokens/s,"

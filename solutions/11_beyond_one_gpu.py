@@ -285,9 +285,9 @@ draw.gains(each, lines)
 # engine of lesson 10 on one GPU and on two. A rank's exchanges are in its recorded step:
 
 # %%
-import lessons_content.lesson_11.bench.two_gpus_runs
+from lessons_content.lesson_11.bench import two_gpus_runs
 
-run = lessons_content.lesson_11.bench.two_gpus_runs.recorded()[0]
+run = two_gpus_runs.recorded()[0]
 print(f"{run.card}, {run.date}, PyTorch {run.torch}")
 for context in (4096, 610):
     row = run.row(2, context)
@@ -547,9 +547,9 @@ else:
 # one in a hundred exceeds.
 
 # %%
-import lessons_content.lesson_11.bench.load_runs
+from lessons_content.lesson_11.bench import load_runs
 
-load = lessons_content.lesson_11.bench.load_runs.recorded()[0]
+load = load_runs.recorded()[0]
 for row in load.rows:
     print(f"{row.name}: {row.requests} requests, {row.refused} refused, {row.lost} lost")
 draw.waiting(load)

@@ -100,12 +100,12 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # its machine and its command:
 
 # %%
-import lessons_content.lesson_10.bench.fast_engine_runs
-import lessons_content.lesson_07.bench.ladder
-import lessons_content.lesson_08.bench.serving_runs
+from lessons_content.lesson_10.bench import fast_engine_runs
+from lessons_content.lesson_07.bench import ladder as ladder_bench
+from lessons_content.lesson_08.bench import serving_runs
 
-run = lessons_content.lesson_07.bench.ladder.recorded()[0]
-origin = f"one {run.card}, {run.date}, by {run.command}"
+run = ladder_bench.recorded()[0]
+origin = f"one {run.card}, {run.date}, by {run.command_today}"
 print(f"Decoding 64 sequences of 1,024 tokens on {origin}:")
 rows = run.rungs("gqa_b64_c1024")
 for row in (rows[0], rows[3], rows[7]):
@@ -114,20 +114,16 @@ other = run.flashinfer_row("gqa_b64_c1024")
 way, time = other.backend.removeprefix("FlashInfer "), f"{other.milliseconds * 1000:,.0f} µs"
 print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {time}")
 
-run = lessons_content.lesson_10.bench.fast_engine_runs.recorded()[0]
-print(f"Serving ({run.model}) on one {run.card}, {run.date}, by {run.command}:")
+run = fast_engine_runs.recorded()[0]
+print(f"Serving ({run.model}) on one {run.card}, {run.date}, by {run.command_today}:")
 for row in run.rows:
     name = {0: "lesson 08's engine", 6: "with all parts of lesson 10"}.get(len(row.parts))
     if name:
         print(f"  {row.trace}; {name}: {row.tokens_per_second:,.0f} tokens a second")
 
-run = next(
-    run
-    for run in lessons_content.lesson_08.bench.serving_runs.recorded()
-    if run.device == "cpu"
-)
+run = next(run for run in serving_runs.recorded() if run.device == "cpu")
 print(
-    f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date}, by {run.command}:"
+    f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date}, by {run.command_today}:"
 )
 servers = {
     "lesson 08's engine": run.ours,

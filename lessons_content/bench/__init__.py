@@ -1,0 +1,1 @@
+"""What all benchmarks share: their command, their records and their tables."""

@@ -29,7 +29,7 @@ class Command:
         overview: Callable | None = None,
     ):
         self.run, self.table, self.overview = run, table, overview
-        self.words = ["python", "-m", f"tools.bench.{name}"]
+        self.words = ["python", "-m", "tools.bench", name]
         self.parser = argparse.ArgumentParser(" ".join(self.words), description=description)
         add = self.parser.add_argument
         add("--json", type=Path, metavar="FILE", help="write the run to FILE")

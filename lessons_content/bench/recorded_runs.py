@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import ClassVar, Self
@@ -28,6 +29,11 @@ class Record:
             return "cpu.json"
         words = "".join(letter if letter.isalnum() else " " for letter in self.card.lower())
         return f"{'-'.join(words.split())}.json"
+
+    @property
+    def command_today(self) -> str:
+        """The command that makes such a run now. `command` is the one that made this run."""
+        return re.sub(r"^python -m lessons_bench\.", "python -m tools.bench ", self.command)
 
     def save(self, path: Path) -> None:
         """Writes a file, and makes its folder. Raises ValueError for NaN and infinity."""

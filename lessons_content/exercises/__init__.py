@@ -1,0 +1,1 @@
+"""What the exercises of all lessons share: how an answer is tried, compared and shown."""

@@ -7,7 +7,8 @@ import torch
 from lessons_content.exercises import tensors
 from lessons_content.exercises.exercise import exercise
 from lessons_content.lesson_03 import requests
-from paged_attention.attention.by_request import by_request, share_heads
+from paged_attention.attention import by_request
+from paged_attention.attention.by_request import share_heads
 from paged_attention.attention.softmax_state import NO_KEY
 
 EXERCISE = exercise(

@@ -10,7 +10,7 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted, listed
 from lessons_content.lesson_03.requests import FEW, InputsChanged, in_digits, simple, tens
 from lessons_lib.checks import Raised, Text
-from paged_attention.attention.by_request import softmax_state
+from paged_attention.attention import softmax_state
 from paged_attention.attention.softmax_state import NO_KEY, finite
 
 

@@ -10,7 +10,8 @@ from lessons_content.exercises import tensors
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import Alike
 from lessons_content.lesson_03 import requests
-from paged_attention.attention.by_request import by_request, share_heads
+from paged_attention.attention import by_request
+from paged_attention.attention.by_request import share_heads
 from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState
 
 # One request with so few numbers for a token that the scores of more than one pair of blocks

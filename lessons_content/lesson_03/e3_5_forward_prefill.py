@@ -10,7 +10,8 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import Alike, counted, listed
 from lessons_content.lesson_03.requests import FEW, in_digits, inputs_changed, simple
 from lessons_lib.checks import Text, raised
-from paged_attention.attention.by_request import by_request, plain_attention, share_heads
+from paged_attention.attention import by_request
+from paged_attention.attention.by_request import plain_attention, share_heads
 from paged_attention.attention.layer import AttentionLayer
 from paged_attention.pool.kv_cache import PagedAttentionManager
 from paged_attention.pool.slots import slot_mapping, write_kv

@@ -9,7 +9,7 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import named_where
 from lessons_content.lesson_04.inputs import call, generator, listed
 from lessons_lib.checks import Text
-from paged_attention.attention.by_request import decode
+from paged_attention.attention import decode
 
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
 # asked for

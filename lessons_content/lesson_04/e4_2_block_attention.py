@@ -8,7 +8,8 @@ from lessons_content.exercises import tensors
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import named_where
 from lessons_content.lesson_04.inputs import NAN, POISON, call_for_parts, generator, listed
-from paged_attention.attention.by_request import decode, share_heads
+from paged_attention.attention import decode
+from paged_attention.attention.by_request import share_heads
 from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 # (tokens in each block, block size, query heads, KV heads, head size, scores, what the slots

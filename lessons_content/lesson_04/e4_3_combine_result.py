@@ -8,7 +8,7 @@ from lessons_content.exercises import tensors
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
 from lessons_content.lesson_04 import inputs
-from paged_attention.attention.by_request import decode
+from paged_attention.attention import decode
 from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 # Levels of 500: exp(500) overflows, exp(-500) is 0, and float32 is exact enough for a detour

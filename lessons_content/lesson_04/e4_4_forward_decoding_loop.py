@@ -9,7 +9,7 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
 from lessons_content.lesson_04.inputs import NAN, POISON, generator, listed
 from lessons_lib.checks import Text
-from paged_attention.attention.by_request import decode
+from paged_attention.attention import decode
 from paged_attention.attention.layer import AttentionLayer
 from paged_attention.pool.kv_cache import PagedAttentionManager
 from paged_attention.pool.slots import slot_mapping, write_kv

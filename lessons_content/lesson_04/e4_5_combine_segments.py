@@ -8,7 +8,7 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import Alike, named_where
 from lessons_content.lesson_04 import inputs
 from lessons_lib.checks import Text
-from paged_attention.attention.by_request import decode
+from paged_attention.attention import decode
 from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 CALLS = "calls"

@@ -1,8 +1,8 @@
 """Exercise 6.8: a kernel with eight faults, to be found one at a time.
 
-Each fault has its own case in `paged_attention.attention.bug_hunt.CASES`. The case shows it, whether or
-not the faults of later cases are still there. So the first case that fails names the first
-fault that is left.
+Each fault has its own case, in `CASES` of paged_attention/attention/bug_hunt.py. The case
+shows it, whether or not the faults of later cases are still there. So the first case that
+fails names the first fault that is left.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""Records what the known mistakes give: `python -m lessons_content.mistakes [3.3 …] [--check]`.
+"""Records what the known mistakes give.
+
+    python -m lessons_content.mistakes [3.3 …] [--check]
 
 Only what has changed since the last time is tried. What hangs on how one machine rounds is
 refused, unless its title says `(hangs on rounding)`. `--check` changes nothing, and says which

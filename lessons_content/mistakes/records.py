@@ -19,17 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from lessons_lib.checks import result_codec
+from lessons_lib.checks import Raised, result_codec
 
-_RAISED = ["course", "lessons_lib.checks", "Raised"]
+_RAISED = ["course", Raised.__module__, "Raised"]
 # What reads the mistakes does not change what they give.
-_ENGINE = [
-    f"lessons_content.{name}"
-    for name in (
-        *("edits", "ends", "exercise", "further"),
-        *("mistakes", "pairs", "records", "repairs", "thrown"),
-    )
-]
+_ENGINE = ("lessons_content.mistakes.", "lessons_content.exercises.exercise")
 # attributes of a result that is a text: a learner reads them, and no check compares them
 _BUILT = {".cpp", ".cu", ".cuh", ".h"}
 _SHOWN_ALONE = {"where", "message"}
@@ -244,4 +238,4 @@ def _module_of(value) -> types.ModuleType | None:
     name = name or getattr(value, "__module__", None)
     own = isinstance(name, str) and name.startswith("lessons_content.")
     module = sys.modules.get(name) if own and name else None
-    return module if module and module.__name__ not in _ENGINE else None
+    return None if module is None or module.__name__.startswith(_ENGINE) else module

@@ -1,6 +1,7 @@
 """A teacher's own mistakes, in a folder outside of the course.
 
-`python -m lessons_content.mistakes.teachers_mistakes` tries each of them: does a student see its message?
+`python -m lessons_content.mistakes.teachers_mistakes` tries each of them: does a student see
+its message?
 """
 
 import re

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lessons_lib.cuda import arguments, builds, signatures
 from lessons_lib.cuda.calls import Access, CallOnCpu, CallOnGpu, processors
 from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.cuda.counts import Counts
 from lessons_lib.cuda.inline import _check_sources
 from lessons_lib.cuda.launches import Launch, Launches
-from lessons_lib.cuda.library import arguments, builds, signatures
 from lessons_lib.cuda.prepared import PreparedOnCpu, PreparedOnGpu
 from lessons_lib.cuda_on_cpu.reports import KernelError
 

@@ -77,9 +77,9 @@ def as_png(figure, **options) -> bytes:
     figure.savefig(drawn, format="png", dpi=DPI * SHARPNESS, facecolor="white", **options)
     plt.close(figure)
     image = Image.open(drawn).convert("RGB")
-    whole = [length - length % SHARPNESS for length in image.size]  # pixels of the page
+    width, height = (length - length % SHARPNESS for length in image.size)  # whole pixels
     # a drawing has few colours: with a palette it is a third as large
-    image.crop((0, 0, *whole)).quantize(64).save(small, format="png", optimize=True)
+    image.crop((0, 0, width, height)).quantize(64).save(small, format="png", optimize=True)
     return small.getvalue()
 
 

@@ -1,8 +1,8 @@
 """Where the parts that a lesson builds are in other engines: the table at a lesson's end.
 
-`places.toml` has the engines, each at one commit, and the rows of all lessons. In a text cell,
-a line `PLACES` becomes the lesson's table. `python -m tools.notebooks.vllm_checkouts` looks whether
-each place is there.
+vllm_places.toml has the engines, each at one commit, and the rows of all lessons. In a text
+cell, a line `PLACES` becomes the lesson's table. `python -m tools.notebooks.vllm_checkouts`
+looks whether each place is there.
 """
 
 import re

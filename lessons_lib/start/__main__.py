@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lessons_lib import rooms
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
@@ -74,16 +76,13 @@ def _doctor() -> int:
 
 
 def _chat(words: list[str]) -> int:
-    from paged_attention.engine.serve import __main__ as server
-    from paged_attention.engine.speaking import SMOLLM2
-
-    return server.main(["--model", SMOLLM2, "--mine", "--browser", "--port", "0", *words])
+    model = rooms.load("chat").SMOLLM2
+    own = ["--model", model, "--mine", "--browser", "--port", "0"]
+    return rooms.load("server").main([*own, *words])
 
 
 def _grade(words: list[str]) -> int:
-    from lessons_grading import command
-
-    return command.main(words)
+    return rooms.load("grader").main(words)
 
 
 if __name__ == "__main__":

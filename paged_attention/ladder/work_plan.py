@@ -191,9 +191,9 @@ def plan_work(
 ) -> WorkPlan:
     """Lays the rows of a batch end to end and cuts them into equal shares.
 
-    It does this as `cut_evenly` of paged_attention/ladder/splits.py does. A row is a sequence and
-    heads_at_once of its KV heads. A row that is cut has a part for each piece. Parts are
-    numbered from the row's first part on.
+    It does this as `cut_evenly` of splits.py does. A row is a sequence and heads_at_once of
+    its KV heads. A row that is cut has a part for each piece. Parts are numbered from the
+    row's first part on.
 
     context_lens: numbers, 0 or more.
     num_blocks: blocks of the launch; at most as many are used as there are tiles.

@@ -9,62 +9,16 @@ from pathlib import Path
 
 from lessons_lib.paths import ROOT
 
-# A package and those that it may import. What a lesson imports is the lesson's business, so
-# its own file is not listed.
+# A room and those that it may import. What a lesson imports is the lesson's business, so its
+# own file is not listed.
 ARROWS = {
-    "lessons_lib.processes": set(),
-    "lessons_lib": {"lessons_lib.processes"},
-    "paged_attention": {"lessons_lib", "lessons_lib.processes"},
-    "lessons_content": {
-        "tools.notebooks",
-        "lessons_lib",
-        "lessons_lib.processes",
-        "paged_attention",
-    },
-    "tools.notebooks": {"lessons_lib.guide", "lessons_lib"},
-    "tools.bench": {"lessons_lib", "paged_attention", "lessons_lib.drawing"},
-    # what was measured is drawn, and a message is as in a check
-    "lessons_lib.drawing": {"paged_attention", "tools.bench", "lessons_lib"},
-    # what a sandbox gets of an exercise is cut out of its text
-    "lessons_grading": {
-        "lessons_lib",
-        "lessons_lib.processes",
-        "tools.notebooks",
-        "lessons_content",
-    },
-    "tools.site": {"tools.bench", "tools.notebooks", "lessons_lib.drawing", "lessons_lib"},
-    # where a learner is in the course, and what it has handed out
-    "lessons_lib.guide": {"lessons_lib"},
-    "lessons_lib.start": {
-        "lessons_grading",
-        "lessons_lib.guide",
-        "lessons_lib",
-        "paged_attention",  # a chat on one's own engine
-    },
+    "lessons_lib": set(),
+    "paged_attention": {"lessons_lib"},
+    "lessons_content": {"lessons_lib", "paged_attention"},
+    "lessons_grading": {"lessons_lib", "paged_attention", "lessons_content"},
+    "tools": {"lessons_lib", "paged_attention", "lessons_content", "lessons_grading"},
 }
-# Modules that are looked up by name when the program runs, if they exist: (importer, module).
-BY_NAME = {
-    ("tools.notebooks.online", "tools.site.addresses"),  # the repository's address
-    (
-        "tools.notebooks.pictures",
-        "lessons_lib.drawing.lesson_",
-    ),  # those in the text of a lesson
-    ("lessons_lib.checks", "lessons_content.lesson_"),  # the exercises of a lesson
-    ("lessons_lib.notebook_api", "lessons_lib.drawing.lesson_"),  # the pictures of a lesson
-    ("lessons_lib.guide.show_cells", "lessons_content.mistakes.edits"),  # our answers
-    ("lessons_lib.machine", "lessons_content.mistakes.edits"),  # the same
-    (
-        "lessons_lib.notebook_api",
-        "lessons_lib.guide.",
-    ),  # the guides, which use the lessons' library
-    # the chat page's view of the pool
-    ("paged_attention.engine.serve.pool", "lessons_content.lesson_08.pictures.served_pool"),
-    ("lessons_lib.checks.result_codec", "lessons_content."),  # the classes of results
-    # imported ahead of the runs, to save time
-    ("lessons_lib.processes.isolation", "lessons_content.exercises.all_exercises"),
-    ("lessons_lib.processes.isolation", "lessons_lib.checks"),
-    ("lessons_lib.processes.isolation", "paged_attention.ladder.decode"),
-}
+ROOMS = "lessons_lib.rooms"  # the one module that names a room above it
 
 
 def modules(folder: Path = ROOT) -> dict[str, Path]:
@@ -136,7 +90,7 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
 def test_imports_run_one_way():
     needs = graph()
     assert forbidden(needs) == []
-    assert "lessons_lib.processes.isolation" in needs["lessons_lib.checks"]
+    assert "lessons_lib.processes.isolation" in needs["lessons_lib.checks.running"]
     wrong = {"lessons_lib.new": {"paged_attention.pool.slots"}}
     assert forbidden(wrong) == ["lessons_lib.new imports paged_attention.pool.slots"]
 
@@ -145,7 +99,7 @@ def test_no_two_modules_need_each_other():
     assert circle(graph()) == []
 
 
-def test_what_is_looked_up_by_name_is_listed():
+def test_only_one_module_names_a_room_above_it():
     found = set()
     for name, path in modules().items():
         package = name.partition(".")[0]
@@ -160,5 +114,5 @@ def test_what_is_looked_up_by_name_is_listed():
                 and " " not in node.value
                 and "/" not in node.value
             ):
-                found.add((name, node.value))
-    assert found == BY_NAME
+                found.add(name)
+    assert found == {ROOMS}

@@ -1,9 +1,7 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
-import lessons_content.lesson_10.bench.engine_peers_runs
-import lessons_content.lesson_10.bench.few_rows_runs
-import lessons_content.lesson_10.bench.timeline_runs
 from lessons_content.lesson_10 import pictures
+from lessons_content.lesson_10.bench import engine_peers_runs, few_rows_runs, timeline_runs
 from lessons_content.lesson_10.bench.fast_engine import ORDER
 from lessons_content.lesson_10.bench.fast_engine_runs import recorded
 from prose import prose
@@ -12,7 +10,7 @@ TEXT = prose("10")
 RUN = recorded()[0]
 TRACE = RUN.rows[0].trace
 RATES = {row.engine: row.tokens_per_second for row in RUN.rows if row.trace == TRACE}
-PROFILE = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
+PROFILE = timeline_runs.recorded()[0]
 TIMELINES = {timeline.engine: timeline for timeline in PROFILE.timelines}
 
 
@@ -133,7 +131,7 @@ def test_what_half_the_cache_gains():
 
 
 def test_what_is_said_of_others_is_recorded_on_the_same_card():
-    (beside,) = lessons_content.lesson_10.bench.engine_peers_runs.recorded()
+    (beside,) = engine_peers_runs.recorded()
     assert (beside.card, beside.model) == (RUN.card, RUN.model)
     assert all(len(row.ours) == len(row.theirs) == 5 for row in beside.rows)
     assert "five turns each" in TEXT
@@ -179,7 +177,7 @@ def test_choosing_the_tokens_is_most_of_completing_a_step():
 
 
 def test_one_sequence_alone_waits_for_the_weights():
-    run = lessons_content.lesson_10.bench.few_rows_runs.recorded()[0]
+    run = few_rows_runs.recorded()[0]
     shares = {
         (row.model, row.engine): row.tokens_per_second
         * row.weight_bytes

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-import lessons_content.lesson_07.bench.ladder
 from lessons_content.lesson_02.pictures.memory import PAPER
+from lessons_content.lesson_07.bench import ladder as ladder_bench
 from lessons_content.lesson_07.bench.workloads import WORKLOADS
 from lessons_lib.paths import SOLUTIONS
 from lessons_lib.source.lesson import read_lesson
@@ -18,7 +18,7 @@ from prose import prose
 
 @pytest.fixture(scope="module")
 def run():
-    return lessons_content.lesson_07.bench.ladder.recorded()[0]
+    return ladder_bench.recorded()[0]
 
 
 def test_rung_7_is_as_near_to_the_fastest_as_lesson_07_says(run):

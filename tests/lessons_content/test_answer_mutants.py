@@ -1,11 +1,11 @@
 """Small faults in our answers: `make answer-mutants`."""
 
 import pytest
-from mutants import answers
-from mutants.kept import Explained
-from mutants.mutant import replaced
 
 from lessons_lib import checks
+from tools.mutants import answers
+from tools.mutants.kept import Explained
+from tools.mutants.mutant import replaced
 
 OURS = answers.our_answers()
 

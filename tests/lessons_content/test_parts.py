@@ -9,7 +9,7 @@ from lessons_lib import checks, notebook_api
 from lessons_lib.checks import saved_answers
 from lessons_lib.cuda.inline import read_kernel
 from paged_attention import own_answers
-from paged_attention.attention.by_request import decode
+from paged_attention.attention import decode
 from paged_attention.attention.metadata import attn_paged_torch
 from paged_attention.engine import learner_engine
 from paged_attention.engine.attention import paged_attention_forward

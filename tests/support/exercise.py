@@ -61,7 +61,7 @@ def main(words: list[str]) -> int:
         cwd=ROOT,
     )
     mutants = subprocess.run(
-        [sys.executable, "-m", "mutants.answers", exercise, "--built", BUILT_MUTANTS],
+        [sys.executable, "-m", "tools.mutants.answers", exercise, "--built", BUILT_MUTANTS],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT / "tests")},
     )

@@ -83,8 +83,8 @@ class Answers:
     def _mutants(self) -> list[Answer]:
         if not importlib.util.find_spec("mutmut"):
             return []
-        from mutants.answers import mutants_of
-        from mutants.kept import Explained
+        from tools.mutants.answers import mutants_of
+        from tools.mutants.kept import Explained
 
         explained = Explained(ROOT, "answers.toml")
         return [

@@ -38,10 +38,7 @@ def test_a_conversation_is_recorded_and_printed_again(tmp_path, capsys):
     assert main(["--model", str(folder), "--record", "--folder", str(kept)]) == 0
     printed = capsys.readouterr().out
     (run,) = recorded(kept)
-    assert (
-        run.command
-        == f"python -m tools.bench conversation --model {folder}"
-    )
+    assert run.command == f"python -m tools.bench conversation --model {folder}"
     assert run.wish and table(run) in printed
     assert main(["--recorded", "--folder", str(kept)]) == 0
     assert capsys.readouterr().out.strip() == table(run)

@@ -5,12 +5,12 @@ import dataclasses
 import matplotlib.pyplot as plt
 import pytest
 
-import lessons_content.lesson_07.pictures.ladder
 from benchmark_machine import LIMIT, Machine
 from lessons_content.lesson_07.bench import ladder_runs
 from lessons_content.lesson_07.bench.backends import BACKENDS
 from lessons_content.lesson_07.bench.ladder_runs import Row, Run
 from lessons_content.lesson_07.bench.workloads import WORKLOADS
+from lessons_content.lesson_07.pictures import ladder as ladder_chart
 from paged_attention.ladder.decode import FP8
 from paged_attention.ladder.splits import SPLIT_COST, choose_num_splits
 from refused import refused
@@ -96,7 +96,7 @@ def bars(axes):
 
 
 def test_the_ladder_has_a_bar_for_each_that_has_a_time():
-    (axes,) = lessons_content.lesson_07.pictures.ladder.ladder(made_up(), "gqa_b64_c1024").axes
+    (axes,) = ladder_chart.ladder(made_up(), "gqa_b64_c1024").axes
     widths = {"rung 1": 200.0, "rung 7": 3600.0, "rung 8": 3200.0}
     widths |= zip(ladder_runs.FLASHINFER, (3000.0, 2000.0))
     labels = [label.get_text().partition(":")[0] for label in axes.get_yticklabels()]
@@ -113,20 +113,18 @@ def test_the_ladder_has_a_bar_for_each_that_has_a_time():
 
 
 def test_the_ladder_grows_rung_by_rung():
-    (axes,) = lessons_content.lesson_07.pictures.ladder.ladder(
-        made_up(), "gqa_b64_c1024", up_to=7, others=False
-    ).axes
+    (axes,) = ladder_chart.ladder(made_up(), "gqa_b64_c1024", up_to=7, others=False).axes
     assert bars(axes) == [(200.0, None), (3600.0, None)]
     with pytest.raises(ValueError, match="no rung up to 0 with a time for gqa_b64_c1024"):
-        lessons_content.lesson_07.pictures.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
+        ladder_chart.ladder(made_up(), "gqa_b64_c1024", up_to=0)
     with pytest.raises(ValueError, match="its workloads are gqa_b64_c1024, "):
-        lessons_content.lesson_07.pictures.ladder.ladder(made_up(), "huge")
+        ladder_chart.ladder(made_up(), "huge")
 
 
 def test_a_wrong_result_is_marked_in_the_picture():
     run = made_up({"rung 7": 1.3})
     run = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], reason="wrong"),))
-    (axes,) = lessons_content.lesson_07.pictures.ladder.ladder(run, "gqa_b64_c1024").axes
+    (axes,) = ladder_chart.ladder(run, "gqa_b64_c1024").axes
     assert axes.texts[0].get_text().endswith("130% (wrong result)")
     assert axes.get_xlim()[1] > 1.3 * LIMIT
 
@@ -137,9 +135,7 @@ def test_a_wrong_result_is_marked_in_the_picture():
 )
 def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multiprocessors):
     splits = tuple(range(1, num_tiles + 1))
-    panels = lessons_content.lesson_07.pictures.ladder.waves(
-        num_rows, num_tiles, multiprocessors, splits
-    ).axes
+    panels = ladder_chart.waves(num_rows, num_tiles, multiprocessors, splits).axes
     ends = [axes.lines[0].get_xdata()[0] for axes in panels]
     chosen = choose_num_splits(num_rows, num_tiles, multiprocessors)
     assert splits[ends.index(min(ends))] == chosen
@@ -154,7 +150,7 @@ def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multipr
 
 def test_equal_shares_end_together():
     num_tiles = [16, 5, 3, 30, 9, 1]
-    (axes,) = lessons_content.lesson_07.pictures.ladder.balanced(num_tiles, 8).axes
+    (axes,) = ladder_chart.balanced(num_tiles, 8).axes
     costs = [bar for bar in axes.patches if bar.get_hatch()]
     assert [bar.get_x() for bar in costs] == [8] * 8
     assert {bar.get_width() for bar in costs} == {SPLIT_COST}

@@ -5,15 +5,15 @@ import sys
 import tomllib
 
 import pytest
-from mutants.concerns import Concerns
-from mutants.cpp_text import cpp_mutants
-from mutants.kept import Explained
 
 from lessons_lib.paths import ROOT
+from tools.mutants.concerns import Concerns
+from tools.mutants.cpp_text import cpp_mutants
+from tools.mutants.kept import Explained
 
 RUN = (
     "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
-    "from mutants.__main__ import main; sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
+    "from tools.mutants.__main__ import main; sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
 )
 
 SHOP = '''\
@@ -86,7 +86,7 @@ def changes(name: str, body: str) -> set[str]:
     """What a line within a function becomes."""
     if name.endswith(".py"):
         pytest.importorskip("mutmut", reason="make mutants installs it")
-        from mutants.python_text import python_mutants
+        from tools.mutants.python_text import python_mutants
 
         found = python_mutants(name, f"def f(a, b):\n    {body}\n")
     else:
@@ -171,7 +171,7 @@ def test_the_table_names_every_file_and_only_what_is_there():
 
 
 def test_each_explanation_fits_a_mutant_and_gives_a_reason():
-    from mutants.texts import mutants_of
+    from tools.mutants.texts import mutants_of
 
     explained = Explained(ROOT)
     files = {place[0] for place in explained.reasons}

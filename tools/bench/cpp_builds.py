@@ -13,12 +13,13 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 MOST = 0.25
 REBUILD_LIMIT = 0.3  # seconds
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     folder = tempfile.mkdtemp(prefix="bench-build-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["LESSONS_BUILD_DIR"] = folder
@@ -26,7 +27,7 @@ def main() -> int:
     from torch.utils.cpp_extension import load_inline
 
     from lessons_lib import build_cpp
-    from lessons_lib.cuda.library import inline
+    from lessons_lib.cuda import inline
     from paged_attention.pool.block_manager import block_manager_sources
 
     sources = block_manager_sources()

@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 MOST = 0.2
 DEFAULT = """
@@ -21,7 +22,7 @@ torch::Tensor twice(torch::Tensor x) { return x + x; }
 """
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     folder = tempfile.mkdtemp(prefix="bench-cuda-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["LESSONS_BUILD_DIR"] = folder

@@ -2,7 +2,7 @@
 
 It needs a GPU and both peers (`tools.bench.engine_peers_setup` brings them). All load the
 same random weights in the shapes of Qwen3-0.6B. Our engine and one peer are ready at the same
-time, each in its process. They serve the traces of `lessons_content.lesson_10.bench.fast_engine` in turns, so
+time, each in its process. They serve the traces of the benchmark `fast_engine` in turns, so
 that a machine that slows down slows both. The first turn of each is a warm-up and does not
 count. Then the next peer takes the place of the first. At the end, calls of a decode kernel
 are timed on the host, ours and FlashInfer's.

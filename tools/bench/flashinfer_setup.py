@@ -13,8 +13,8 @@ On the GPU machine, which needs nvcc and ninja:
     export PYTHONPATH=SITE FLASHINFER_WORKSPACE_BASE=/tmp
 
 A kernel is compiled when it is first called, which takes half a minute to several minutes.
-`lessons_content.lesson_07.bench.ladder` and `tools.bench.path_b` compile what they need beforehand, side by
-side. It is kept under FLASHINFER_WORKSPACE_BASE.
+The benchmarks `ladder` and `path_b` compile what they need beforehand, side by side. It is
+kept under FLASHINFER_WORKSPACE_BASE.
 """
 
 import argparse

@@ -149,8 +149,10 @@ def table(run: Run) -> str:
         share = row.calls / run.rows[0].calls
         numbers += [f"{row.calls:.1f}", f"{share:.2f}", f"{row.microseconds:.1f}"]
         lines.append([row.name, *numbers])
-    where = f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n{run.command}"
-    return f"{where}\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
+    return (
+        f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n{run.command_today}"
+        f"\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:

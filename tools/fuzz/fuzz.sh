@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fuzzers guided by coverage, for the block manager's C++ (libFuzzer, needs clang) and for the
 # code that reads a learner's CUDA (Atheris). The argument is the number of seconds for each:
-# PYTHON=.venv/bin/python bash tools/fuzz.sh 60
+# PYTHON=.venv/bin/python bash tools/fuzz/fuzz.sh 60
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 seconds="${1:-60}" python="${PYTHON:-python3}"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 """Puts small faults into the course's code, one at a time, and lists those that no test
 notices.
 
-make mutants ARGS="paged_attention/ladder/work_plan.py"       all mutants of a file, or of a folder
+make mutants ARGS="paged_attention/pool/slots.py"     all mutants of a file, or of a folder
 make mutants ARGS="--sample 50 --seed 1"               some of all
 make mutants ARGS="--list lessons_lib"                 runs nothing; shows survivors
 """

@@ -276,7 +276,7 @@ def load(pictures: Pictures) -> list[str]:
         parts += [
             f"### {run.card}",
             f"Measured on {run.date} with {run.cores} cores, Python {run.python}, PyTorch"
-            f" {run.torch} and tornado {run.tornado}, by `{run.command}`.",
+            f" {run.torch} and tornado {run.tornado}, by `{run.command_today}`.",
             f"The model: {run.model}.",
             pictures.drawn(pictures.waiting(run)),
             *everything(run, load_runs.table),
@@ -295,7 +295,7 @@ def conversation(pictures: Pictures) -> list[str]:
         parts += [
             f"### {run.card}, {run.threads} threads",
             f"Measured on {run.date} with PyTorch {run.torch} and transformers"
-            f" {run.transformers}, by `{run.command}`.",
+            f" {run.transformers}, by `{run.command_today}`.",
             pictures.drawn(drawn_conversation(run)),
             *everything(run, conversation_runs.table),
         ]
@@ -306,7 +306,7 @@ def player() -> list[str]:
     """How fast a browser shows the steps of a player."""
     parts = ["## Recorded steps", "The players of the lessons show a large pool in Chromium."]
     for run in player_runs.recorded():
-        measured = f"Measured on {run.date} with {run.browser}, by `{run.command}`."
+        measured = f"Measured on {run.date} with {run.browser}, by `{run.command_today}`."
         parts += [f"### {run.card}", measured, f"```text\n{player_runs.table(run)}\n```"]
     return parts
 
@@ -321,7 +321,7 @@ def origin(run, **libraries: str) -> str:
     names = {"driver": getattr(run, "driver", ""), "PyTorch": run.torch, **libraries}
     names["FlashInfer"] = names.pop("flashinfer", names.get("FlashInfer", ""))
     versions = [f"{name} {version}" for name, version in names.items() if version]
-    return f"Measured on {run.date} with {', '.join(versions)}, by `{run.command}`."
+    return f"Measured on {run.date} with {', '.join(versions)}, by `{run.command_today}`."
 
 
 def everything(run, as_text: Callable) -> list[str]:

@@ -4,8 +4,8 @@ steps: for each row what was done, the reference count of each block and, if the
     texts, these.
 """
 
+from lessons_content.lesson_01.pictures.live_pool import LivePool
 from lessons_lib.drawing import Picture, pool_steps, show
-from lessons_lib.drawing.live import LivePool
 
 __all__ = ["LivePool", "copy_on_write", "opening"]
 

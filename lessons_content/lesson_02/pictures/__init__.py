@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from lessons_content.lesson_02.pictures.films import Film
+from lessons_content.lesson_02.pictures.live_tables import LiveTables
 from lessons_content.lesson_02.pictures.memory import draw_history, draw_layouts, draw_use
 from lessons_content.lesson_02.pictures.tables import Frame, draw_tables
 from lessons_lib.drawing import Picture, show
-from lessons_lib.drawing.live import LiveTables
 from paged_attention.pool.kv_cache import PagedAttentionManager
 
 __all__ = ["Film", "LiveTables", "layouts", "memory_over_time", "memory_use", "opening"]

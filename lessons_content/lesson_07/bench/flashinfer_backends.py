@@ -1,7 +1,7 @@
 """FlashInfer's ways to compute a batch of decodes: tensor cores, CUDA cores, XQA, and cuDNN.
 
-Each takes a Batch of lessons_content.lesson_07.bench.backends and gives a function without arguments for each of
-its caches. tools/bench/flashinfer_setup.py says how FlashInfer gets onto a machine that
+Each takes a Batch (backends.py) and gives a function without arguments for each of its caches.
+ tools/bench/flashinfer_setup.py says how FlashInfer gets onto a machine that
 cannot download.
 """
 

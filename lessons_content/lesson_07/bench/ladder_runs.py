@@ -182,7 +182,7 @@ def table(run: Run) -> str:
         *([f"cuDNN {run.cudnn}"] if run.cudnn else []),
     ]
     parts = [
-        f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command}\n"
+        f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command_today}\n"
         f"Read limit: {run.read_limit_gb_per_s:,.0f} GB/s"
     ]
     if run.rows:

@@ -1,7 +1,7 @@
 """The pictures of lesson 07: how far each rung is from the limit, and what its idea is."""
 
-import lessons_content.lesson_07.pictures.ladder
 from lessons_content.lesson_07.bench.ladder_runs import Run, recorded
+from lessons_content.lesson_07.pictures import ladder as ladder_chart
 from lessons_content.lesson_07.pictures import loads, tiles
 from lessons_lib.drawing import Picture, show
 
@@ -16,9 +16,7 @@ BATCHES = {
 def opening() -> Picture:
     """Rung 0 and the limit, by the newest record."""
     return show(
-        lessons_content.lesson_07.pictures.ladder.ladder(
-            recorded()[0], WORKLOAD, up_to=0, others=False
-        ),
+        ladder_chart.ladder(recorded()[0], WORKLOAD, up_to=0, others=False),
         alt=(
             "A single short bar, rung 0, one thread's softmax. A dashed line far to its right"
             " is the limit of the card."
@@ -30,9 +28,7 @@ def rungs(run: Run, workload: str, last: int) -> Picture:
     """Rungs 0 to `last` on one workload, and the card's limit."""
     batch = BATCHES.get(workload, workload)
     return show(
-        lessons_content.lesson_07.pictures.ladder.ladder(
-            run, workload, up_to=last, others=False
-        ),
+        ladder_chart.ladder(run, workload, up_to=last, others=False),
         alt=(
             f"Bars for rungs 0 to {last} on {batch}, each with its time, and the card's limit"
             " as a line."
@@ -44,7 +40,7 @@ def whole_ladder(run: Run, workload: str) -> Picture:
     """All rungs of this lesson and what others have made, on one workload."""
     batch = BATCHES.get(workload, workload)
     return show(
-        lessons_content.lesson_07.pictures.ladder.ladder(run, workload, up_to=8),
+        ladder_chart.ladder(run, workload, up_to=8),
         alt=(
             f"Bars for all rungs and for the other libraries on {batch}, each with its time,"
             " and the card's limit as a line."
@@ -55,7 +51,7 @@ def whole_ladder(run: Run, workload: str) -> Picture:
 def all_workloads(run: Run) -> Picture:
     """Rung 7 and the fastest of FlashInfer's ways on each workload."""
     return show(
-        lessons_content.lesson_07.pictures.ladder.workloads(run),
+        ladder_chart.workloads(run),
         alt=(
             "For each of six batches two bars, rung 7 and the fastest of FlashInfer's"
             " ways, beside the card's limit."
@@ -124,7 +120,7 @@ def banks(as_it_comes: list[int], swizzled: list[int]) -> Picture:
 def waves() -> Picture:
     """5 rows of 24 tiles in one, two and three splits, on 8 multiprocessors."""
     return show(
-        lessons_content.lesson_07.pictures.ladder.waves(5, 24, 8, splits=(1, 2, 3)),
+        ladder_chart.waves(5, 24, 8, splits=(1, 2, 3)),
         alt=(
             "Blocks on eight multiprocessors over time. One split: five blocks in one wave,"
             " three multiprocessors idle. Two splits: ten blocks in two waves, six idle in the"
@@ -137,7 +133,7 @@ def waves() -> Picture:
 def equal_shares(lengths: list[int]) -> Picture:
     """Rows of these numbers of tiles, cut into equal shares for 8 multiprocessors."""
     return show(
-        lessons_content.lesson_07.pictures.ladder.balanced(lengths, 8),
+        ladder_chart.balanced(lengths, 8),
         alt=(
             "Eight blocks, one on each of eight multiprocessors, all of the same length. The"
             " long row 1 is spread over several of them, and most blocks have pieces of two"

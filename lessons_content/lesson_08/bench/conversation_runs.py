@@ -62,7 +62,9 @@ recorded = ConversationRun.recorded
 
 def table(run: ConversationRun) -> str:
     """A conversation as text."""
-    lines = [f"{run.model} on {run.card}, {run.threads} threads, {run.date}, by {run.command}"]
+    lines = [
+        f"{run.model} on {run.card}, {run.threads} threads, {run.date}, by {run.command_today}"
+    ]
     for answer in run.answers:
         lines += ["", f"{answer.name}: {answer.question}", f"  {answer.answer}"]
     return "\n".join([*lines, "", summary(run)])

@@ -108,7 +108,7 @@ recorded = PathBRun.recorded
 def origin(run: PathBRun) -> str:
     """Where, when and with what it ran, in two lines."""
     return (
-        f"{run.card}, {run.date}, by {run.command}\nFlashInfer {run.flashinfer}, "
+        f"{run.card}, {run.date}, by {run.command_today}\nFlashInfer {run.flashinfer}, "
         f"PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}"
     )
 

@@ -115,7 +115,7 @@ def table(run: ServingRun) -> str:
     parts = [
         (
             f"{where}, PyTorch {run.torch}, transformers {run.transformers}, {run.date}\n"
-            f"{run.command}\n{run.model}\n{run.trace}"
+            f"{run.command_today}\n{run.model}\n{run.trace}"
         ),
         _servers(run),
     ]

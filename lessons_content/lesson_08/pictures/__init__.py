@@ -5,8 +5,8 @@ from torch import Tensor
 from lessons_content.lesson_08.pictures import conversation, serving, timeline
 from lessons_content.lesson_08.pictures.afternoon import played
 from lessons_content.lesson_08.pictures.conversation import Columns
+from lessons_content.lesson_08.pictures.live_engine import LiveEngine
 from lessons_lib.drawing import Picture, pool_steps, show
-from lessons_lib.drawing.live import LiveEngine
 from lessons_lib.drawing.player import Player
 
 __all__ = [

@@ -128,7 +128,7 @@ def table(run: Run) -> str:
         lines.append([workload, *cells])
     versions = [f"driver {run.driver}", f"CUDA {run.cuda}", f"PyTorch {run.torch}"]
     versions += [f"FlashInfer {run.flashinfer}"] * bool(run.flashinfer)
-    parts = [f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command}"]
+    parts = [f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command_today}"]
     if run.multiply_limit_teraflops:
         parts.append(
             f"A large product of matrices: {run.multiply_limit_teraflops:.0f} TFLOP/s"

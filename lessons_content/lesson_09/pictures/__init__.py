@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import lessons_content.lesson_07.bench.ladder_runs
+from lessons_content.lesson_07.bench import ladder_runs
 from lessons_content.lesson_09.bench.prefill_runs import Run, of_the_ladder, recorded
 from lessons_content.lesson_09.pictures import prefill, prompt
 from lessons_content.lesson_09.pictures.overlap import overlap
@@ -57,7 +57,7 @@ def limits() -> Picture:
         works = [count_work([n], [num_keys or n], **model) for n in tokens]
         return tokens, [operations / num_bytes for operations, num_bytes in works]
 
-    limit = lessons_content.lesson_07.bench.ladder_runs.recorded()[0].read_limit_gb_per_s
+    limit = ladder_runs.recorded()[0].read_limit_gb_per_s
     return show(
         prefill.intensity(
             {"a chunk at 8,192 keys": line(11, 8192), "a whole prompt": line(13)},

@@ -70,7 +70,7 @@ def table(run: Run) -> str:
     """Everything that was measured, as text."""
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
-    parts = [f"{where}\n{versions}\n{run.command}\n{run.model}"]
+    parts = [f"{where}\n{versions}\n{run.command_today}\n{run.model}"]
     parts += [
         _trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)
     ]

@@ -89,7 +89,7 @@ def table(run: Run) -> str:
     where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
     reasons = [f"! {row.engine}, {row.trace}: {row.reason}" for row in run.rows if row.reason]
     parts = [
-        f"{where}\n{run.command}\n{run.model}; reads {run.read_limit:,.0f} GB/s",
+        f"{where}\n{run.command_today}\n{run.model}; reads {run.read_limit:,.0f} GB/s",
         *(_trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)),
         _steps_table(run),
         "\n".join(reasons),

@@ -93,7 +93,8 @@ def table(run: Run) -> str:
                 ]
             )
     return (
-        f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n{run.command}\n"
+        f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n"
+        f"{run.command_today}\n"
         f"shapes of Qwen3 with random weights, bfloat16; prompts of {run.prompt} tokens and"
         f" {run.new} new ones\n\n{aligned(lines)}\n\n"
         f"GB/s of weights: over the whole time; the card reads {run.read_limit:,.0f}.\n"

@@ -134,7 +134,8 @@ def table(run: Run) -> str:
         )
         host.append([timeline.engine, *(f"{timeline.host_time(what):.2f}" for what in HOST)])
     return (
-        f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n{run.command}\n"
+        f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}\n"
+        f"{run.command_today}\n"
         f"{run.model}; {run.num_seqs} sequences of {run.context} tokens on average\n\n"
         f"{aligned(steps)}\n\n{aligned(host)}\n\n"
         "ms: without the profiler, which slows the host. All else is from the profile.\n"

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-import lessons_content.lesson_10.bench.few_rows_runs
-import lessons_content.lesson_10.bench.timeline_runs
+from lessons_content.lesson_10.bench import few_rows_runs, timeline_runs
 from lessons_content.lesson_10.bench.fast_engine_runs import Run
 from lessons_content.lesson_10.pictures import fast_engine, turns, weights
 from lessons_content.lesson_10.pictures import host_and_gpu as lanes
@@ -27,7 +26,7 @@ def host_and_gpu(
     until: where the axis ends, in ms; None: when the last of them is done.
     names: by an engine's title, the name that the picture shows instead; None: its title.
     """
-    run = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
+    run = timeline_runs.recorded()[0]
     timelines = {timeline.engine: timeline for timeline in run.timelines}
     words = ". ".join(lanes.heading(timelines[title], names) for title in engines)
     return show(
@@ -38,7 +37,7 @@ def host_and_gpu(
 
 def in_turns_and_ahead() -> Player:
     """Host and GPU of the engine without and with its last part, moment by moment."""
-    run = lessons_content.lesson_10.bench.timeline_runs.recorded()[0]
+    run = timeline_runs.recorded()[0]
     return turns.played(run, {"+ sampling": "in turns", "+ ahead": "a step ahead"})
 
 
@@ -57,7 +56,7 @@ def ladder(run: Run) -> Picture:
     )
 
 
-def rates(run: lessons_content.lesson_10.bench.few_rows_runs.Run) -> Picture:
+def rates(run: few_rows_runs.Run) -> Picture:
     """How fast small batches read the weights, with PyTorch's products and with our own."""
     batches = "; ".join(
         f"{rows[0].model} with {rows[0].num_seqs}: "
@@ -73,7 +72,7 @@ def rates(run: lessons_content.lesson_10.bench.few_rows_runs.Run) -> Picture:
     )
 
 
-def reads_over_time(run: lessons_content.lesson_10.bench.few_rows_runs.Run) -> Picture:
+def reads_over_time(run: few_rows_runs.Run) -> Picture:
     """What the card reads in each moment, without and with kernels that begin early."""
     lengths = [max(map(len, reads.kilobytes)) for reads in run.reads]
     return show(

@@ -81,6 +81,6 @@ def table(run: LoadRun) -> str:
     reasons = [f"! {row.name}: {reason}" for row in run.rows for reason in row.reasons]
     where = (
         f"{run.card}, {run.cores} cores, Python {run.python}, PyTorch {run.torch}, "
-        f"tornado {run.tornado}, {run.date}\n{run.command}\n{run.model}"
+        f"tornado {run.tornado}, {run.date}\n{run.command_today}\n{run.model}"
     )
     return "\n\n".join(filter(None, (where, aligned(lines), "\n".join(reasons))))

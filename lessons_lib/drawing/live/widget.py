@@ -32,7 +32,7 @@ def _kind() -> type | None:
         _esm = script() + (HERE / "live.js").read_text(encoding="utf-8")
         _css = style(20) + (HERE / "live.css").read_text(encoding="utf-8")
         recording = traitlets.Dict().tag(sync=True)
-        controls = traitlets.List().tag(sync=True)
+        controls: traitlets.List = traitlets.List().tag(sync=True)
         lesson = traitlets.Unicode().tag(sync=True)
 
     return Live

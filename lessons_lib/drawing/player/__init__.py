@@ -15,7 +15,7 @@ There are three kinds of panels.
 - `Lanes`: bars over time. A line is at the present moment, and what comes later is pale.
 - `Numbers`: figures in words, each with a share that is drawn as a bar if it has one.
 
-`lessons_lib.drawing.player.kernel` has two more, for a kernel's run: `Boxes`, and lines of `Code`.
+kernel.py has two more, for a kernel's run: `Boxes`, and lines of `Code`.
 
 What a browser gets
 -------------------

@@ -1,4 +1,4 @@
-"""The panels of a recording, and their values. `lessons_lib.drawing.player` has the whole format."""
+"""The panels of a recording, and their values. __init__.py has the whole format."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

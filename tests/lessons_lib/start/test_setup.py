@@ -208,9 +208,7 @@ def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(
 
 
 def test_the_library_that_helps_the_lessons_stays_small():
-    """What lessons build is in paged_attention/, pictures in lessons_lib/drawing/, measurements in
-    tools/bench/, grades in lessons_grading/.
-    """
+    """What lessons build is in paged_attention/, pictures and runs in lessons_content/."""
     files = [
         path
         for path in (ROOT / "lessons_lib").rglob("*.py")
