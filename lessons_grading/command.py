@@ -1,4 +1,7 @@
-"""The command: `python -m lessons_grading SUBMISSIONS`."""
+"""The command: `python -m lessons_grading SUBMISSIONS`.
+
+Two more are for a teacher's own mistakes: `draft RESULTS GROUP FOLDER` and `mistakes FOLDER`.
+"""
 
 import argparse
 import sys
@@ -9,7 +12,8 @@ from itertools import chain
 
 from tqdm import tqdm
 
-from lessons_grading import sandbox
+from lessons_content.mistakes import teachers_mistakes
+from lessons_grading import draft, sandbox
 from lessons_grading.arguments import read_arguments
 from lessons_grading.dask_workers import dask_workers
 from lessons_grading.deduplicate import Deduplicated
@@ -27,6 +31,11 @@ def main(words: Sequence[str] | None = None, grader: str = GRADER) -> int:
 
     grader: what grades, as in grading_server.Order.
     """
+    words = sys.argv[1:] if words is None else words
+    if words[:1] == ["draft"]:
+        return draft.main(words[1:])
+    if words[:1] == ["mistakes"]:
+        return teachers_mistakes.main(words[1:])
     try:
         return _run(read_arguments(words), grader)
     except KeyboardInterrupt:

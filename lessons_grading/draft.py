@@ -1,6 +1,6 @@
 """Drafts a `.mistakes` entry from answers that fail alike.
 
-    python -m lessons_grading.draft RESULTS GROUP FOLDER
+    make grade ARGS="draft RESULTS GROUP FOLDER"
 
 The class page shows the names of the groups. The teacher then writes the mistake's name and
 message into the draft, and the next run that is given this folder names it for all.
@@ -28,7 +28,7 @@ NAME = "name-this-mistake"
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0 if there is a draft. Exits with 2, and a sentence, if there can be none."""
     parser = argparse.ArgumentParser(
-        "python -m lessons_grading.draft", description=__doc__.split("\n")[0]
+        "python -m lessons_grading draft", description=__doc__.split("\n")[0]
     )
     parser.add_argument("results", type=Path, metavar="RESULTS", help="the folder of results")
     parser.add_argument("group", metavar="GROUP", help="as the class page names it")
@@ -42,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
         f"Drafted: {text_of(str(file))}\n"
         f"Read it: it runs outside of the sandbox. Write a name instead of {NAME}, and a\n"
         "message below it. Then try it, and grade again:\n"
-        f"  make mistakes MISTAKES={text_of(str(arguments.folder))}\n"
+        f'  make grade ARGS="mistakes {text_of(str(arguments.folder))}"\n'
         f"  make grade SUBMISSIONS=… MISTAKES={text_of(str(arguments.folder))}"
     )
     return 0

@@ -5,7 +5,6 @@ room does not wait for the others.
 """
 
 import importlib
-from typing import Any
 
 from lessons_lib import rooms
 
@@ -30,7 +29,7 @@ __all__ = [*_HOME]
 rooms.map_earlier_names()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -3,22 +3,28 @@
 An arrow goes one way: lessons_lib <- paged_attention <- lessons_content <- lessons_grading.
 Where a room needs something of one above, such as a check its exercises, it asks here, and
 what it asks for is imported then.
+
+Each Python of the course's environment imports this as it starts (start/course.pth), so that
+modules are found by their earlier names too. Therefore it imports nothing that takes time.
 """
 
 import importlib
-import importlib.util
+import os
 import sys
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 
 # From below to above.
 PACKAGES = ("lessons_lib", "paged_attention", "lessons_content", "lessons_grading")
 JUDGING = (*PACKAGES, "kernels")  # their files decide about an answer
 HANDED_OUT = (*JUDGING, "notebooks")  # what a wheel holds
-EARLIER_NAMES = Path(__file__).with_name("earlier_names.toml")
+# Rooms of before version 2.0.0. earlier_names.toml says where their modules are.
+GONE = (
+    *("lessons_bench", "lessons_command", "lessons_draw", "lessons_exercises"),
+    *("lessons_guide", "lessons_processes"),
+)
 
-_CONTENT = Path(__file__).parents[1] / "lessons_content"
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _ABOVE = {
     "chat": "paged_attention.engine.speaking",
     "exercises": "lessons_content.exercises.all_exercises",
@@ -38,8 +44,8 @@ def load(part: str) -> ModuleType:
 
 def lessons() -> tuple[str, ...]:
     """The numbers of the lessons that have exercises: "00", "01", …"""
-    folders = sorted(_CONTENT.glob("lesson_[0-9][0-9]"))
-    return tuple(folder.name.removeprefix("lesson_") for folder in folders)
+    folders = _content().glob("lesson_[0-9][0-9]")
+    return tuple(sorted(folder.name.removeprefix("lesson_") for folder in folders))
 
 
 def exercises(lesson: str, number: str = "*") -> list[ModuleType]:
@@ -47,7 +53,7 @@ def exercises(lesson: str, number: str = "*") -> list[ModuleType]:
 
     lesson: "3" or "03". number: "2" for exercise 3.2.
     """
-    folder = _CONTENT / f"lesson_{int(lesson):02d}"
+    folder = _content() / f"lesson_{int(lesson):02d}"
     names = [path.stem for path in folder.glob(f"e{int(lesson)}_{number}_*.py")]
     names.sort(key=lambda name: int(name.split("_")[1]))
     return [importlib.import_module(f"lessons_content.{folder.name}.{name}") for name in names]
@@ -59,15 +65,18 @@ def pictures(lesson: str) -> ModuleType:
 
 
 def shown_content() -> list[str]:
-    """The folders of lessons_content without exercises: pictures, and runs with what made
-    them.
-    """
-    found = [
-        _CONTENT / "bench",
-        *_CONTENT.glob("lesson_*/pictures"),
-        *_CONTENT.glob("*/bench"),
-    ]
-    return sorted(str(folder.relative_to(_CONTENT.parent)) for folder in found)
+    """The folders of lessons_content without exercises: pictures, and what is measured."""
+    content = _content()
+    folders = [content / "bench"]
+    for name in ("pictures", "bench"):
+        folders += content.glob(f"lesson_*/{name}")
+    return sorted(str(folder.relative_to(content.parent)) for folder in folders)
+
+
+def _content():
+    from pathlib import Path
+
+    return Path(_HERE).parent / "lessons_content"
 
 
 def map_earlier_names() -> None:
@@ -75,8 +84,10 @@ def map_earlier_names() -> None:
 
     Saved answers, notebooks and commands of those versions use them.
     """
-    if not any(isinstance(finder, _EarlierNames) for finder in sys.meta_path):
-        sys.meta_path.append(_EarlierNames())  # at the end: asked where nothing else is found
+    # those of rooms that are gone, before anything else looks for them in today's folders; and
+    # those of rooms that there are, where nothing else is found
+    sys.meta_path.insert(0, _EarlierNames(gone=True))
+    sys.meta_path.append(_EarlierNames(gone=False))
 
 
 def name_of_today(name: str) -> str | None:
@@ -90,37 +101,55 @@ def name_of_today(name: str) -> str | None:
 
 
 def _renamed() -> dict[str, str]:
-    import tomllib  # rarely needed, and this module is imported at each start of Python
+    import tomllib
 
+    with open(os.path.join(_HERE, "earlier_names.toml"), "rb") as file:
+        tables = tomllib.load(file)
     renamed = {}
-    tables = tomllib.loads(EARLIER_NAMES.read_text(encoding="utf-8"))
     for package, earlier in tables.items():
         for before, names in earlier.items():
             for name in names.split():
                 old, _, new = name.partition(">")
-                if name == ".":
-                    renamed[before] = package
-                else:
-                    renamed[f"{before}.{old}"] = f"{package}.{new or old}"
+                is_all = name == "."
+                renamed[before if is_all else f"{before}.{old}"] = (
+                    package if is_all else f"{package}.{new or old}"
+                )
+    # `from lessons_bench import ladder` asks the package of today
+    for name, today in [*renamed.items()]:
+        before, _, own = name.rpartition(".")
+        if own and before in renamed:
+            renamed.setdefault(f"{renamed[before]}.{own}", today)
     return renamed
 
 
 class _EarlierNames:
-    """Finds a module by its earlier name, and gives today's module itself."""
+    """Finds a module by its earlier name, and gives today's module itself.
+
+    gone: whether it finds those of rooms that are gone, or those of the others.
+    """
+
+    def __init__(self, gone: bool):
+        self.gone = gone
 
     def find_spec(self, name: str, path=None, target=None) -> ModuleSpec | None:
-        is_ours = name.startswith(("lessons_", "paged_attention."))
-        new = name_of_today(name) if is_ours else None
+        room = name.partition(".")[0]
+        if self.gone != (room in GONE) or not self.gone and room not in (*PACKAGES, "tools"):
+            return None
+        new = name_of_today(name)
+        if new is None or new == name:
+            return None
+        from importlib.util import find_spec
+
         try:
-            found = importlib.util.find_spec(new) if new and new != name else None
+            found = find_spec(new)
         except ModuleNotFoundError:
             return None
-        if new is None or found is None:
+        if found is None:
             return None
-        is_package = found.submodule_search_locations is not None
-        return ModuleSpec(
-            name, _Loader(new, found), origin=found.origin, is_package=is_package
-        )
+        spec = ModuleSpec(name, _Loader(new, found), origin=found.origin)  # type: ignore[arg-type]
+        if found.submodule_search_locations is not None:
+            spec.submodule_search_locations = []  # what is in it, this finds too
+        return spec
 
 
 class _Loader:
@@ -129,11 +158,14 @@ class _Loader:
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(self.name)
-        self.own = module.__spec__
+        self.own = module.__spec__, module.__dict__.get("__path__")
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.own  # the import system has written the earlier name there
+        # the import system has written what belongs to the earlier name
+        module.__spec__, folders = self.own
+        if folders is not None:
+            module.__path__ = folders
 
     def get_code(self, name: str):
         """For `python -m` and the earlier name."""

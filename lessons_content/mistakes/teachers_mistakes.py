@@ -1,12 +1,11 @@
 """A teacher's own mistakes, in a folder outside of the course.
 
-`python -m lessons_content.mistakes.teachers_mistakes` tries each of them: does a student see
-its message?
+`make grade ARGS="mistakes FOLDER"` tries each of them: does a student see its message?
 """
 
+import os
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lessons_content.exercises.naming_words import counted
@@ -38,10 +37,13 @@ def _look_at_name(file: Path) -> None:
         )
 
 
-def main() -> int:
+def main(words: Sequence[str]) -> int:
+    """words: the folder; without it, LESSONS_MISTAKES names it."""
+    if words:
+        os.environ["LESSONS_MISTAKES"] = words[0]
     folder = mistakes_folder()
     if not folder:
-        print("Name the folder of your mistakes: make mistakes MISTAKES=folder")
+        print('Name the folder of your mistakes: make grade ARGS="mistakes FOLDER"')
         return 2
     problems = []
     try:
@@ -80,7 +82,3 @@ def _problem(exercise: Exercise, mistake: Mistake, form) -> str:
         words = result.message.split("\n")[0]
         return f"the course names it first: `{result.mistake}`, {words}"
     return ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

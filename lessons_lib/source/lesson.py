@@ -20,7 +20,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from lessons_lib.paths import KERNELS
 from lessons_lib.source import vllm_places
@@ -158,23 +157,6 @@ class Lesson:
     cells: tuple[Cell, ...]
 
 
-def read_lesson(path: Path) -> Lesson:
-    """The lesson in a percent-format source. Raises SourceError, with what is wrong."""
-    import jupytext  # here, because a learner's installation does not have it
-
-    notebook = jupytext.read(path, fmt="py:percent")
-    try:
-        lesson = Lesson(
-            path.stem, tuple(_read_cell(cell, path.stem) for cell in notebook.cells)
-        )
-        for cell in lesson.cells:
-            # an error in a region shows here, with the file's name
-            cell.student(), cell.solution()
-        return lesson
-    except SourceError as error:
-        raise SourceError(f"{path.name}: {error}") from None
-
-
 def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterator[Region]:
     """Splits lines into given ones and solution regions."""
     given: list[str] = []
@@ -209,7 +191,11 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
     yield Region(tuple(given))
 
 
-def _read_cell(cell, lesson: str) -> Cell:
+def read_cell(cell, lesson: str) -> Cell:
+    """A cell of a lesson's source, as jupytext reads it, with all that it takes in.
+
+    Raises SourceError, with what is wrong.
+    """
     metadata = cell.metadata
     if cell.cell_type == "markdown":
         return Cell("markdown", vllm_places.put_into(cell.source, lesson))

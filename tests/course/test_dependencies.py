@@ -19,9 +19,8 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"] | {
 }
 # What a room may import besides what everybody has.
 EXTRAS_OF = {
-    "tools.notebooks": {"test", "build"},
     "lessons_grading": {"cluster", "grade"},
-    "tools.site": {"site", "test"},
+    "tools": {"build", "fuzz", "mutants", "site", "test"},
     "solutions": set(),
     "tests": {*EXTRAS},
 }
@@ -61,7 +60,7 @@ def imported(room: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("room", [*WHEEL, "tools.site", "solutions", "tests"])
+@pytest.mark.parametrize("room", [*WHEEL, "tools", "solutions", "tests"])
 def test_what_a_room_imports_is_declared(room):
     extras = EXTRAS_OF.get(room, set())
     declared = {name_of(text) for text in sum((EXTRAS[name] for name in extras), NEEDED)}

@@ -10,10 +10,10 @@ from lessons_content.lesson_02.pictures.memory import PAPER
 from lessons_content.lesson_07.bench import ladder as ladder_bench
 from lessons_content.lesson_07.bench.workloads import WORKLOADS
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.source.lesson import read_lesson
 from paged_attention.pool.block_manager import PythonBlockManager
 from paged_attention.pool.kv_cache import PagedAttentionManager
 from prose import prose
+from tools.notebooks.lesson_files import read_lesson
 
 
 @pytest.fixture(scope="module")

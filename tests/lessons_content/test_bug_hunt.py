@@ -10,8 +10,9 @@ import pytest
 from lessons_content.mistakes.edits import Edit
 from lessons_lib import checks
 from lessons_lib.cuda.inline import read_kernel
-from lessons_lib.source.lesson import Cell, SourceError, given_kernel, read_lesson
+from lessons_lib.source.lesson import Cell, SourceError, given_kernel
 from paged_attention.attention.bug_hunt import CASES, expected_output, hunt
+from tools.notebooks.lesson_files import read_lesson
 
 OURS = read_kernel("bug_hunt.cu")
 GIVEN = given_kernel("bug_hunt.cu", "6.8")

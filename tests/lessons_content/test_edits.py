@@ -230,7 +230,7 @@ def test_a_teachers_file_is_read_from_the_folder_that_is_named(bank, tmp_path, m
     with pytest.raises(MistakesError, match="names .*none, which is no folder"):
         found.mistakes
     further = tmp_path / "further"
-    teachers_mistakes.mkdir()
+    further.mkdir()
     (further / "0.1_mine.mistakes").write_text(
         "## mine\nMine.\n\n    return total => return x\n"
     )

@@ -34,7 +34,7 @@ def tried(tmp_path):
     def run(text: str | None, folder: str = str(tmp_path)):
         if text is not None:
             (tmp_path / "0.1_mine.mistakes").write_text(text)
-        command = [sys.executable, "-m", "lessons_content.mistakes.teachers_mistakes"]
+        command = [sys.executable, "-m", "lessons_grading", "mistakes"]
         environment = {**os.environ, "LESSONS_MISTAKES": folder}
         ran = subprocess.run(
             command, cwd=ROOT, env=environment, text=True, capture_output=True

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 POOL = [
     """
-from lessons_lib.drawing.live import LivePool
+from lessons_content.lesson_01.pictures import LivePool
 from paged_attention.pool.block_manager import PythonBlockManager
 
 class BlockManager(PythonBlockManager):
@@ -113,7 +113,7 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
 
 TABLES = [
     """
-from lessons_lib.drawing.live import LiveTables
+from lessons_content.lesson_02.pictures import LiveTables
 from paged_attention.pool.block_manager import PythonBlockManager
 from paged_attention.pool.kv_cache import PagedAttentionManager
 
@@ -148,7 +148,7 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
 
 ENGINE = [
     """
-from lessons_lib.drawing.live import LiveEngine
+from lessons_content.lesson_08.pictures import LiveEngine
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.tiny_qwen3.tasks import decode, encode

@@ -8,7 +8,7 @@ import pytest
 from answers import every_exercise, forms_of, is_built
 from lessons_content.mistakes import __main__ as command
 from lessons_content.mistakes import records
-from lessons_content.mistakes.bank import Bank
+from lessons_content.mistakes.bank import Bank, RecordedForm
 from lessons_lib import checks
 from lessons_lib.checks import result_codec
 from verdicts import recorded_verdicts
@@ -106,5 +106,5 @@ def test_what_is_recorded_names_as_the_texts_do(exercise):
     with_results = [mistake.slug for mistake in bank.mistakes if mistake.wrong]
     assert with_results == [slug for slug in whole if slug in with_results]
     first = bank.mistakes[0].wrong
-    assert isinstance(first, bank.RecordedForm)
+    assert isinstance(first, RecordedForm)
     assert first.record(0) == bank.complete[0].wrong.record(0)

@@ -9,11 +9,10 @@ from playwright.sync_api import expect
 from echo import engine_with
 from jupyterlab_driver import faults
 from lessons_content.lesson_00.pictures import reserving
-from lessons_content.lesson_02 import pictures
-from lessons_content.lesson_05 import pictures
-from lessons_content.lesson_05.pictures import batch
+from lessons_content.lesson_02.pictures import Film
+from lessons_content.lesson_05.pictures import batch, from_the_queue
 from lessons_content.lesson_08.pictures.served_pool import recording_of
-from lessons_content.lesson_10 import pictures
+from lessons_content.lesson_10.pictures import in_turns_and_ahead
 from lessons_lib.drawing.player import Bar, Cell, Cells, Lanes, Numbers, Recording, Row, View
 from lessons_lib.drawing.player.recording import script, style
 from paged_attention.engine.dry_run import dry_run
@@ -127,7 +126,7 @@ def test_lesson_00_wastes_half_without_blocks_and_less_with_them():
 
 
 def test_the_batches_of_lesson_05_are_those_of_the_engine():
-    recording = pictures.from_the_queue().recording
+    recording = from_the_queue().recording
     runs = [
         n for n, step in enumerate(recording.steps) if "The model runs once" in step["say"]
     ]
@@ -240,12 +239,12 @@ def test_several_players_are_apart_and_each_brings_its_script(shown):
 @pytest.mark.browser
 @pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
 def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, width):
-    film = pictures.Film()
+    film = Film()
     film.add_table(BlockTable(2, 3), "Both rows are free", {})
     players = (
         reserving.recorded(),
-        pictures.from_the_queue(),
-        pictures.in_turns_and_ahead(),
+        from_the_queue(),
+        in_turns_and_ahead(),
         film.player(),
     )
     outputs = output(small(), still=2), *(player._repr_html_() for player in players)

@@ -95,7 +95,7 @@ def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
 
     changed: what is added to the `.mistakes` of an exercise, by the file's name.
     """
-    for name in ("lessons_content", "lessons_lib", "tools.notebooks", "paged_attention"):
+    for name in ("lessons_content", "lessons_lib", "paged_attention"):
         shutil.copytree(ROOT / name, folder / name)
     for name, added in changed.items():
         (file,) = folder.glob(f"lessons_content/*/{name}.mistakes")

@@ -7,6 +7,7 @@ import pytest
 
 from lessons_grading import digests
 from lessons_grading.digests import whole_file, write_whole
+from lessons_lib import rooms
 
 LONGEST = "n" * 255  # bytes that the name of a file may have
 
@@ -44,7 +45,7 @@ def course(tmp_path, monkeypatch):
     """A small course, of which the digest is taken."""
     root = tmp_path / "course"
     monkeypatch.setattr(digests, "ROOT", root)
-    for folder in digests.COURSE:
+    for folder in rooms.JUDGING:
         (root / folder / "deeper").mkdir(parents=True)
         (root / folder / "deeper" / "text.py").write_text("x = 1")
     return root

@@ -10,7 +10,8 @@ from lessons_content.mistakes import edits
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.source.lesson import Cell, read_lesson
+from lessons_lib.source.lesson import Cell
+from tools.notebooks.lesson_files import read_lesson
 
 
 def every_exercise() -> list[Exercise]:

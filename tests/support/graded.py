@@ -15,7 +15,7 @@ from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.source.lesson import read_lesson
+from tools.notebooks.lesson_files import read_lesson
 
 # In CI nothing of this is skipped by accident: there it fails.
 needs_sandbox = pytest.mark.skipif(

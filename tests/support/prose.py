@@ -3,7 +3,7 @@
 import re
 
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.source.lesson import read_lesson
+from tools.notebooks.lesson_files import read_lesson
 
 
 def prose(lesson: str) -> str:

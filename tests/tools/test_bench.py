@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from lessons_content.bench.recorded_runs import MEASURED
 from lessons_content.lesson_07.bench.workloads import WORKLOADS
 from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS as PROMPTS
 from lessons_content.lesson_10.bench.fast_engine import ORDER, engines, traces
+from lessons_lib.paths import ROOT
 from paged_attention.engine.paths import CPU_ONLY, PATHS
 from tools.bench.engine_peers_setup import SOURCES
 from tools.bench.timeline import ENGINES
@@ -26,12 +26,17 @@ DRAWN = [*ON_GPUS, "load"]
 each_benchmark = pytest.mark.parametrize("name", NAMES)
 
 
+FOLDERS = [ROOT / "tools" / "bench", *ROOT.glob("lessons_content/lesson_*/bench")]
+
+
 def bench(name):
-    return importlib.import_module(f"tools.bench.{name}")
+    """A module of the benchmarks, in whichever folder it is."""
+    (file,) = (folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").exists())
+    return importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def runs(name):
-    return importlib.import_module(f"tools.bench.{name}_runs")
+    return bench(f"{name}_runs")
 
 
 def refused(name, words, capsys):
@@ -43,7 +48,8 @@ def refused(name, words, capsys):
 
 
 def test_every_folder_of_records_is_a_benchmark():
-    assert sorted(NAMES) == sorted(path.name for path in MEASURED.iterdir())
+    kept = [path for folder in FOLDERS for path in folder.glob("measured/*")]
+    assert sorted(NAMES) == sorted(path.name for path in kept)
 
 
 @each_benchmark
@@ -52,7 +58,7 @@ def test_a_run_comes_back_from_its_file(name, tmp_path):
     path = tmp_path / "new" / run.file_name
     run.save(path)
     assert type(run).load(path) == run and runs(name).recorded(path.parent) == [run]
-    kept = MEASURED / name / run.file_name
+    kept = run.folder / run.file_name
     assert path.read_text() == kept.read_text()
 
 
@@ -200,7 +206,7 @@ WHOLE = {
 def test_what_is_recorded_is_whole_and_right(name):
     for run in runs(name).recorded():
         assert WHOLE[name](run), run.card
-        assert run.command.startswith(f"python -m tools.bench.{name}")
+        assert run.command_today.startswith(f"python -m tools.bench {name}")
 
 
 # Of each row of a run: what a table shows of it, as its readers look for it.

@@ -11,8 +11,9 @@ import pytest
 
 from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-from lessons_lib.source.lesson import Cell, Lesson, SourceError, read_lesson
+from lessons_lib.source.lesson import Cell, Lesson, SourceError
 from tools.notebooks import build, only_words
+from tools.notebooks.lesson_files import read_lesson
 
 LESSONS = build.select([])
 LESSON_01 = [lesson for lesson in LESSONS if lesson.name == "01_block_manager"]

@@ -150,8 +150,8 @@ def table(run: Run) -> str:
         numbers += [f"{row.calls:.1f}", f"{share:.2f}", f"{row.microseconds:.1f}"]
         lines.append([row.name, *numbers])
     return (
-        f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n{run.command_today}"
-        f"\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
+        f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n"
+        f"{run.command_today}\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
     )
 
 

@@ -24,6 +24,8 @@ os.environ |= {
 }
 os.environ.pop("PYTHONPATH", None)
 
+from tools.extras import ready
+
 from .concerns import Concerns
 from .kept import Explained, Results
 from .runner import BrokenBaseline, Runner
@@ -141,4 +143,5 @@ def _import_what_takes_long(names: list[str]):
 
 
 if __name__ == "__main__":
+    ready("mutants")
     sys.exit(main())

@@ -21,6 +21,7 @@ from lessons_lib.checks import Exercise
 from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.paths import build_folder
 from lessons_lib.processes import isolation
+from tools.extras import ready
 
 from .cpp_text import cpp_mutants
 from .kept import Explained
@@ -208,4 +209,5 @@ def _line(name: str, counts: Counter) -> str:
 
 
 if __name__ == "__main__":
+    ready("mutants")
     sys.exit(main())

@@ -22,8 +22,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from lessons_lib import checks
 from lessons_lib.guide import handed_out
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-from lessons_lib.source.lesson import Cell, Lesson, SourceError, read_lesson
+from lessons_lib.source.lesson import Cell, Lesson, SourceError
 from tools.notebooks import only_words, our_answers, pictures
+from tools.notebooks.lesson_files import read_lesson
 
 CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, even on a busy machine
 # Shorter lines, such as `return block_id;`, are no secret.

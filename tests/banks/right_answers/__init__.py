@@ -1,7 +1,7 @@
 """Right answers to each exercise in other words than ours, and mistakes in other spellings.
 
 An exercise's `.answers` has the stem of its own files, and is written as `.mistakes` are
-(lessons_exercises/edits.py), without messages and `maybe`:
+(lessons_content/mistakes/edits.py), without messages and `maybe`:
 
     ## shared
         import math               what all answers of this file may use
@@ -29,9 +29,9 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from lessons_exercises import edits
 
 from answers import every_exercise
+from lessons_content.mistakes import edits
 from lessons_lib.checks import Exercise, MistakesError
 
 HERE = Path(__file__).parent

@@ -193,7 +193,7 @@ else: raise AssertionError('there is a network')
 
 
 def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(tmp_path):
-    folder = str(ROOT / "tools.bench")
+    folder = str(ROOT / "lessons_content/lesson_07/bench")
     look = f"import os\nassert os.listdir({folder!r}) == []"
     result = grade(hand_in(tmp_path, RIGHT, look), replace(QUICK, unseen=(folder,)))
     assert earned(result) == 1 and result.events == ()
@@ -202,8 +202,8 @@ def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(t
 FAKES = [
     "import lessons_lib\nlessons_lib.check = lambda *_: print('passed')\n",
     (
-        "from lessons_lib import checks, verbs\n"
-        "checks.run = checks.compare = checks.attempt = verbs.check = lambda *_: True\n"
+        "from lessons_lib import checks, notebook_api\n"
+        "checks.run = checks.compare = checks.attempt = notebook_api.check = lambda *_: True\n"
         "right = lambda answer, case: -(-case[0] // case[1])\n"
         "checks.find('0.1').__dict__['observe'] = right\n"
     ),

@@ -181,7 +181,7 @@ def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
 
 
 def test_a_lesson_that_does_not_exist_is_named():
-    with pytest.raises(ModuleNotFoundError, match="lessons_lib.drawing.lesson_77"):
+    with pytest.raises(ModuleNotFoundError, match="lessons_content.lesson_77"):
         notebook_api.open_lesson("77")
 
 

@@ -136,11 +136,11 @@ def test_what_completes_the_course_runs_without_what_is_missing():
     packaging, which the kernel of every notebook has.
     """
     assert any(text.startswith("packaging") for text in metadata.requires("ipykernel"))
-    text = "import sys; from lessons_lib.start import beside; print(*sys.modules)"
+    text = "import sys; from lessons_lib.start import install_missing; print(*sys.modules)"
     run = python("-c", text)
-    rooms = {name.partition(".")[0] for name in run.stdout.split()}
+    loaded = {name.partition(".")[0] for name in run.stdout.split()}
     own = {re.split(r"[<>= ]", text)[0] for text in REQUIRES} - {"packaging"}
-    assert "lessons_lib.start" in rooms and not rooms & (own | {"lessons_lib"})
+    assert "lessons_lib" in loaded and not loaded & own
 
 
 def test_each_requirement_of_the_course_is_looked_at():

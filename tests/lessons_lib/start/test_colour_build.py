@@ -12,8 +12,8 @@ import pytest
 from from_wheel import installed  # noqa: F401, a fixture
 from lessons_lib.paths import ROOT
 
-SOURCE = ROOT / "lessons_colour"
-COMMITTED = SOURCE / "labextension"
+SOURCE = ROOT / "tools" / "colour"
+COMMITTED = ROOT / "lessons_lib" / "start" / "labextension"
 INSTALLED = "share/jupyter/labextensions/paged-attention-course-colour"
 NEEDED = (20, 19)
 
@@ -64,13 +64,13 @@ def test_what_is_bundled_has_its_licence():
     reason="building the extension takes Node.js 20.19 or newer, with npm",
 )
 def test_the_committed_build_is_what_the_source_gives(tmp_path):
-    """In another folder than `make colour`, which must not matter."""
+    """In another folder than `python -m tools.colour`, which must not matter."""
     copy = tmp_path / "copy"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("labextension"))
     for command in ("npm ci --ignore-scripts --no-audit --no-fund", "npm run build"):
         run = subprocess.run(command.split(), cwd=copy, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout + run.stderr
-    assert differences(COMMITTED, copy / "labextension") == [], "run `make colour`"
+    assert differences(COMMITTED, copy / "labextension") == [], "run `python -m tools.colour`"
 
 
 @pytest.mark.slow

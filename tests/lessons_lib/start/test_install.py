@@ -82,12 +82,7 @@ class Clone:
 
     def __init__(self, folder: Path, index):
         self.folder, self.index = folder, index
-        (folder / "lessons_lib.start").mkdir(parents=True)
-        shutil.copy(ROOT / "lessons_lib/start/install.py", folder / "lessons_lib.start")
         shutil.copytree(ROOT / "lessons_lib", folder / "lessons_lib")
-        shutil.copytree(
-            ROOT / "lessons_lib/start/labextension", folder / "lessons_lib/start/labextension"
-        )
         for name in ("pyproject.toml", "constraints.txt", "Makefile"):
             shutil.copy(ROOT / name, folder)
         self.commands = folder / "commands"

@@ -21,8 +21,8 @@ import pytest
 from compiler_script import CompilerScript
 from lessons_grading import confinement
 from lessons_lib.paths import ROOT, SOLUTIONS
-from lessons_lib.source.lesson import read_lesson
 from python_process import python
+from tools.notebooks.lesson_files import read_lesson
 
 # Checks right and wrong answers, in Python and in C++, and tells what a learner would see.
 LEARNER = """

@@ -82,7 +82,7 @@ def test_a_file_that_is_missing_or_cut_off_is_named(installed, learner, tmp_path
     shutil.copytree(installed, damaged, symlinks=True)
     (course,) = damaged.glob("lib/*/site-packages/paged_attention_course")
     (course / "kernels" / "free_list.h").unlink()
-    (course / "lessons_lib.drawing" / "tables.py").write_text("")
+    (course / "lessons_content/lesson_02/pictures/tables.py").write_text("")
     run = learner("-m", "lessons_lib.start", "doctor", program="python", root=damaged)
     assert run.returncode == 1
     assert (

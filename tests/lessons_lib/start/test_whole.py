@@ -12,13 +12,7 @@ from lessons_lib import installation
 from lessons_lib.paths import ROOT
 from made_packages import Packages
 
-ROOMS = (
-    "lessons_lib",
-    "lessons_lib.processes",
-    "lessons_lib.guide",
-    "lessons_content",
-    "kernels",
-)
+ROOMS = ("lessons_lib", "lessons_content", "kernels")
 CALLS = """
 from lessons_lib.notebook_api import check, open_lesson
 answer = lambda num_tokens, block_size: 1
@@ -28,7 +22,11 @@ for call in (lambda: check('0.1', answer), lambda: open_lesson('00')):
     except Exception as error:
         print(repr(error))
 """
-FAULTS = "from lessons_lib import whole; print(whole.faults()); print(installation.remedy())"
+FAULTS = """
+from lessons_lib import installation
+print(installation.faults())
+print(installation.remedy())
+"""
 
 
 @pytest.fixture

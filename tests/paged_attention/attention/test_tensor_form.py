@@ -12,12 +12,12 @@ from torch.utils import cpp_extension
 from lessons_lib.cuda.builds import CUDA_ON_CPU, choose_target, runtime_library
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.paths import SOLUTIONS
-from lessons_lib.source.lesson import read_lesson
 from paged_attention.attention.metadata import (
     BatchMetadata,
     attn_paged_torch,
     cumulative_lengths,
 )
+from tools.notebooks.lesson_files import read_lesson
 
 # the compiler reads PyTorch's headers, which takes half a minute on a quiet machine
 pytestmark = pytest.mark.slow

@@ -1,0 +1,157 @@
+"""Notebooks, commands and saved answers of versions 1.0.0 and 1.1.0, with the course of today.
+
+tests/banks/versions/ has the code of their solutions' cells, in order, as [text, tags], and
+the names of 1.1.0's modules.
+"""
+
+import ast
+import importlib
+import json
+import pickle
+import shutil
+import subprocess
+import zipfile
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import lessons_lib  # noqa: F401, from now on earlier names are found
+from lessons_lib import rooms
+from lessons_lib.paths import ROOT
+from python_process import python
+
+VERSIONS = ("1.0.0", "1.1.0")
+BANK = {
+    version: zipfile.ZipFile(ROOT / f"tests/banks/versions/{version}.zip")
+    for version in VERSIONS
+}
+LESSONS = [
+    pytest.param(version, name, id=f"{version}-{name.removesuffix('.json')}")
+    for version in VERSIONS
+    for name in BANK[version].namelist()
+    if name.endswith(".json")
+]
+QUICK = ("1.0.0-02_block_tables", "1.1.0-04_decode")
+
+
+def cells(version: str, name: str) -> list[tuple[str, list[str]]]:
+    return json.loads(BANK[version].read(name))
+
+
+def imports(text: str) -> list[tuple[str, str]]:
+    """(module, name) of each import of ours in a cell; the name is "" for `import module`."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            found += [(node.module, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names]
+    ours = (*rooms.GONE, *rooms.PACKAGES)
+    return [(module, name) for module, name in found if module.partition(".")[0] in ours]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_import_of_a_cell_finds_what_it_asks_for(version):
+    wanted = {
+        pair
+        for name in BANK[version].namelist()
+        if name.endswith(".json")
+        for text, _ in cells(version, name)
+        for pair in imports(text)
+    }
+    assert len(wanted) > 100
+    lost = []
+    for module, name in sorted(wanted):
+        found = importlib.import_module(module)
+        if name and not hasattr(found, name):
+            lost.append(f"{module}.{name}")
+    assert lost == []
+
+
+def test_each_module_is_found_by_its_name_and_is_todays():
+    names = BANK["1.1.0"].read("modules.txt").decode().split()
+    assert len(names) > 400
+    packages = {
+        "paged_attention.attention",
+        "paged_attention.ladder",
+        "paged_attention.prefill",
+    }
+    for name in names:
+        module = importlib.import_module(name)
+        today = rooms.name_of_today(name) or name
+        assert importlib.import_module(today) is module
+        assert module.__spec__.name == module.__name__ == today
+    # what were modules are packages now, with the names that lessons import
+    assert not [name for name in packages if rooms.name_of_today(name)]
+
+
+def test_a_saved_answer_finds_the_courses_functions():
+    from paged_attention.pool.slots import slot_mapping
+
+    assert pickle.loads(b"cpaged_attention.slots\nslot_mapping\n.") is slot_mapping
+
+
+def run_lesson(version: str, name: str, folder) -> None:
+    """Runs the cells in a kernel, as a learner who has the whole of that version's answers."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell(text, metadata={"tags": tags})
+            for text, tags in cells(version, name)
+        ]
+    )
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=900, resources=resources).execute()
+
+
+@pytest.mark.parametrize("version, name", [lesson for lesson in LESSONS if lesson.id in QUICK])
+def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
+    run_lesson(version, name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "version, name", [lesson for lesson in LESSONS if lesson.id not in QUICK]
+)
+def test_each_further_lesson_runs(version, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
+    run_lesson(version, name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("-m lessons_command doctor", "Ready"),
+        ("-P -m lessons_command.doctor", "Ready"),
+        ("-m lessons_command grade --help", "usage: "),
+        ("-m lessons_bench.ladder --recorded", "Read limit"),
+        ("-m lessons_bench.load --recorded", "python -m tools.bench load"),
+        ("-m paged_attention.engine.serve --help", "usage: "),
+        ("-c 'from lessons_command.beside import complete; print(complete)'", "function"),
+    ],
+)
+def test_a_command_of_before_goes_on(words, says, tmp_path):
+    import shlex
+
+    run = python(*shlex.split(words), cwd=tmp_path)
+    assert run.returncode == 0 and says in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("copies", "make lab OPEN=no"),
+        ("lessons ARGS=01", 'make notebooks ARGS="01"'),
+        ("mistakes MISTAKES=mine", 'make grade ARGS="mistakes mine"'),
+        ("bench-host-steps", "make bench NAME=host_steps"),
+        ("wheel", "-m tools.wheel"),
+    ],
+)
+def test_make_goes_on_and_says_what_is_new(old, new):
+    if not shutil.which("make"):
+        pytest.skip("make is not installed")
+    # -n shows what it would do
+    words = ["make", "-n", "-o", ".venv/ready", "-o", ".venv/ready-test", *old.split()]
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0 and new in run.stdout, run.stdout + run.stderr

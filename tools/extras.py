@@ -1,0 +1,13 @@
+"""Installs what a tool needs besides the tests, when it is first called."""
+
+import subprocess
+
+from lessons_lib.paths import ROOT
+
+
+def ready(extra: str) -> None:
+    """Installs an extra of pyproject.toml into .venv.
+
+    Raises CalledProcessError if it cannot.
+    """
+    subprocess.run(["make", "--silent", f".venv/ready-{extra}"], cwd=ROOT, check=True)
