@@ -3,7 +3,7 @@
 import random
 import re
 from dataclasses import fields
-from types import ModuleType
+from typing import Any
 
 from lessons_content.exercises.naming_words import paragraphs
 from lessons_content.mistakes.bank import Bank
@@ -14,7 +14,7 @@ FIELDS = {field.name for field in fields(Exercise)}
 
 def exercise(
     scope: dict,
-    *kinds: ModuleType,
+    *kinds: Any,
     answer_name: str,
     hints: str,
     also: dict | None = None,
@@ -25,8 +25,8 @@ def exercise(
     scope: the file's globals(). A function with a field's name is that field. Its cases are
         CASES, or what cases() gives, and hidden(chance) draws those of grades. Our answer has
         the answer's name. The texts of mistakes may use all names here, and those in `also`.
-    kinds: modules that have the fields which exercises of one kind share. They count where the
-        file has none; of two kinds, the first one.
+    kinds: modules, or what `taking` of calls.py gives, with the fields that exercises of one
+        kind share. They count where the file has none; of two kinds, the first one.
     hints: with a blank line between two of them.
     own: fields that are not found by their names.
     """

@@ -1,23 +1,19 @@
 """Exercise 7.6: in how many splits a batch's contexts are best cut."""
 
-import math
-
-from lessons_content.exercises import outcomes
+from lessons_content.exercises import calls, outcomes
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
 from paged_attention.ladder.splits import SPLIT_COST, choose_num_splits
 
 # Rows, tiles and multiprocessors: up to real sizes, but not so large that an answer which
 # makes each block takes seconds. Then contexts of one tile, where a loop that ends too soon
 # tries nothing.
-SIZES = """
+CASES = calls.numbers("""
     1 2 1, 1 2 4, 2 9 4, 3 10 2, 1 12 4, 4 16 4, 5 12 4, 3 20 4, 1 30 10, 5 27 4, 5 30 8,
     9 40 8, 7 33 8, 3 100 10, 6 100 16, 20 100 16, 1 300 132, 8 64 132, 8 1024 132,
     40 256 132, 100 256 132, 133 128 132, 512 100 132, 12 700 108, 1 1200 132, 65 300 144,
     1 1 1, 1 1 4
-"""
-CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
+""")
 
 
 def hidden(chance):

@@ -2,23 +2,20 @@
 
 from dataclasses import dataclass
 
-from lessons_content.exercises import outcomes
+from lessons_content.exercises import calls, outcomes
+from lessons_content.exercises.differences import first_place
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
 from paged_attention.ladder.splits import cut_evenly
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
 # floats miss.
-SIZES = """
+CASES = calls.lists_and_numbers("""
     1 in 1, 2 in 1, 2 in 2, 3 in 2, 1 1 in 1, 1 1 in 2, 2 2 in 1, 3 3 in 2, 1 3 in 2,
     3 1 5 in 4, 1 in 3, 2 in 3, 1 1 in 5, 5 1 1 in 3, 7 in 5, 2 2 2 in 3, 1 1 9 1 1 in 4,
     4 11 in 4, 1 1 1 1 1 in 2, 6 1 in 11, 3 3 3 3 in 8, 15 in 22, 10 20 1 in 13,
     100 3 40 in 16, 29 in 47, 50 7 7 7 120 1 in 33, 64 64 64 64 64 64 in 132
-"""
-CASES = [
-    ([int(tiles) for tiles in rows.split()], int(num_blocks))
-    for rows, num_blocks in (case.split(" in ") for case in SIZES.split(","))
-]
+""")
 
 
 def hidden(chance):
@@ -32,13 +29,6 @@ def hidden(chance):
     for total, num_blocks in chance.sample(missed, 2):
         first = chance.randint(1, total - 1)
         yield [first, total - first], num_blocks
-
-
-def observe(answer, case):
-    num_tiles, num_blocks = case
-    return outcomes.called(
-        answer, list, list, tuple, num_tiles=num_tiles, num_blocks=num_blocks
-    )
 
 
 @dataclass(frozen=True)
@@ -83,17 +73,16 @@ def show(ours, theirs):
         return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
-    block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
+    block = first_place(ours, theirs)
     return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
 
 
 EXERCISE = exercise(
     globals(),
-    outcomes,
+    calls.taking("num_tiles", "num_blocks", returns=(list, list, tuple)),
     title="equal shares",
     answer_name="cut_evenly",
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
-    describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
     points=2,
     hints="""
         Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at

@@ -1,18 +1,17 @@
 """Exercise 9.4: the queries of a KV head, with all their heads, packed into tiles."""
 
-from lessons_content.exercises import outcomes
+from lessons_content.exercises import calls, outcomes
+from lessons_content.exercises.differences import first_place
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted, listed
 from paged_attention.prefill.tiles import pack_rows
 
-NAMES = "num_queries", "queries_per_kv_head", "kv_head", "tile_rows"
 # Full last tiles and others, tiles that cut a query, and tiles smaller than a query's rows.
-SIZES = """
+CASES = calls.numbers("""
     1 1 0 1, 1 1 2 1, 2 1 0 1, 2 1 0 2, 3 1 0 2, 1 2 0 2, 1 2 1 2, 2 2 1 2, 1 2 1 4, 2 3 1 3,
     2 2 1 3, 2 3 2 4, 4 2 3 4, 3 4 1 2, 1 4 2 3, 3 4 1 8, 5 3 2 1, 5 4 2 8, 7 3 4 5, 9 4 1 16,
     16 2 3 16, 6 7 5 16, 20 4 3 64, 33 1 6 16, 3 16 1 32, 0 4 0 16, 0 1 2 1
-"""
-CASES = [tuple(map(int, case.split())) for case in SIZES.split(",")]
+""")
 
 
 def hidden(chance):
@@ -26,10 +25,6 @@ def hidden(chance):
     yield 0, chance.randint(1, 8), chance.randint(1, 9), chance.choice((1, 3, 16))
 
 
-def observe(answer, case):
-    return outcomes.plain(answer(*case), list, list, tuple)
-
-
 def show(ours, theirs):
     """The first row that differs, or how many rows the tiles have."""
     has_tiles = isinstance(theirs, list) and all(isinstance(tile, list) for tile in theirs)
@@ -37,10 +32,9 @@ def show(ours, theirs):
         return outcomes.show(ours, theirs)
     if [*map(len, ours)] != [*map(len, theirs)]:
         return f"{rows_of(ours)}: {ours}", f"{rows_of(theirs)}: {theirs}"
-    pairs = zip(ours, theirs, strict=True)
-    tile, (right, wrong) = next(each for each in enumerate(pairs) if each[1][0] != each[1][1])
-    row = next(row for row in range(len(right)) if right[row] != wrong[row])
-    return tuple(f"tile {tile}, row {row} is {rows[row]}" for rows in (right, wrong))
+    tile = first_place(ours, theirs)
+    row = first_place(ours[tile], theirs[tile])
+    return tuple(f"tile {tile}, row {row} is {tiles[tile][row]}" for tiles in (ours, theirs))
 
 
 def rows_of(tiles):
@@ -54,13 +48,13 @@ def rows_of(tiles):
 
 EXERCISE = exercise(
     globals(),
-    outcomes,
+    calls.taking(
+        *("num_queries", "queries_per_kv_head", "kv_head", "tile_rows"),
+        returns=(list, list, tuple),
+    ),
     title="rows of a tile",
     answer_name="pack_rows",
     size=lambda case: (case[0] * case[1], case[2], case[3]),
-    describe=lambda case: ", ".join(
-        f"{name} = {size}" for name, size in zip(NAMES, case, strict=True)
-    ),
     # Different mistakes give a tile, or an error, where there are no queries.
     chancy=lambda case: case[0] == 0,
     hints="""
