@@ -9,7 +9,8 @@ def first_place(ours, theirs) -> int:
 
 def first_part(ours: dict, theirs: dict):
     """The first key of `ours` of which the value differs; None if there is none."""
-    return next((part for part in ours if ours[part] != theirs.get(part)), None)
+    differing = (part for part in ours if part not in theirs or ours[part] != theirs[part])
+    return next(differing, None)
 
 
 def show(expected, actual) -> tuple[str, str]:

@@ -4,14 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
+from lessons_content.exercises import differences
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from lessons_content.lesson_08.scheduling import (
-    Scenario,
-    admit,
-    make_request,
-    make_scheduler,
-)
+from lessons_content.lesson_08.scheduling import Scenario, admit, make_request, make_scheduler
 from lessons_lib.checks import Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
@@ -117,7 +113,7 @@ def observe(answer, case):
         scheduler.prefix_cache.clear()
         seen["free blocks when all have ended"] = manager.block_manager.get_num_free_blocks()
     except Exception as error:
-        seen["what comes after"] = Text(f"{type(error).__name__}: {error}")
+        seen[type(error).__name__] = Text(error)
     return seen
 
 
@@ -170,18 +166,9 @@ def describe(case):
     )
 
 
-def show(expected, actual):
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for part, ours in expected.items():
-            if part not in actual:
-                return f"{part}: {ours}", str(actual["what comes after"])
-            if ours != actual[part]:
-                return f"{part}: {ours}", f"{part}: {actual[part]}"
-    return "no error", repr(actual)
-
-
 EXERCISE = exercise(
     globals(),
+    differences,
     title="start a request",
     answer_name="start",
     reference=Scheduler.start,

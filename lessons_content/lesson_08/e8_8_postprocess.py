@@ -4,14 +4,20 @@ from dataclasses import dataclass
 
 import torch
 
+from lessons_content.exercises import differences
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike
-from lessons_content.lesson_08.scheduling import Scenario, make_scheduler
+from lessons_content.lesson_08.bare_engine import (
+    END,
+    OTHER_END,
+    VOCAB_SIZE,
+    SamplingEngine,
+    after_step,
+)
+from lessons_content.lesson_08.scheduling import Scenario
 from lessons_lib.checks import Text
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request, SamplingParams
 
-VOCAB_SIZE, END, OTHER_END = 16, 1, 13
 POOL = Scenario((), num_blocks=16, block_size=4, token_budget=64)
 COLD = 0.01  # a temperature at which the likeliest token comes
 # the likeliest token of a row that is of no use: that of a chunk in the middle of a prompt
@@ -36,49 +42,6 @@ class Case:
     # these at so low a temperature that the likeliest comes, and is drawn all the same
     cold: tuple[int, ...] = ()
     end_in_prompt: bool = False  # each prompt begins with END
-
-
-class OtherReason(Alike):
-    """A reason that is neither of the two; whichever it is, it is the same mistake."""
-
-
-class BareEngine(Engine):
-    """An engine without a model."""
-
-    def __init__(self, end_tokens):
-        self.scheduler = make_scheduler(POOL)
-        self.manager, self.prefix_cache = self.scheduler.manager, self.scheduler.prefix_cache
-        self.vocab_size = VOCAB_SIZE
-        self.end_tokens = frozenset(end_tokens)
-        self.history = None
-        self.requests = {}
-
-    def watch_samples(self, logits, owners):
-        """From now on self.sample notes what it is given.
-
-        logits: a step's. A constant may be added to a row.
-        owners: the requests' ids, by their params.
-        """
-        rows = logits.double().log_softmax(-1)
-        self.rows_given, self.sampled = Text("as they came"), []
-
-        def sample(row, params, position):
-            is_float = isinstance(row, torch.Tensor) and row.is_floating_point()
-            if is_float and row.shape == rows[0].shape:
-                distances = (row.double().log_softmax(-1) - rows).abs().amax(1)
-                if not (distances < 1e-3).any():
-                    is_softmax = bool((row >= 0).all()) and abs(float(row.sum()) - 1) < 1e-3
-                    self.rows_given = Text("probabilities" if is_softmax else "other numbers")
-            token = Engine.sample(row, params, position)
-            self.sampled.append(f"params of {owners.get(params, '?')}, position {position}")
-            return token
-
-        # the name that a learner reads where it gets too few arguments
-        sample.__qualname__ = "sample"
-        self.sample = sample
-
-
-BareEngine.__name__ = "Engine"  # as messages name it
 
 
 def steps_of(text):
@@ -158,7 +121,7 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    engine = BareEngine(case.end_tokens)
+    engine = SamplingEngine(POOL, case.end_tokens)
     requests = [_add(engine, case, number) for number in range(len(case.prompts))]
     owners = {request.params: request.id for request in requests}
     seen = {}
@@ -178,7 +141,7 @@ def observe(answer, case):
             seen["the logits that self.sample got"] = engine.rows_given
         if scheduled != as_it_came:
             seen[f"after step {number}, the list `scheduled`"] = Text("changed")
-        for part, value in _state(engine, requests, result).items():
+        for part, value in after_step(engine, requests, result).items():
             seen[f"after step {number}, {part}"] = value
         sampled = "; ".join(sorted(engine.sampled)) or "nothing"
         seen[f"in step {number}, self.sample got"] = Text(sampled)
@@ -197,9 +160,7 @@ def _add(engine, case, number):
         prompt[0] = END
     request = Request("ABC"[number], prompt, params)
     request.tokens += [6] * case.generated[number]
-    engine.requests[request.id] = request
-    engine.manager.start(request.id, 0, [])
-    engine.scheduler.running.append(request)
+    engine.begin(request)
     return request
 
 
@@ -208,45 +169,6 @@ def _logits(case, step):
     for row, (_, _, token) in zip(logits, step, strict=True):
         row[token] = 3.0
     return logits
-
-
-def _state(engine, requests, result):
-    running, waiting = engine.scheduler.running, engine.scheduler.waiting
-    ended = [request for request in requests if request.reason is not None]
-    return {
-        "returned": _pairs(result),
-        "outputs": {request.id: _plain(request.output) for request in requests},
-        "prompts": {request.id: _plain(request.prompt) for request in requests},
-        "why it ended": {request.id: _reason(request) for request in ended},
-        "running": [request.id for request in running],
-        "waiting": [request.id for request in waiting],
-        "in engine.requests": list(engine.requests),
-        "num_computed": {request.id: request.num_computed for request in running},
-        "free blocks": engine.manager.block_manager.get_num_free_blocks(),
-    }
-
-
-def _pairs(result):
-    if not isinstance(result, list | tuple):
-        return Text(f"{type(result).__name__} instead of a list")
-    for pair in result:
-        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
-        if not is_pair or not isinstance(pair[0], Request):
-            return Text(f"a list of {type(result[0]).__name__} instead of (request, token)")
-    return [(request.id, _plain([token])[0]) for request, token in result]
-
-
-def _plain(tokens):
-    return [int(token) if hasattr(token, "__index__") else Text(token) for token in tokens]
-
-
-def _reason(request):
-    """Where both reasons hold, either is right."""
-    is_end = request.tokens[-1] in (END, OTHER_END) and not request.params.ignore_end
-    is_last = len(request.output) == request.params.max_new_tokens
-    if request.reason not in ("end", "length"):
-        return OtherReason(request.reason)
-    return Text("end or length" if is_end and is_last else request.reason)
 
 
 def describe(case):
@@ -274,20 +196,9 @@ def _request_in_words(case, number):
     return f"{words})"
 
 
-def show(expected, actual):
-    if not isinstance(actual, dict):
-        return "no error", str(actual)
-    for part, ours in expected.items():
-        if part not in actual:
-            last = list(actual)[-1]
-            return f"{part}: {ours}", f"{last}: {actual[last]}"
-        if ours != actual[part]:
-            return f"{part}: {ours}", f"{part}: {actual[part]}"
-    return repr(expected), repr(actual)
-
-
 EXERCISE = exercise(
     globals(),
+    differences,
     title="complete the step",
     answer_name="postprocess",
     reference=Engine.postprocess,

@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
+from lessons_content.exercises import differences
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from lessons_content.lesson_08.scheduling import (
-    Scenario,
-    admit,
-    make_request,
-    make_scheduler,
-)
+from lessons_content.lesson_08.scheduling import Scenario, admit, make_request, make_scheduler
 from lessons_lib.checks import Text
 from paged_attention.engine.prefix_cache import block_hashes
 from paged_attention.engine.request import Request
@@ -147,16 +143,9 @@ def describe(case: Case) -> str:
     return f"{pool}{sharing}: {', '.join([*texts, asks])}"
 
 
-def show(expected, actual):
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for part, ours in expected.items():
-            if ours != actual[part]:
-                return f"{part}: {ours}", f"{part}: {actual[part]}"
-    return "no error", repr(actual)
-
-
 EXERCISE = exercise(
     globals(),
+    differences,
     title="old blocks make room",
     answer_name="make_room",
     reference=Scheduler.make_room,

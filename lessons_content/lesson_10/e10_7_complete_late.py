@@ -6,7 +6,8 @@ import torch
 
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from lessons_content.lesson_08.scheduling import NotPairs, Scenario, make_scheduler, pairs
+from lessons_content.lesson_08.bare_engine import WithoutModel
+from lessons_content.lesson_08.scheduling import NotPairs, Scenario, pairs
 from lessons_content.lesson_10 import parts
 from lessons_content.lesson_10.parts import Part, again, chunk, decode, random_part
 from lessons_lib.checks import Text
@@ -100,21 +101,17 @@ class Arriving:
         return self.tokens.clone()
 
 
-class BareEngine(AheadEngine):
+class BareEngine(WithoutModel, AheadEngine):
     """An engine without a model. It completes no step that it could not complete."""
 
     def __init__(self):
-        self.scheduler = make_scheduler(POOL)
-        self.manager, self.prefix_cache = self.scheduler.manager, self.scheduler.prefix_cache
+        super().__init__(POOL, {END})
         self.sample = lambda token, params, position: int(token)
         self.are_finite = lambda tokens: (tokens != NOT_FINITE).tolist()
-        self.end_tokens, self.history, self.requests = frozenset({END}), None, {}
 
-    def begin(self, request: Request, computed: int, num_tokens: int):
+    def launch(self, request: Request, computed: int, num_tokens: int):
         """Takes a request in as it is when a step with it is launched."""
-        self.requests[request.id] = request
-        self.manager.start(request.id, 0, [])
-        self.scheduler.running.append(request)
+        self.begin(request)
         self.scheduler.make_room(request, computed + num_tokens)
         self.prefix_cache.insert(request, computed)
 
@@ -129,7 +126,7 @@ class BareEngine(AheadEngine):
         if fate in ("cancelled", "both", "id again"):
             self.cancel(request.id)
         if fate == "id again":
-            self.begin(Request(request.id, [60, 61]), 0, 2)
+            self.launch(Request(request.id, [60, 61]), 0, 2)
 
     def _complete(self, scheduled, tokens):
         try:
@@ -157,7 +154,7 @@ def observe(answer, case):
     requests = [part.request(number) for number, part in enumerate(case.parts)]
     scheduled = [(request, part.num_tokens) for request, part in zip(requests, case.parts)]
     for request, num_tokens in scheduled:
-        engine.begin(request, request.num_computed, num_tokens)
+        engine.launch(request, request.num_computed, num_tokens)
     for request, fate in zip(requests, case.fates):
         engine.meet(request, fate)
     next_ones = [(request, 1) for request in engine.scheduler.running]
