@@ -4,6 +4,7 @@ They are built for checked mode. What it finds is a result too.
 """
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,7 @@ ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
 # which of the two names it gets depends on what the thread has read before
 OUTSIDE = {"out-of-bounds", "block-table"}
 STREAM = 0x5EED0  # a stream for launchers, which can only hand it on
+AROUND = 1e4  # what lies around the numbers that an answer may write
 NO_FAULT = Text("a result, and no fault on the way")
 
 
@@ -67,6 +69,20 @@ def result_of(call, names: tuple[str, ...] = (), parts: tuple[str, ...] = ()):
         return tensors.values(call(), *parts)
     except KernelError as error:
         return Finding(error, names)
+
+
+def observing(*names: str, parts: tuple[str, ...] = ()):
+    """The `observe` of cases that have inputs(). names, parts: as in `result_of`.
+
+    A subject takes the case and its inputs.
+    """
+    return lambda subject, case: result_of(lambda: subject(case, *case.inputs()), names, parts)
+
+
+def check_around(around: torch.Tensor, words: str, kind: str):
+    """Raises a KernelError if a number that lies around an answer's own has been changed."""
+    if not (around == AROUND).all():
+        raise KernelError(words, kind)
 
 
 def same(expected, actual) -> bool:
@@ -181,6 +197,22 @@ def build(answer: str, before: str = "", wrapper: str = "", shape: Shape | None 
     if wrapper:
         texts["the check"] = own_text(wrapper)
     return compiled(texts)
+
+
+def build_all(
+    answer: str, before: str, wrapper: str, shapes: Iterable[Shape]
+) -> dict[Shape, CudaLibrary]:
+    """As `build`, for each of the shapes."""
+    return {shape: build(answer, before, wrapper, shape) for shape in shapes}
+
+
+def paged_params(**given) -> dict:
+    """The fields of PagedAttentionParams for a kernel that looks at those in `given` only."""
+    pointers = ("q", "k_cache", "v_cache", "block_table", "context_lens", "scores")
+    nothing = ("q_stride", "max_blocks_per_seq", "max_context_len", "dtype")
+    one = ("num_kv_heads", "block_size", "scale")
+    others = dict.fromkeys(pointers) | dict.fromkeys(nothing, 0) | dict.fromkeys(one, 1)
+    return others | given
 
 
 def compiled(texts: dict[str, str]) -> CudaLibrary:

@@ -37,12 +37,11 @@ def prepare(answer):
     def addresses(table, sizes):
         num_tokens = sizes.max_blocks_per_seq * sizes.block_size
         out = torch.empty(sizes.num_seqs, num_tokens, sizes.num_kv_heads, dtype=torch.int64)
-        fields = dict.fromkeys(("q", "k_cache", "v_cache", "context_lens", "scores"))
-        fields |= {"q_stride": 0, "dtype": 0, "scale": 1.0} | vars(sizes)
+        fields = vars(sizes) | {"out": out, "block_table": table}
         fields["max_context_len"] = (num_tokens + 1) // 2  # the table may be wider than that
         del fields["num_blocks"]
         try:
-            library.offsets(out=out, block_table=table, **fields)
+            library.offsets(**kernels.paged_params(**fields))
         except KernelError as error:
             if "null pointer" in str(error) and "context_lens" in without_comments(answer):
                 error.kind = "context-lens"

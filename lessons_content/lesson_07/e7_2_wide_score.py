@@ -12,24 +12,15 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.kernels import Finding, result_of
 from lessons_content.exercises.naming_words import counted
 from lessons_content.lesson_06.batches import POISON
-from lessons_content.lesson_07.shapes import (
-    SHAPES,
-    build_all,
-    group_lanes,
-    loads_of,
-)
+from lessons_content.lesson_07.shapes import SHAPES, group_lanes, loads_of
 from lessons_lib.checks import Text
-from paged_attention.ladder.decode import Shape
 
 WARP = 32
 BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
 BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
-LOADS = (
-    Text("the scores, in loads of 16 bytes"),
-    Text("the scores, in loads of few bytes"),
-    Text("the scores, with more bytes read than the keys have"),
-)
-WIDE, NARROW, MORE = LOADS
+WIDE = Text("the scores, in loads of 16 bytes")
+NARROW = Text("the scores, in loads of few bytes")
+MORE = Text("the scores, with more bytes read than the keys have")
 
 
 @dataclass(frozen=True)
@@ -40,30 +31,25 @@ class Case:
     num_keys: int
     seed: int = 0
 
+    def inputs(self) -> tuple[Tensor, Tensor, float]:
+        """q (head_size,), keys (num_keys, head_size) and the scale.
 
-@dataclass(frozen=True)
-class Keys:
-    shape: Shape
-    q: Tensor  # (head_size,)
-    keys: Tensor  # (num_keys, head_size); from one row to the next it is further than that
-    scale: float
-
-
-def made(case: Case) -> Keys:
-    shape = SHAPES[case.shape]
-    head_size = shape.head_size
-    generator = torch.Generator().manual_seed(case.seed)
-    memory = torch.full((case.num_keys, head_size + BEHIND_A_ROW), POISON)
-    memory[:, :head_size] = drawn.normal(case.num_keys, head_size, generator=generator)
-    q = drawn.normal(head_size, generator=generator).to(shape.dtype)
-    return Keys(shape, q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size))
+        From one row of the keys to the next it is further than head_size.
+        """
+        shape = SHAPES[self.shape]
+        head_size = shape.head_size
+        generator = torch.Generator().manual_seed(self.seed)
+        memory = torch.full((self.num_keys, head_size + BEHIND_A_ROW), POISON)
+        memory[:, :head_size] = drawn.normal(self.num_keys, head_size, generator=generator)
+        q = drawn.normal(head_size, generator=generator).to(shape.dtype)
+        return q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size)
 
 
-def scores(keys: Keys) -> tuple[Tensor, Text]:
+def scores(case: Case, q: Tensor, keys: Tensor, scale: float) -> tuple[Tensor, Text]:
     """What each lane gets, (num_keys, group_lanes), and by which loads."""
-    products = keys.keys.double() @ keys.q.double()
-    lanes = group_lanes(keys.shape)
-    return (keys.scale * products).float()[:, None].repeat(1, lanes), WIDE
+    products = keys.double() @ q.double()
+    lanes = group_lanes(SHAPES[case.shape])
+    return (scale * products).float()[:, None].repeat(1, lanes), WIDE
 
 
 def recognise(answer: str) -> str | None:
@@ -84,16 +70,14 @@ def first_load_alone_is_set(text: str) -> bool:
 
 
 def prepare(answer):
-    libraries = build_all(answer, BEFORE, "wide_score_check.cu")
+    libraries = kernels.build_all(answer, BEFORE, "wide_score_check.cu", SHAPES.values())
 
-    def native(made: Keys):
-        shape, keys = made.shape, made.keys
+    def native(case: Case, q: Tensor, keys: Tensor, scale: float):
+        shape = SHAPES[case.shape]
         num_keys, lanes = len(keys), group_lanes(shape)
         out = torch.empty(num_keys, lanes)
         with libraries[shape].count("keys") as counts:
-            libraries[shape].wide_scores(
-                made.q, keys, out, num_keys, keys.stride(0), made.scale
-            )
+            libraries[shape].wide_scores(q, keys, out, num_keys, keys.stride(0), scale)
         if counts.bytes_read > keys.numel() * keys.element_size():
             return out, MORE
         warps = -(-num_keys * lanes // WARP)
@@ -132,14 +116,16 @@ def hidden(chance):
 
 
 def observe(subject, case):
-    def call():
-        out, how = subject(made(case))
-        return out, torch.tensor(LOADS.index(how))
+    """The scores, and by which loads; or what was found."""
+    how = WIDE
 
-    result = result_of(call, ("keys",), ("score by (key, lane)", "wide"))
-    if isinstance(result, Finding):
-        return result
-    return result[0], LOADS[result[1].tensor.item()]
+    def call():
+        nonlocal how
+        out, how = subject(case, *case.inputs())
+        return (out,)
+
+    result = result_of(call, ("keys",), ("score by (key, lane)",))
+    return result if isinstance(result, Finding) else (*result, how)
 
 
 def describe(case):

@@ -8,18 +8,14 @@ from torch import Tensor
 
 from lessons_content.exercises import drawn, kernels
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import result_of
 from lessons_content.exercises.naming_words import counted
-from lessons_content.lesson_07.shapes import SHAPES, build_all, group_lanes
-from lessons_lib.cuda_on_cpu.reports import KernelError
-from paged_attention.ladder.decode import Shape
+from lessons_content.lesson_07.shapes import SHAPES, group_lanes
 
 BEFORE = (
     "numbers paged_params paged_address "
     "ladder/shape ladder/launch ladder/wide_row ladder/wide_score"
 )
 NEVER = float("-inf")
-BEHIND = 1e4  # what lies after a lane's state
 ROWS = 4  # that a group takes in at once
 
 
@@ -36,37 +32,34 @@ class Case:
     rise: float = 0.0
     seed: int = 0
 
+    def inputs(self) -> tuple[Tensor, Tensor]:
+        """scores (rounds, groups, ROWS) and values (rounds, groups, ROWS, head_size).
 
-@dataclass(frozen=True)
-class Rounds:
-    shape: Shape
-    scores: Tensor  # (rounds, groups, ROWS), -inf for a token that does not exist
-    values: Tensor  # (rounds, groups, ROWS, head_size), zeros for such a token
-
-
-def made(case: Case) -> Rounds:
-    shape = SHAPES[case.shape]
-    generator = torch.Generator().manual_seed(case.seed)
-    rounds, groups = len(case.there), 32 // group_lanes(shape)
-    scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
-    scores += case.rise * torch.arange(rounds)[:, None, None]
-    values = drawn.normal(rounds, groups, ROWS, shape.head_size, generator=generator)
-    values = values.to(shape.dtype)
-    for number, there in enumerate(case.there):
-        for group in range(groups):
-            missing = slice(max(0, there - (group > 0)), ROWS)
-            scores[number, group, missing], values[number, group, missing] = NEVER, 0
-    return Rounds(shape, scores, values)
+        For a token that does not exist they are -inf and zeros.
+        """
+        shape = SHAPES[self.shape]
+        generator = torch.Generator().manual_seed(self.seed)
+        rounds, groups = len(self.there), 32 // group_lanes(shape)
+        scores = torch.randn(rounds, groups, ROWS, generator=generator) + self.level
+        scores += self.rise * torch.arange(rounds)[:, None, None]
+        values = drawn.normal(rounds, groups, ROWS, shape.head_size, generator=generator)
+        values = values.to(shape.dtype)
+        for number, there in enumerate(self.there):
+            for group in range(groups):
+                missing = slice(max(0, there - (group > 0)), ROWS)
+                scores[number, group, missing], values[number, group, missing] = NEVER, 0
+        return scores, values
 
 
-def states(rounds: Rounds):
+def states(case: Case, scores: Tensor, values: Tensor) -> tuple[Tensor, ...]:
     """(m, l, acc) after all rounds: by (group, lane), and acc by (group, dim)."""
-    scores, values = rounds.scores.double(), rounds.values.double()
+    scores, values = scores.double(), values.double()
     m = scores.amax((0, 2))
     weights = torch.where(scores == NEVER, 0.0, torch.exp(scores - m[:, None]))
     l = weights.sum((0, 2))
     acc = (weights[..., None] * values).sum((0, 2))
-    of_lanes = (each[:, None].expand(-1, group_lanes(rounds.shape)) for each in (m, l))
+    lanes = group_lanes(SHAPES[case.shape])
+    of_lanes = (each[:, None].expand(-1, lanes) for each in (m, l))
     return tuple(part.float() for part in (*of_lanes, acc))
 
 
@@ -87,19 +80,17 @@ def recognise(answer):
 
 
 def prepare(answer):
-    libraries = build_all(answer, BEFORE, "online_softmax_check.cu")
+    libraries = kernels.build_all(answer, BEFORE, "online_softmax_check.cu", SHAPES.values())
 
-    def native(rounds: Rounds):
-        groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
-        lanes = group_lanes(rounds.shape)
+    def native(case: Case, scores: Tensor, values: Tensor):
+        shape = SHAPES[case.shape]
+        groups, lanes, head_size = scores.shape[1], group_lanes(shape), shape.head_size
         out_m, out_l = torch.empty(groups, lanes), torch.empty(groups, lanes)
         out_acc, out_behind = torch.empty(groups, head_size), torch.empty(groups * lanes, 8)
-        libraries[rounds.shape].take_in_all(
-            rounds.scores, rounds.values, out_m, out_l, out_acc, out_behind, len(rounds.scores)
-        )
-        if not (out_behind == BEHIND).all():
-            what = "Numbers were written past a lane's state: acc has lane_numbers numbers."
-            raise KernelError(what, "behind-the-state")
+        outputs = out_m, out_l, out_acc, out_behind
+        libraries[shape].take_in_all(scores, values, *outputs, len(scores))
+        what = "Numbers were written past a lane's state: acc has lane_numbers numbers."
+        kernels.check_around(out_behind, what, "behind-the-state")
         return out_m, out_l, out_acc
 
     return native
@@ -139,11 +130,6 @@ def hidden(chance):
     yield Case("half", (0,), seed=chance.randrange(2**31))
 
 
-def observe(subject, case):
-    parts = ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)")
-    return result_of(lambda: subject(made(case)), (), parts)
-
-
 def describe(case):
     shape = SHAPES[case.shape]
     numbers = " and then ".join(map(str, case.there))
@@ -164,6 +150,9 @@ EXERCISE = exercise(
     title="the online softmax, token by token",
     answer_name="softmax_state",
     reference=states,
+    observe=kernels.observing(
+        parts=("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)")
+    ),
     size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
     points=2,
     hints="""

@@ -4,8 +4,6 @@ An answer runs in the two extremes that asynchronous copies allow: each copy is 
 waited for, or as soon as it is asked for.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -21,16 +19,14 @@ BEFORE = 1e4  # what the stages hold at first
 LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
 
 
-@dataclass(frozen=True)
-class Tiles:
-    tiles: Tensor  # (num_tiles, 8, 32), whole numbers
-    counts: tuple[int, ...]  # of each warp
+def column_sums(tiles: Tensor, counts: tuple[int, ...]):
+    """The sums of each warp, twice, and how many tiles are under way at least.
 
-
-def column_sums(case):
-    """The sums of each warp, twice, and how many tiles are under way at least."""
-    of_warps = torch.stack([each.sum((0, 1)) for each in case.tiles.split([*case.counts])])
-    under_way = torch.full((len(case.counts),), NUM_STAGES - 1, dtype=torch.int32)
+    tiles: (num_tiles, 8, 32), whole numbers.
+    counts: the tiles of each warp.
+    """
+    of_warps = torch.stack([each.sum((0, 1)) for each in tiles.split([*counts])])
+    under_way = torch.full((len(counts),), NUM_STAGES - 1, dtype=torch.int32)
     return of_warps, of_warps, under_way
 
 
@@ -48,16 +44,15 @@ def prepare(answer):
     }
     library = kernels.compiled(texts)
 
-    def native(case):
-        num_warps = len(case.counts)
-        ends = torch.tensor([0, *case.counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    def native(tiles, counts):
+        num_warps = len(counts)
+        ends = torch.tensor([0, *counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
 
         def run(late):
             sums = torch.empty(num_warps, 32)
             under_way = torch.empty(num_warps, 32, dtype=torch.int32)
             try:
-                tiles = -case.tiles
-                library.stages(sums, under_way, tiles, ends, num_warps, BEFORE, not late)
+                library.stages(sums, under_way, -tiles, ends, num_warps, BEFORE, not late)
             except KernelError as error:
                 library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
                 error.kind = when(late, bool(in_use.any())) + kind_of(error)
@@ -95,7 +90,7 @@ def observe(subject, case):
         "sums, with copies made as early as possible:",
         "tiles under way while one is added up, at least, for each warp:",
     )
-    return result_of(lambda: subject(Tiles(tiles, counts)), ("tiles",), parts)
+    return result_of(lambda: subject(tiles, counts), ("tiles",), parts)
 
 
 def show_result(expected, actual):

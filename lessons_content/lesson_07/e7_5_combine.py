@@ -8,61 +8,15 @@ from torch import Tensor
 
 from lessons_content.exercises import kernels
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import result_of
 from lessons_content.exercises.naming_words import counted, listed
 from lessons_content.lesson_06.batches import DTYPES
 from paged_attention.ladder.decode import Shape
 
-# the head size that goes with each type of numbers
-SHAPES = {torch.half: 128, torch.bfloat16: 64}
-
-
-@dataclass(frozen=True)
-class Parts:
-    o: Tensor  # (num_splits, num_seqs, num_q_heads, head_size)
-    m: Tensor  # (num_splits, num_seqs, num_q_heads)
-    l: Tensor
-    dtype: torch.dtype = torch.half  # of the output
-
-
-def combined(parts):
-    """The output: zeros where no part has a token."""
-    o, m, l = parts.o.double(), parts.m.double(), parts.l.double()
-    weights = torch.where(l == 0, 0.0, torch.exp(m - m.amax(0)) * l)[..., None]
-    total = weights.sum(0)
-    return torch.where(total == 0, 0.0, (weights * o).sum(0) / total).to(parts.dtype)
-
-
-def prepare(answer):
-    before = "numbers paged_params"
-    libraries = {
-        dtype: kernels.build(answer, before, "combine_check.cu", Shape(dtype, size, 4, 16))
-        for dtype, size in SHAPES.items()
-    }
-    # what the kernel that combines does not look at
-    pointers = ("q", "k_cache", "v_cache", "block_table", "context_lens", "scores")
-    others = dict.fromkeys(pointers)
-    others |= dict.fromkeys(("q_stride", "max_blocks_per_seq", "max_context_len"), 0)
-    others |= dict.fromkeys(("num_kv_heads", "block_size", "scale"), 1)
-
-    def native(parts):
-        num_splits, num_seqs, num_q_heads, head_size = parts.o.shape
-        out = torch.empty(num_seqs, num_q_heads, head_size, dtype=parts.dtype)
-        libraries[parts.dtype].combine(
-            **others,
-            out=out,
-            num_seqs=num_seqs,
-            num_q_heads=num_q_heads,
-            head_size=head_size,
-            dtype=DTYPES.index(parts.dtype),
-            part_o=parts.o,
-            part_m=parts.m,
-            part_l=parts.l,
-            num_splits=num_splits,
-        )
-        return out
-
-    return native
+# one for each type of numbers
+SHAPES = {
+    dtype: Shape(dtype, head_size, 4, 16)
+    for dtype, head_size in ((torch.half, 128), (torch.bfloat16, 64))
+}
 
 
 @dataclass(frozen=True)
@@ -79,12 +33,58 @@ class Case:
     spread: float = 1.0
     empty: tuple = ()
     seed: int = 0
-    dtype: torch.dtype = torch.half
+    dtype: torch.dtype = torch.half  # of the output
+
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """o (num_splits, num_seqs, num_q_heads, head_size); m and l without the last."""
+        generator = torch.Generator().manual_seed(self.seed)
+        shape = self.num_splits, self.num_seqs, self.num_q_heads
+        o = torch.randn(*shape, SHAPES[self.dtype].head_size, generator=generator)
+        m = self.level + self.spread * torch.randn(shape, generator=generator)
+        l = 1 + 30 * torch.rand(shape, generator=generator)
+        if isinstance(self, OneLongPart):
+            first = 1 + 0.1 * torch.rand(o[:1].shape, generator=generator)
+            o = torch.cat([first, 2 + o[1:] / 32])
+            m[0] += 7.0
+            l[:] = 1.0
+        for part in self.empty:
+            o[part], m[part], l[part] = 0.0, -math.inf, 0.0
+        return o, m, l
 
 
 @dataclass(frozen=True)
 class OneLongPart(Case):
     """Of many parts the first, with o near 1, weighs 1,100 times each other one, near 2."""
+
+
+def combined(case: Case, o: Tensor, m: Tensor, l: Tensor) -> Tensor:
+    """The output: zeros where no part has a token."""
+    o, m, l = o.double(), m.double(), l.double()
+    weights = torch.where(l == 0, 0.0, torch.exp(m - m.amax(0)) * l)[..., None]
+    total = weights.sum(0)
+    return torch.where(total == 0, 0.0, (weights * o).sum(0) / total).to(case.dtype)
+
+
+def prepare(answer):
+    libraries = kernels.build_all(
+        answer, "numbers paged_params", "combine_check.cu", SHAPES.values()
+    )
+
+    def native(case: Case, o: Tensor, m: Tensor, l: Tensor):
+        num_splits, num_seqs, num_q_heads, head_size = o.shape
+        out = torch.empty(num_seqs, num_q_heads, head_size, dtype=case.dtype)
+        fields = kernels.paged_params(
+            out=out,
+            num_seqs=num_seqs,
+            num_q_heads=num_q_heads,
+            head_size=head_size,
+            dtype=DTYPES.index(case.dtype),
+        )
+        parts = {"part_o": o, "part_m": m, "part_l": l}
+        libraries[SHAPES[case.dtype]].combine(**fields, **parts, num_splits=num_splits)
+        return out
+
+    return native
 
 
 def cases():
@@ -133,29 +133,11 @@ def hidden(chance):
     yield OneLongPart(num_splits, 1, 1, spread=0.0, seed=drawn, dtype=torch.bfloat16)
 
 
-def parts_of(case: Case) -> Parts:
-    generator = torch.Generator().manual_seed(case.seed)
-    shape = case.num_splits, case.num_seqs, case.num_q_heads
-    o = torch.randn(*shape, SHAPES[case.dtype], generator=generator)
-    m = case.level + case.spread * torch.randn(shape, generator=generator)
-    l = 1 + 30 * torch.rand(shape, generator=generator)
-    if isinstance(case, OneLongPart):
-        o = torch.cat([1 + 0.1 * torch.rand(o[:1].shape, generator=generator), 2 + o[1:] / 32])
-        m[0] += 7.0
-        l[:] = 1.0
-    for part in case.empty:
-        o[part], m[part], l[part] = 0.0, -math.inf, 0.0
-    return Parts(o, m, l, case.dtype)
-
-
-def observe(subject, case):
-    return result_of(lambda: subject(parts_of(case)), names=("out", "part_o"))
-
-
 def describe(case):
     words = (
         f"{counted(case.num_splits, 'split')} of {counted(case.num_seqs, 'sequence')} "
-        f"with {counted(case.num_q_heads, 'query head')}, head size {SHAPES[case.dtype]}, "
+        f"with {counted(case.num_q_heads, 'query head')}, "
+        f"head size {SHAPES[case.dtype].head_size}, "
         f"Number = {'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
     )
     if case.level or case.spread > 10:
@@ -176,6 +158,7 @@ EXERCISE = exercise(
     title="combine the parts in a kernel",
     answer_name="combine_parts",
     reference=combined,
+    observe=kernels.observing("out", "part_o"),
     size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     points=2,
     hints="""

@@ -2,8 +2,6 @@
 
 import torch
 
-from lessons_content.exercises import kernels
-from lessons_lib.cuda.library import CudaLibrary
 from paged_attention.ladder.decode import Shape
 
 # What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes
@@ -28,7 +26,3 @@ def per_load(shape: Shape) -> int:
 def loads_of(shape: Shape) -> int:
     """Of a lane, for its part of a row."""
     return shape.head_size // per_load(shape) // group_lanes(shape)
-
-
-def build_all(answer: str, before: str, wrapper: str) -> dict[Shape, CudaLibrary]:
-    return {shape: kernels.build(answer, before, wrapper, shape) for shape in SHAPES.values()}

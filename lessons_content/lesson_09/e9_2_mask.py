@@ -7,13 +7,11 @@ from torch import Tensor
 
 from lessons_content.exercises import kernels
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import result_of
 from lessons_content.exercises.naming_words import counted, listed
-from lessons_content.lesson_09.native import AROUND, build
-from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.ladder.decode import Shape
 
 BEFORE = "numbers ladder/shape prefill/params prefill/tile_shape"
-HEAD_SIZE = 128
+SHAPE = Shape(torch.float16, 128, 4, 16)
 HIDDEN = float("-inf")
 
 FURTHER = 64  # rows after a warp's own, whose last keys are there to be taken by mistake
@@ -43,54 +41,36 @@ class Case:
     def num_keys(self) -> int:
         return 8 * self.tiles[1]
 
-
-@dataclass(frozen=True)
-class Scores:
-    tiles: tuple[int, int]
-    scores: Tensor  # (warps, rows, keys)
-    last_keys: Tensor  # of each row of the block's tile
-    first_rows: Tensor  # of each warp
-    first_keys: Tensor
-
-
-def made(case: Case) -> Scores:
-    generator = torch.Generator().manual_seed(case.seed)
-    scores = torch.randn(len(case.warps), case.num_rows, case.num_keys, generator=generator)
-    first_rows, first_keys = torch.tensor(case.warps, dtype=torch.int32).T.contiguous()
-    rows = torch.arange(int(first_rows.max()) + case.num_rows + FURTHER, dtype=torch.int32)
-    return Scores(
-        case.tiles, scores, case.last_key + rows // case.heads, first_rows, first_keys
-    )
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The scores (warps, rows, keys); the last key of each row of the block's tile; the
+        first row and the first key of each warp.
+        """
+        generator = torch.Generator().manual_seed(self.seed)
+        sizes = len(self.warps), self.num_rows, self.num_keys
+        scores = torch.randn(sizes, generator=generator)
+        first_rows, first_keys = torch.tensor(self.warps, dtype=torch.int32).T.contiguous()
+        num_rows = int(first_rows.max()) + self.num_rows + FURTHER
+        last_keys = self.last_key + torch.arange(num_rows, dtype=torch.int32) // self.heads
+        return scores, last_keys, first_rows, first_keys
 
 
-def masked(given: Scores) -> Tensor:
-    _, num_rows, num_keys = given.scores.shape
-    rows = given.first_rows[:, None] + torch.arange(num_rows)
-    keys = given.first_keys[:, None] + torch.arange(num_keys)
-    is_hidden = keys[:, None, :] > given.last_keys[rows][:, :, None]
-    return given.scores.masked_fill(is_hidden, HIDDEN)
+def masked(case: Case, scores: Tensor, last_keys, first_rows, first_keys) -> Tensor:
+    rows = first_rows[:, None] + torch.arange(case.num_rows)
+    keys = first_keys[:, None] + torch.arange(case.num_keys)
+    is_hidden = keys[:, None, :] > last_keys[rows][:, :, None]
+    return scores.masked_fill(is_hidden, HIDDEN)
 
 
 def prepare(answer):
-    library = build(answer, BEFORE, "mask_check.cu", HEAD_SIZE)
+    library = kernels.build(answer, BEFORE, "mask_check.cu", SHAPE)
 
-    def native(given: Scores):
-        num_warps = len(given.scores)
-        out, around = torch.empty_like(given.scores), torch.empty(32 * num_warps, 64)
-        library.mask_all(
-            given.scores,
-            given.last_keys,
-            given.first_rows,
-            given.first_keys,
-            out,
-            around,
-            num_warps,
-            *given.tiles,
-        )
-        if not (around == AROUND).all():
-            sizes = " × ".join(map(str, (*given.tiles, 4)))
-            what = f"Numbers were written outside of scores, which has {sizes} numbers."
-            raise KernelError(what, "outside-the-scores")
+    def native(case: Case, scores: Tensor, *places: Tensor):
+        num_warps = len(scores)
+        out, around = torch.empty_like(scores), torch.empty(32 * num_warps, 64)
+        library.mask_all(scores, *places, out, around, num_warps, *case.tiles)
+        sizes = " × ".join(map(str, (*case.tiles, 4)))
+        what = f"Numbers were written outside of scores, which has {sizes} numbers."
+        kernels.check_around(around, what, "outside-the-scores")
         return out
 
     return native
@@ -132,10 +112,6 @@ def hidden(chance):
         yield Case(tiles, warps, last_key, heads, chance.randrange(2**31))
 
 
-def observe(subject, case):
-    return result_of(lambda: subject(made(case)), ("last_keys",))
-
-
 def describe(case):
     row_tiles, key_tiles = case.tiles
     first_rows, first_keys = (
@@ -157,6 +133,7 @@ EXERCISE = exercise(
     title="hide what a row does not see",
     answer_name="mask",
     reference=masked,
+    observe=kernels.observing("last_keys"),
     size=lambda case: (len(case.warps) * case.num_rows * case.num_keys, case.heads),
     hints="""
         Follow one score first. Which row does scores[0][1][3] of lane 5 belong to, and which

@@ -7,16 +7,14 @@ from torch import Tensor
 
 from lessons_content.exercises import kernels
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import result_of
 from lessons_content.exercises.naming_words import counted
-from lessons_content.lesson_09.native import AROUND, build
-from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.ladder.decode import Shape
 
 BEFORE = (
     "numbers ladder/shape prefill/params prefill/tile_shape "
     "prefill/matrix_loads prefill/row_state"
 )
-HEAD_SIZES = (64, 128)
+SHAPES = {size: Shape(torch.float16, size, 4, 16) for size in (64, 128)}
 HIDDEN = float("-inf")
 SPREAD = 8.0  # of scores
 ALL, EDGE, SOME, NONE = (
@@ -56,35 +54,30 @@ class Case:
     num_warps: int = 1
     seed: int = 0
 
-
-@dataclass(frozen=True)
-class Calls:
-    case: Case
-    scores: Tensor  # (calls, warps, rows, keys), -inf for a key that is hidden
-    added: Tensor  # (calls, warps, rows, head_size), to acc after a call
-
-
-def made(case: Case) -> Calls:
-    generator = torch.Generator().manual_seed(case.seed)
-    num_calls, num_rows, num_keys = len(case.seen), 16 * case.tiles[0], 8 * case.tiles[1]
-    sizes = num_calls, case.num_warps, num_rows
-    scores = SPREAD * torch.randn(*sizes, num_keys, generator=generator) + case.level
-    scores += case.rise * torch.arange(num_calls)[:, None, None, None]
-    added = torch.randn(*sizes, case.head_size, generator=generator)
-    row, key = torch.arange(num_rows)[:, None], torch.arange(num_keys)
-    sees = {ALL: row >= 0, EDGE: key <= row, SOME: row % 3 == 2, NONE: row < 0}
-    for number, which in enumerate(case.seen):
-        scores[number].masked_fill_(~sees[which], HIDDEN)
-    has_seen = (scores.amax(-1) > HIDDEN).cummax(0).values
-    return Calls(case, scores, added * has_seen[..., None])
+    def inputs(self) -> tuple[Tensor, Tensor]:
+        """scores (calls, warps, rows, keys), -inf for a key that is hidden; and what is added
+        to acc after a call, (calls, warps, rows, head_size).
+        """
+        generator = torch.Generator().manual_seed(self.seed)
+        num_calls, num_rows, num_keys = len(self.seen), 16 * self.tiles[0], 8 * self.tiles[1]
+        sizes = num_calls, self.num_warps, num_rows
+        scores = SPREAD * torch.randn(*sizes, num_keys, generator=generator) + self.level
+        scores += self.rise * torch.arange(num_calls)[:, None, None, None]
+        added = torch.randn(*sizes, self.head_size, generator=generator)
+        row, key = torch.arange(num_rows)[:, None], torch.arange(num_keys)
+        sees = {ALL: row >= 0, EDGE: key <= row, SOME: row % 3 == 2, NONE: row < 0}
+        for number, which in enumerate(self.seen):
+            scores[number].masked_fill_(~sees[which], HIDDEN)
+        has_seen = (scores.amax(-1) > HIDDEN).cummax(0).values
+        return scores, added * has_seen[..., None]
 
 
-def taken(calls: Calls):
+def taken(case: Case, scores: Tensor, added: Tensor):
     """m, the weights, l and acc, as parts() says, in float64."""
-    factor = float(torch.tensor(calls.case.factor))  # a float's, as the kernel gets it
-    rows = calls.scores.double()
+    factor = float(torch.tensor(case.factor))  # a float's, as the kernel gets it
+    rows = scores.double()
     m = torch.full(rows.shape[1:3], HIDDEN, dtype=torch.float64)
-    l, acc = torch.zeros_like(m), torch.zeros_like(calls.added[0], dtype=torch.float64)
+    l, acc = torch.zeros_like(m), torch.zeros_like(added[0], dtype=torch.float64)
     weights = []
     for number, scores in enumerate(rows):
         largest = torch.maximum(m, scores.amax(-1))
@@ -95,7 +88,7 @@ def taken(calls: Calls):
         l = rescale * l + weights[-1].sum(-1)
         acc = rescale[..., None] * acc
         if number + 1 < len(rows):
-            acc += calls.added[number]
+            acc += added[number]
     found = m[..., None].expand(*m.shape, 4), torch.stack(weights), l, acc
     return tuple(part.float() for part in sampled(*found))
 
@@ -112,35 +105,22 @@ def sampled(m: Tensor, weights: Tensor, l: Tensor, acc: Tensor):
 
 
 def prepare(answer):
-    libraries = {
-        size: build(answer, BEFORE, "take_scores_check.cu", size) for size in HEAD_SIZES
-    }
+    libraries = kernels.build_all(answer, BEFORE, "take_scores_check.cu", SHAPES.values())
 
-    def native(calls: Calls):
-        case, (num_calls, num_warps, num_rows, _) = calls.case, calls.scores.shape
+    def native(case: Case, scores: Tensor, added: Tensor):
+        num_calls, num_warps, num_rows, _ = scores.shape
         m, l = torch.empty(2, num_warps, num_rows, 4)
-        weights, acc = torch.empty_like(calls.scores), torch.empty_like(calls.added[0])
+        weights, acc = torch.empty_like(scores), torch.empty_like(added[0])
         around = torch.empty(32 * num_warps, 3, 32)
-        libraries[case.head_size].take_all(
-            calls.scores,
-            calls.added,
-            m,
-            weights,
-            l,
-            acc,
-            around,
-            num_calls,
-            num_warps,
-            *case.tiles,
-            case.factor,
+        tensors = scores, added, m, weights, l, acc, around
+        sizes = num_calls, num_warps, *case.tiles
+        libraries[SHAPES[case.head_size]].take_all(*tensors, *sizes, case.factor)
+        rows, keys = case.tiles
+        what = (
+            "Numbers were written outside of the state, or of scores. acc has "
+            f"{rows} × {case.head_size // 8} × 4 numbers, and scores {rows} × {keys} × 4."
         )
-        if not (around == AROUND).all():
-            rows, keys = case.tiles
-            what = (
-                "Numbers were written outside of the state, or of scores. acc has "
-                f"{rows} × {case.head_size // 8} × 4 numbers, and scores {rows} × {keys} × 4."
-            )
-            raise KernelError(what, "outside-the-arrays")
+        kernels.check_around(around, what, "outside-the-arrays")
         return sampled(m, weights, l.sum(-1), acc)
 
     return native
@@ -177,14 +157,14 @@ def hidden(chance):
             chance.choice((0.0, 300.0, 700.0, -700.0)),
             chance.choice((-12.0, -4.0, 4.0, 12.0)),
             ((1, 2), (1, 4), (2, 8))[number % 3],
-            chance.choice(HEAD_SIZES),
+            chance.choice([*SHAPES]),
             1 + number % 2,
             chance.randrange(2**31),
         )
 
 
 def observe(subject, case):
-    return result_of(lambda: subject(made(case)), (), parts(case))
+    return kernels.observing(parts=parts(case))(subject, case)
 
 
 def describe(case):
