@@ -1,4 +1,4 @@
-"""Functions of plain numbers and lists: exercises whose cases are the arguments (exercise.py)."""
+"""Functions of plain numbers and lists: a kind of exercises, with arguments as cases."""
 
 from types import SimpleNamespace
 

@@ -2,11 +2,12 @@
 
 import math
 import random
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from lessons_content.exercises import kernels
 from lessons_content.exercises.naming_words import counted, listed
 from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -18,25 +19,6 @@ NOT_WRITTEN = -7777.0  # what new_scores() holds
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FAR_BLOCK = Text("the block that the table names is looked for")
 CUT_OFF = Text("something else is looked for, at an offset that was cut off to 32 bits")
-
-
-def reached(call) -> Text:
-    """Where a kernel looks for a block with an offset that does not fit into an int.
-
-    There is no memory for so large a pool, and none is needed: checked mode stops the first
-    read, and says whether it went to the block that the table names.
-    """
-    try:
-        call()
-    except KernelError as error:
-        if error.kind == "out-of-bounds":
-            return CUT_OFF
-    return FAR_BLOCK
-
-
-def observe_far(subject, case) -> Text:
-    """What happens in so large a pool. Only what is built can tell."""
-    return subject.far(case.batch()) if hasattr(subject, "far") else FAR_BLOCK
 
 
 @dataclass(frozen=True)
@@ -65,8 +47,7 @@ class Batch:
             max_blocks_per_seq=self.block_table.shape[1],
             dtype=DTYPES.index(self.q.dtype),
         )
-        own = {field.name: getattr(self, field.name) for field in fields(Batch)}
-        del own["workspace"]
+        own = {name: value for name, value in vars(self).items() if name != "workspace"}
         return {"out": None, "scores": None} | own | sizes | others
 
     def new_scores(self) -> Tensor:
@@ -225,6 +206,33 @@ def drawn_extremes(chance: random.Random):
     yield drawn(chance, **one_head, head_size=8, context_lens=(chance.randint(130, 250),))
     yield drawn(chance, **one_head, head_size=chance.randint(130, 250))
     yield drawn_far(chance)
+
+
+def observing(*names: str):
+    """The `observe` of exercises whose subjects take a batch. names: as in `result_of`."""
+
+    def observe(subject, case: Case):
+        if isinstance(case, FarCase):
+            return observe_far(subject, case)
+        return kernels.result_of(lambda: subject(case.batch()), names)
+
+    return observe
+
+
+def observe_far(subject, case: FarCase) -> Text:
+    """Where a kernel looks for a block with an offset that does not fit into an int.
+
+    There is no memory for so large a pool, and none is needed: checked mode stops the first
+    read, and says whether it went to the block that the table names. Only what is built can
+    tell: it has `look_far`.
+    """
+    try:
+        if hasattr(subject, "look_far"):
+            subject.look_far(case.batch())
+    except KernelError as error:
+        if error.kind == "out-of-bounds":
+            return CUT_OFF
+    return FAR_BLOCK
 
 
 def attention(batch: Batch) -> Tensor:

@@ -11,8 +11,8 @@ from lessons_lib.checks import Text
 
 
 def scores(batch):
-    """paged_scores() for every sequence and head. Accumulates in float64."""
-    result = batch.new_scores()
+    """paged_scores() for every sequence and head, in float64, and 0 after the last token."""
+    result = torch.zeros_like(batch.new_scores())
     for seq, (q, keys, _) in enumerate(batch.sequences()):
         products = torch.einsum("thd,hd->ht", keys, q)
         result[seq, :, : len(keys)] = (products * batch.scale).float()
@@ -27,9 +27,10 @@ def prepare(answer):
         result = batch.new_scores()
         fields = batch.fields(scores=batch.new_scores(), out=result)
         kernels.with_misplaced_barriers(lambda: library.scores(**fields), answer)
-        return result
+        behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
+        return result.masked_fill(behind, 0.0)  # what lies there does not matter
 
-    score.far = lambda batch: batches.reached(lambda: score(batch))
+    score.look_far = score
     return score
 
 
@@ -77,20 +78,6 @@ def hidden(chance):
     yield from batches.drawn_extremes(chance)
 
 
-def observe(subject, case):
-    """The scores of the tokens that exist. What lies after them does not matter."""
-    if isinstance(case, FarCase):
-        return batches.observe_far(subject, case)
-    batch = case.batch()
-
-    def run():
-        result = subject(batch)
-        behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
-        return result.masked_fill(behind, 0.0)
-
-    return kernels.result_of(run, names=("k_cache", "scores", "block_table", "context_lens"))
-
-
 def show(expected, actual):
     return tuple(
         text if isinstance(text, Text) else text.replace(f"{NOT_WRITTEN:g}", "never written")
@@ -105,6 +92,7 @@ EXERCISE = exercise(
     title="the scores",
     answer_name="paged_scores",
     reference=scores,
+    observe=batches.observing("k_cache", "scores", "block_table", "context_lens"),
     chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: case.describe("the scores for each (sequence, head, token)"),
     points=2,

@@ -44,7 +44,7 @@ def prepare(answer):
         weights = torch.full((*batch.q.shape[:2], batch.max_context_len), 1.0)
         library.values_alone(**batch.fields(out=torch.empty(batch.q.shape), scores=weights))
 
-    attend.far = lambda batch: batches.reached(lambda: look_far(batch))
+    attend.look_far = look_far
     return attend
 
 
@@ -99,12 +99,6 @@ def hidden(chance):
     yield from batches.drawn_extremes(chance)
 
 
-def observe(subject, case):
-    if isinstance(case, FarCase):
-        return batches.observe_far(subject, case)
-    return kernels.result_of(lambda: subject(case.batch()), names=("out", "v_cache"))
-
-
 def is_chancy(case):
     """With this many tokens or elements all threads may have something to do.
 
@@ -122,6 +116,7 @@ EXERCISE = exercise(
     title="softmax and values",
     answer_name="paged_values",
     reference=batches.attention,
+    observe=batches.observing("out", "v_cache"),
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
     chancy=is_chancy,
     points=2,

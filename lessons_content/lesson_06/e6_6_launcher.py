@@ -1,7 +1,5 @@
 """Exercise 6.6: the launcher."""
 
-import math
-import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,40 +9,26 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.kernels import STREAM, Finding
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import Batch, Case, drawn
+from lessons_content.lesson_06.launch_text import name_from_text
 from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.attention.paged_kernel import KERNEL_FILES
 from paged_attention.pool.block_table import NO_BLOCK
 
-# bytes of dynamic shared memory that a kernel gets without asking, its static part included
-LARGEST = 48 * 1024
-ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
 BEFORE = " ".join(name.removesuffix(".cuh") for name in KERNEL_FILES[:-1])
 TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 
 @dataclass(frozen=True)
-class Refused(Batch):
+class RefusedCase(Case):
     """A batch that cannot be launched.
 
     number: of its dtype, which may be no dtype at all.
     fails: whether the batch is a right one, and the launch is made to fail.
     """
 
-    number: int
-    fails: bool = False
-
-    def fields(self, **others) -> dict:
-        return super().fields(**others) | {"dtype": self.number}
-
-
-@dataclass(frozen=True)
-class RefusedCase(Case):
     number: int = 0
     fails: bool = False
-
-    def batch(self) -> Refused:
-        return Refused(**vars(super().batch()), number=self.number, fails=self.fails)
 
     def describe(self, result: str = "") -> str:
         if self.num_q_heads >= TOO_MANY_HEADS:
@@ -67,25 +51,26 @@ class WideCase(Case):
         return replace(batch, block_table=torch.cat((batch.block_table, spare), dim=1))
 
 
-def attention(batch):
-    if isinstance(batch, Refused):
+def attention(case):
+    if isinstance(case, RefusedCase):
         raise KernelError("This batch cannot be launched.", "bad-launch")
-    return batches.attention(batch)
+    return batches.attention(case.batch())
 
 
 def prepare(answer):
     library = kernels.build(answer, BEFORE)
 
-    def launch(batch):
+    def launch(batch, **others):
         out = torch.empty(batch.q.shape, dtype=batch.q.dtype)
         scores = batch.new_scores() if batch.workspace else None
-        library.paged_attention(**batch.fields(out=out, scores=scores))
+        library.paged_attention(**batch.fields(out=out, scores=scores, **others))
         return out
 
-    def attend(batch):
-        if isinstance(batch, Refused):
-            return launch_refused(batch)
-        stream = stream_for(batch)
+    def attend(case):
+        batch = case.batch()
+        if isinstance(case, RefusedCase):
+            return launch_refused(case, batch)
+        stream = 0 if len(batch.q) == 3 else STREAM
         with library.launches(stream=stream) as launches:
             try:
                 out = launch(batch)
@@ -96,20 +81,15 @@ def prepare(answer):
         kernels.check_streams(launches, stream)
         return out
 
-    def launch_refused(batch):
-        with library.launches(stream=STREAM, failing=int(batch.fails)) as launches:
+    def launch_refused(case, batch):
+        with library.launches(stream=STREAM, failing=int(case.fails)) as launches:
             try:
-                launch(batch)
+                launch(batch, dtype=case.number)
             except KernelError:  # though the launcher may have returned 0
                 if launches.returned:
                     raise
 
     return attend
-
-
-def stream_for(batch) -> int:
-    """Batches of three sequences are launched on the default stream."""
-    return 0 if len(batch.q) == 3 else STREAM
 
 
 def several_kernels(launches) -> bool:
@@ -180,7 +160,7 @@ def same(expected, actual) -> bool:
 def observe(subject, case):
     """The output or what was found; of what cannot be launched, what the launcher returned."""
     if not isinstance(case, RefusedCase):
-        result = kernels.result_of(lambda: subject(case.batch()))
+        result = kernels.result_of(lambda: subject(case))
         if isinstance(result, Finding) or not getattr(subject, "num_launches", 0):
             return result
         words = f"{subject.num_launches} kernels were launched, one after the other."
@@ -188,7 +168,7 @@ def observe(subject, case):
         finding.result = result
         return finding
     try:
-        subject(case.batch())
+        subject(case)
     except KernelError as error:
         is_refused = error.kind == "bad-launch"
         return Text("returns an error code") if is_refused else Finding(error)
@@ -198,44 +178,11 @@ def observe(subject, case):
 def describe(case):
     if isinstance(case, RefusedCase):
         return case.describe()
-    longest = max(case.context_lens) + case.spare_context
-    words = f"{case.describe()}, max_context_len {max(1, longest)}"
-    if not isinstance(case, WideCase):
-        return words
-    entries = case.batch().block_table.shape[1]
-    return f"{words}, {entries:,} entries in a row of the block table"
-
-
-# A number is assigned where a condition belongs: in an if, or before the ? of a ternary.
-NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
-ASSIGNED = (
-    rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)"
-    rf"|\bparams\.\w+{NUMBER}\)?\s*\?"
-)
-
-
-def shared_bytes_of(launch: str, text: str) -> int:
-    """The shared memory of a launch: a number, or a variable with one value. Otherwise 0."""
-    arguments = [argument.strip() for argument in re.split(r",(?![^(]*\))", launch)]
-    value = arguments[2] if len(arguments) > 2 else ""
-    if re.fullmatch(r"[a-zA-Z_]\w*", value):
-        given = re.findall(rf"\b{value}\s*[-+*/]?=(?!=)([^;]*);", text)
-        only = given[0] if len(given) == 1 else ""
-        value = re.sub(r"^[^?]*\?(?:\s*0\s*:)?|:\s*0\s*$", "", only)
-    value = value.replace("sizeof(float)", "4").strip()
-    if not re.fullmatch(r"\(*\d+(?:\s*\*\s*\d+)*\)*", value):
-        return 0
-    return math.prod(map(int, re.findall(r"\d+", value)))
-
-
-def name_from_text(source: str) -> str | None:
-    """Mistakes of which the results can be anything."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    if re.search(ASSIGNED, text):
-        return "assigned-not-compared"
-    launches = re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)
-    is_fixed = any(LARGEST <= shared_bytes_of(launch, text) < ALL for launch in launches)
-    return "fixed-score-buffer" if is_fixed else None
+    batch = case.batch()
+    words = f"{case.describe()}, max_context_len {batch.max_context_len}"
+    if isinstance(case, WideCase):
+        words += f", {batch.block_table.shape[1]:,} entries in a row of the block table"
+    return words
 
 
 EXERCISE = exercise(

@@ -18,6 +18,7 @@ from lessons_content.exercises.kernels import STREAM
 from lessons_content.exercises.naming_words import counted, listed
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import FarCase
+from lessons_content.lesson_06.given_text import IsGiven
 from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.code_text import mask
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -108,11 +109,10 @@ def hunted_attention(source: str):
         launches = kernels.asked(library, lambda: run(**case.tensors()))
         return RETURNS_ERROR if launches.returned else RETURNS_ZERO
 
-    def far(batch):  # attn_paged_cuda() would refuse its table
-        fields = batch.fields(out=torch.empty(batch.q.shape))
-        return batches.reached(lambda: library.paged_attention(**fields))
+    def look_far(batch):  # attn_paged_cuda() would refuse its table
+        library.paged_attention(**batch.fields(out=torch.empty(batch.q.shape)))
 
-    attend.failing, attend.far = failing, far
+    attend.failing, attend.look_far = failing, look_far
     return attend
 
 
@@ -167,29 +167,6 @@ def describe(case):
         f"and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, "
         f"blocks of {case.block_size}"
     )
-
-
-class IsGiven:
-    """Whether nothing but comments and spaces has been changed.
-
-    A sandbox has no tools.notebooks, and gets the text that was given.
-    """
-
-    def __init__(self, given: str = ""):
-        self.given = given
-
-    def __call__(self, answer: str) -> bool:
-        return len({"".join(mask(text).split()) for text in (answer, self.text())}) == 1
-
-    def __reduce__(self):
-        return IsGiven, (self.text(),)
-
-    def text(self) -> str:
-        if not self.given:
-            from lessons_lib.source.lesson import given_kernel
-
-            self.given = given_kernel("bug_hunt.cu", "6.8")
-        return self.given
 
 
 EXERCISE = exercise(
