@@ -5,7 +5,7 @@ They are built for checked mode. What it finds is a result too.
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -155,8 +155,14 @@ def _end(text: str, start: int, closing: str = ";}") -> int:
     return len(text)
 
 
-def check_streams(launches, stream: int):
-    """Raises KernelError of the kind "stream-ignored" for a launch on another stream."""
+@contextmanager
+def on_stream(library: CudaLibrary, stream: int):
+    """Within this, launchers get a stream. Gives the Launches.
+
+    Raises KernelError of the kind "stream-ignored" for a launch on another stream.
+    """
+    with library.launches(stream=stream) as launches:
+        yield launches
     for launch in launches:
         if launch.stream != stream:
             raise KernelError(

@@ -30,10 +30,8 @@ def prepare(answer):
 
     def run(a, b):
         out = torch.empty_like(a)
-        stream = kernels.STREAM if len(a) % 2 else 0
-        with library.launches(stream=stream) as launches:
+        with kernels.on_stream(library, kernels.STREAM if len(a) % 2 else 0) as launches:
             library.add(a, b, out, len(a))
-        kernels.check_streams(launches, stream)
         return out, launches
 
     def add_checked(a, b):
@@ -48,10 +46,13 @@ def prepare(answer):
         if launch_for(library, len(a)).returned == 0:
             words = "The launch was made to fail, and the launcher returned 0."
             raise KernelError(words, "error-not-returned")
-        if len(a) > TRACED:
-            if is_fixed:
-                look_for_loop(threads_of(many) + 1, run)
-            look_for_one_block(launches, len(a))
+        if len(a) > TRACED and is_fixed and threads_of(many) + 1 > LENGTHS[-1]:
+            run(*torch.ones(2, threads_of(many) + 1))  # a loop is there for one more too
+        if len(a) > TRACED and all(math.prod(launch.grid) == 1 for launch in launches):
+            words = (
+                f"{launches[0].kernel} was launched in one block, for {len(a):,} elements too."
+            )
+            raise KernelError(words, "one-block-in-a-loop")
         return out
 
     return add_checked
@@ -80,19 +81,6 @@ def what_is_wasted(one, many, is_fixed):
         f"For {vector} the launch asks for {threads_of(one if is_fixed else many):,} threads."
     )
     return words, "number-of-blocks-fixed" if is_fixed else "a-block-for-each-element"
-
-
-def look_for_loop(n, run):
-    """A launch that is the same for every length needs a loop, for one element more too."""
-    if n > LENGTHS[-1]:
-        run(*torch.ones(2, n))
-
-
-def look_for_one_block(launches, n):
-    """One block at a time leaves the rest of the GPU empty."""
-    if all(math.prod(launch.grid) == 1 for launch in launches):
-        words = f"{launches[0].kernel} was launched in one block, for {n:,} elements too."
-        raise KernelError(words, "one-block-in-a-loop")
 
 
 def why_unwritten(error, library, a, b):

@@ -70,15 +70,13 @@ def prepare(answer):
         batch = case.batch()
         if isinstance(case, RefusedCase):
             return launch_refused(case, batch)
-        stream = 0 if len(batch.q) == 3 else STREAM
-        with library.launches(stream=stream) as launches:
+        with kernels.on_stream(library, 0 if len(batch.q) == 3 else STREAM) as launches:
             try:
                 out = launch(batch)
             except KernelError as error:
                 error.kind = kind_by_launches(error, launches, batch)
                 raise
         attend.num_launches = len(launches) if several_kernels(launches) else 0
-        kernels.check_streams(launches, stream)
         return out
 
     def launch_refused(case, batch):

@@ -93,17 +93,15 @@ def hunted_attention(source: str):
     def attend(**inputs):
         # batches of several sequences are launched on the default stream
         stream = STREAM if len(inputs["q"]) == 1 else 0
-        with library.launches(stream=stream) as launches:
+        with kernels.on_stream(library, stream):
             try:
-                out = kernels.with_misplaced_barriers(lambda: run(**inputs), source)
+                return kernels.with_misplaced_barriers(lambda: run(**inputs), source)
             except KernelError as error:
                 # With one token, only one thread has a score to write over the query.
                 is_alias = aliased and inputs["context_lens"].max() > 1
                 if kernels.kind_of(error) == "order" and is_alias:
                     error.kind = "shared-alias"
                 raise
-        kernels.check_streams(launches, stream)
-        return out
 
     def failing(case):
         launches = kernels.asked(library, lambda: run(**case.tensors()))

@@ -6,6 +6,9 @@ tokens, except where every answer computes exactly.
 
 import math
 
+from lessons_content.exercises.naming_words import SLIPS
+from lessons_lib.checks import Raised
+
 MARGIN = 1e-4  # float32 needs less
 
 
@@ -34,6 +37,13 @@ def running_sums(logits, params) -> tuple[list[int], list[float]]:
 def token_at(number: float, logits, params) -> int:
     tokens, sums = running_sums(logits, params)
     return tokens[next(i for i, reached in enumerate(sums) if reached >= number * sums[-1])]
+
+
+def about(error: Raised, *words: str) -> str:
+    """What an error is about: one of these words, or its type; of a slip all that it says."""
+    kind = error.split(":")[0]
+    own = str(error) if kind in SLIPS else kind
+    return next((word for word in words if word in error), own)
 
 
 def in_words(logits) -> str:

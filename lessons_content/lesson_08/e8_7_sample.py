@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from lessons_content.exercises.differences import first_part
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import SLIPS
 from lessons_content.lesson_08 import draws
 from lessons_lib.checks import Raised, Text
 from paged_attention.engine.draws import draw_number
@@ -139,14 +139,8 @@ def _depends_on_one(tokens, which) -> bool:
 
 def same(expected, actual):
     if isinstance(expected, Raised) and isinstance(actual, Raised):
-        return _about(expected) == _about(actual)
+        return draws.about(expected, *ABOUT) == draws.about(actual, *ABOUT)
     return expected == actual
-
-
-def _about(error: Raised) -> str:
-    kind = error.split(":")[0]
-    own = str(error) if kind in SLIPS else kind
-    return next((word for word in ABOUT if word in error), own)
 
 
 def describe(case):
@@ -160,11 +154,11 @@ def describe(case):
 def show(expected, actual):
     if not isinstance(actual, dict):
         return _in_words("tokens", expected["tokens"]), str(actual)
-    part = next((part for part in expected if expected[part] != actual[part]), "tokens")
+    part = first_part(expected, actual) or "tokens"
     ours, theirs = expected[part], actual[part]
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return _in_words(part, ours), _in_words(part, theirs)
-    pair = next((pair for pair in ours if ours[pair] != theirs[pair]), next(iter(ours)))
+    pair = first_part(ours, theirs)
     where = "with seed {} at position {}".format(*pair)
     if len(set(ours.values())) > 1:
         where += f", where draw_number gives {draw_number(*pair):.3f}"

@@ -17,9 +17,8 @@ def prepare(answer):
     library = kernels.build(answer)
 
     def advance_checked(**arguments):
-        with library.launches(stream=kernels.STREAM) as launches:
+        with kernels.on_stream(library, kernels.STREAM):
             kernels.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
-        kernels.check_streams(launches, kernels.STREAM)
 
     return advance_checked
 

@@ -4,21 +4,12 @@ import numpy as np
 import torch
 
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import NO_FAULT, Finding, compiled, kind_of, own_text
+from lessons_content.exercises.kernels import NO_FAULT, Finding, build, kind_of
 from lessons_content.exercises.naming_words import Alike, listed
-from lessons_content.lesson_10.shares import (
-    Case,
-    describe,
-    in_pieces,
-    in_rows,
-    owners,
-    shares,
-)
+from lessons_content.lesson_10.shares import Case, describe, in_pieces, in_rows, owners, shares
 from lessons_lib.checks import Text
-from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.cuda_on_cpu.reports import KernelError
 
-BEFORE = "ladder/plan_rows.cuh"
 NUMBERS = (
     *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
     *("num_parts()", "num_items()"),
@@ -28,12 +19,7 @@ NO_ITEM = -1
 
 
 def prepare(answer):
-    texts = {
-        BEFORE: read_kernel(BEFORE),
-        "your code": answer,
-        "the check": own_text("share_of_check.cu"),
-    }
-    library = compiled(texts)
+    library = build(answer, "ladder/plan_rows", "share_of_check.cu")
 
     def share(case: Case, block: int):
         out = torch.empty(8 + len(case.rows), dtype=torch.int32)

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from lessons_content.exercises.differences import first_part
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import SLIPS, counted, listed
+from lessons_content.exercises.naming_words import counted, listed
 from lessons_content.exercises.second_device import SECOND, tensors_in
 from lessons_content.exercises.tensors import name_of, same_bits
 from lessons_content.lesson_08 import draws
@@ -178,11 +179,7 @@ def _about(error: Raised) -> str:
         of_one = error.kind in ("number", "copy") and len(error.names) == 1
         return error.names[0] if of_one and error.names != ("logits",) else error.kind
     # from gather and from an index these are two kinds of errors, and one mistake
-    words = ("out of bounds", "number of dimensions")
-    if shown := next((word for word in words if word in error), None):
-        return shown
-    kind = error.split(":")[0]
-    return str(error) if kind in SLIPS else kind
+    return draws.about(error, "out of bounds", "number of dimensions")
 
 
 def describe(case):
@@ -201,11 +198,11 @@ def show(expected, actual):
         return "nothing is read on the host", str(actual)
     if not isinstance(actual, dict):
         return f"tokens {list(expected['tokens'].values())}", str(actual)
-    part = next((part for part in expected if expected[part] != actual[part]), "tokens")
+    part = first_part(expected, actual) or "tokens"
     ours, theirs = expected[part], actual[part]
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return f"{part}: {ours}", f"{part}: {theirs}"
-    number = next((number for number in ours if ours[number] != theirs[number]), 0)
+    number = first_part(ours, theirs)
     return f"row {number}: token {ours[number]}", f"row {number}: token {theirs[number]}"
 
 
