@@ -76,9 +76,8 @@ def observe(answer, case):
     except NotImplementedError:
         raise
     except Exception:
-        if words := changed(scheduled, handed, case):
-            return words
-        raise
+        if not changed(scheduled, handed, case):
+            raise
     if words := changed(scheduled, handed, case):
         return words
     if not isinstance(result, tuple | list) or len(result) != 3:

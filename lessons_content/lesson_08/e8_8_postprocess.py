@@ -6,13 +6,8 @@ import torch
 
 from lessons_content.exercises import differences
 from lessons_content.exercises.exercise import exercise
-from lessons_content.lesson_08.bare_engine import (
-    END,
-    OTHER_END,
-    VOCAB_SIZE,
-    SamplingEngine,
-    after_step,
-)
+from lessons_content.lesson_08 import bare_engine
+from lessons_content.lesson_08.bare_engine import END, OTHER_END, VOCAB_SIZE
 from lessons_content.lesson_08.scheduling import Scenario
 from lessons_lib.checks import Text
 from paged_attention.engine.engine import Engine
@@ -121,7 +116,7 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    engine = SamplingEngine(POOL, case.end_tokens)
+    engine = bare_engine.SamplingEngine(POOL, case.end_tokens)
     requests = [_add(engine, case, number) for number in range(len(case.prompts))]
     owners = {request.params: request.id for request in requests}
     seen = {}
@@ -141,7 +136,7 @@ def observe(answer, case):
             seen["the logits that self.sample got"] = engine.rows_given
         if scheduled != as_it_came:
             seen[f"after step {number}, the list `scheduled`"] = Text("changed")
-        for part, value in after_step(engine, requests, result).items():
+        for part, value in bare_engine.after_step(engine, requests, result).items():
             seen[f"after step {number}, {part}"] = value
         sampled = "; ".join(sorted(engine.sampled)) or "nothing"
         seen[f"in step {number}, self.sample got"] = Text(sampled)

@@ -3,17 +3,9 @@
 import torch
 
 from lessons_content.exercises.exercise import exercise
-from lessons_content.lesson_10 import named_numbers
+from lessons_content.lesson_10 import named_numbers, step_tensors
 from lessons_content.lesson_10.fill_calls import OLD_BLOCK, Call, Case
 from lessons_content.lesson_10.named_numbers import MOST_SHOWN, in_words, short
-from lessons_content.lesson_10.step_tensors import (
-    BareState,
-    Changed,
-    RecordedStep,
-    Replaced,
-    error_of,
-    on_a_device,
-)
 from lessons_content.lesson_10.watch import HostRead
 from lessons_lib.checks import Text
 from paged_attention.engine.fast.state import PADDING, StepState
@@ -27,16 +19,16 @@ def observe(answer, case):
     if case.elsewhere:
         (call,), tokens = case.calls, case.tokens(0)
         lists = [*call.rows], tokens, [*call.lengths]
-        error = on_a_device(answer, tables[0], case.block_size, *lists, call.size)
+        error = step_tensors.on_a_device(answer, tables[0], case.block_size, *lists, call.size)
         return error or Text("no error")
-    state, found = BareState(tables[0].clone(), case.block_size), []
-    step = RecordedStep(state)
+    state, found = step_tensors.BareState(tables[0].clone(), case.block_size), []
+    step = step_tensors.RecordedStep(state)
     for number, (call, table) in enumerate(zip(case.calls, tables)):
         state.table.copy_(table)
         before, others = step.sees(), step.others()
         lists = [*call.rows], case.tokens(number), [*call.lengths]
         given = [list(numbers) for numbers in lists]
-        if error := error_of(answer, state, *given, call.size):
+        if error := step_tensors.error_of(answer, state, *given, call.size):
             return error
         if replaced := step.replaced(case.when(number)):
             return replaced
@@ -72,12 +64,12 @@ def noted(call, rows: list[int]) -> list[int]:
 
 
 def words_for(names: list[str]) -> Text:
-    return Changed(", ".join(names)) if names else Text("none")
+    return step_tensors.Changed(", ".join(names)) if names else Text("none")
 
 
 def show(expected, actual):
     """The first numbers that differ."""
-    if isinstance(actual, Replaced):
+    if isinstance(actual, step_tensors.Replaced):
         ours = [pair for pair in expected if pair[0].startswith(actual.when + actual.name)]
         sees = f", and the recorded step sees {in_words(*ours[0], ours[0][1])}" if ours else ""
         return f"the same tensor{sees}", str(actual)
