@@ -15,10 +15,13 @@ MOST_THREADS = 1024  # in a block
 MANY = 2_000_000
 MOST_TO_SPARE = 2**20  # threads without an element, in a launch that the check waits for
 TRACED = 3000  # elements; to note the writer of each one would take too long for more
-LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, 256 * MOST_THREADS + 1)
+# so long that 256 blocks cannot do it, however many threads they have
+LONGEST = 256 * MOST_THREADS + 1
+LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, LONGEST)
+CASES = [(n, seed) for seed, n in enumerate(LENGTHS)]
 
 
-def add(a, b):
+def reference(a, b):
     return (a.double() + b.double()).float()
 
 
@@ -46,7 +49,7 @@ def prepare(answer):
         if launch_for(library, len(a)).returned == 0:
             words = "The launch was made to fail, and the launcher returned 0."
             raise KernelError(words, "error-not-returned")
-        if len(a) > TRACED and is_fixed and threads_of(many) + 1 > LENGTHS[-1]:
+        if len(a) > TRACED and is_fixed and threads_of(many) + 1 > LONGEST:
             run(*torch.ones(2, threads_of(many) + 1))  # a loop is there for one more too
         if len(a) > TRACED and all(math.prod(launch.grid) == 1 for launch in launches):
             words = (
@@ -113,9 +116,6 @@ EXERCISE = exercise(
     kernels,
     title="one thread for each element",
     answer_name="vector_add",
-    reference=add,
-    # the last one is so long that 256 blocks cannot do it, however many threads they have
-    cases=lambda: [(n, seed) for seed, n in enumerate(LENGTHS)],
     size=lambda case: case[0],
     # the longest is for one mistake; others look different there
     chancy=lambda case: case[0] > TRACED,

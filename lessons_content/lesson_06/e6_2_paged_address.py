@@ -22,7 +22,7 @@ class Sizes:
     num_blocks: int
 
 
-def offsets(table, sizes):
+def reference(table, sizes):
     """cache_offset() for every sequence, token and head: (num_seqs, tokens, num_kv_heads)."""
     token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
     blocks = table.long()[:, token // sizes.block_size]
@@ -52,7 +52,7 @@ def prepare(answer):
 
 
 # a block, a row, rows; then other orders of the sizes, and a pool of more than 2^31 numbers
-CASES = [
+SIZES = [
     Sizes(1, 1, 1, 1, 1, 1, 4),
     Sizes(1, 1, 4, 1, 1, 1, 4),
     Sizes(1, 2, 4, 1, 1, 1, 5),
@@ -66,6 +66,7 @@ CASES = [
     Sizes(2, 2, 16, 32, 8, 128, 1_000_000),
     Sizes(1, 2, 16, 8, 8, 256, 2_000_000_000),
 ]
+CASES = [(sizes, seed) for seed, sizes in enumerate(SIZES)]
 
 
 def hidden(chance):
@@ -113,8 +114,6 @@ EXERCISE = exercise(
     kernels,
     title="from a token to its address",
     answer_name="paged_address",
-    reference=offsets,
-    cases=lambda: [(sizes, seed) for seed, sizes in enumerate(CASES)],
     size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),
     hints="""
         There are three steps: which block of the sequence, which block of the pool, and where

@@ -13,7 +13,7 @@ from lessons_lib.cuda_on_cpu.reports import KernelError
 WARP = 32
 
 
-def reduce(values):
+def reference(values):
     """Each thread's maximum and sum, which are its block's.
 
     values: (num_blocks, rounds, threads).
@@ -121,7 +121,6 @@ EXERCISE = exercise(
     kernels,
     title="maximum and sum over a block",
     answer_name="block_reduce",
-    reference=reduce,
     size=lambda case: math.prod(case[:3]),
     points=2,
     hints="""

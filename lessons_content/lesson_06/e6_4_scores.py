@@ -10,7 +10,7 @@ from lessons_content.lesson_06.batches import NOT_WRITTEN, Case, FarCase, drawn
 from lessons_lib.checks import Text
 
 
-def scores(batch):
+def reference(batch):
     """paged_scores() for every sequence and head, in float64, and 0 after the last token."""
     result = torch.zeros_like(batch.new_scores())
     for seq, (q, keys, _) in enumerate(batch.sequences()):
@@ -91,7 +91,6 @@ EXERCISE = exercise(
     batches,
     title="the scores",
     answer_name="paged_scores",
-    reference=scores,
     observe=batches.observing("k_cache", "scores", "block_table", "context_lens"),
     chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: case.describe("the scores for each (sequence, head, token)"),

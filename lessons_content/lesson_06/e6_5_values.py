@@ -99,7 +99,7 @@ def hidden(chance):
     yield from batches.drawn_extremes(chance)
 
 
-def is_chancy(case):
+def chancy(case):
     """With this many tokens or elements all threads may have something to do.
 
     A call in a branch happens to be right then. Where the block lies far away, mistakes that
@@ -118,7 +118,6 @@ EXERCISE = exercise(
     reference=batches.attention,
     observe=batches.observing("out", "v_cache"),
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
-    chancy=is_chancy,
     points=2,
     hints="""
         The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on.

@@ -84,7 +84,7 @@ HUNTED = [LONGER if case is VERY_MANY_TOKENS else case for case in CASES]
 CHECKED = [*HUNTED, EMPTY_LARGE_HEAD, LOW_SCORES, SPACED, HIGH_SCORE, FAILING, batches.FAR]
 
 
-def hunted_attention(source: str):
+def prepare(source: str):
     """The learner's kernel as a function of tensors."""
     library = build_hunted(source)
     run = functools.partial(attn_paged_cuda, library=library)
@@ -173,7 +173,6 @@ EXERCISE = exercise(
     title="a bug hunt",
     answer_name="bug_hunt",
     reference=expected_output,
-    prepare=hunted_attention,
     cases=lambda: CHECKED,
     size=lambda case: 1,  # they come as in hunt(), which takes one fault after the other
     # the first case that fails names the fault; later cases show later faults as well

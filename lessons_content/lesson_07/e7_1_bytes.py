@@ -7,7 +7,6 @@ from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted, listed
 from paged_attention.ladder.kv_bytes import kv_bytes
 
-
 CASES = [
     ([1], 1, 1, 1),
     ([3], 1, 1, 1),

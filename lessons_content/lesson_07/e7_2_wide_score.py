@@ -45,7 +45,7 @@ class Case:
         return q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size)
 
 
-def scores(case: Case, q: Tensor, keys: Tensor, scale: float) -> tuple[Tensor, Text]:
+def reference(case: Case, q: Tensor, keys: Tensor, scale: float) -> tuple[Tensor, Text]:
     """What each lane gets, (num_keys, group_lanes), and by which loads."""
     products = keys.double() @ q.double()
     lanes = group_lanes(SHAPES[case.shape])
@@ -91,20 +91,19 @@ def prepare(answer):
     return native
 
 
-def cases():
-    yield from (
-        Case("half", 1),
-        Case("half", 2),
-        Case("half", 5, 1),
-        Case("bfloat16", 1, 2),
-        Case("bfloat16", 3, 3),
-        Case("bfloat16", 9, 4),
-        Case("float", 1, 5),
-        Case("float", 3, 6),
-        Case("half", 11, 7),
-        Case("float, small heads", 1, 8),
-        Case("float, small heads", 4, 9),
-    )
+CASES = [
+    Case("half", 1),
+    Case("half", 2),
+    Case("half", 5, 1),
+    Case("bfloat16", 1, 2),
+    Case("bfloat16", 3, 3),
+    Case("bfloat16", 9, 4),
+    Case("float", 1, 5),
+    Case("float", 3, 6),
+    Case("half", 11, 7),
+    Case("float, small heads", 1, 8),
+    Case("float, small heads", 4, 9),
+]
 
 
 def hidden(chance):
@@ -142,7 +141,6 @@ EXERCISE = exercise(
     kernels,
     title="wide loads",
     answer_name="wide_score",
-    reference=scores,
     size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
     points=2,
     hints="""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lessons_content.exercises import kernels, tensors
 from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import kind_of, result_of, show
+from lessons_content.exercises.kernels import kind_of, result_of
 from lessons_content.exercises.naming_words import counted
 from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.cuda_on_cpu.reports import KernelError
@@ -19,7 +19,7 @@ BEFORE = 1e4  # what the stages hold at first
 LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
 
 
-def column_sums(tiles: Tensor, counts: tuple[int, ...]):
+def reference(tiles: Tensor, counts: tuple[int, ...]):
     """The sums of each warp, twice, and how many tiles are under way at least.
 
     tiles: (num_tiles, 8, 32), whole numbers.
@@ -93,9 +93,9 @@ def observe(subject, case):
     return result_of(lambda: subject(tiles, counts), ("tiles",), parts)
 
 
-def show_result(expected, actual):
-    """As show(), and it says where a copy had not arrived."""
-    texts = show(expected, actual)
+def show(expected, actual):
+    """As for all kernels, and it says where a copy had not arrived."""
+    texts = kernels.show(expected, actual)
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         pairs = zip(expected, actual, strict=True)
         wrong = next(
@@ -117,9 +117,7 @@ EXERCISE = exercise(
     kernels,
     title="tiles on their way",
     answer_name="staged_sum",
-    reference=column_sums,
     size=lambda case: (len(case[0]), sum(case[0])),
-    show=show_result,
     points=2,
     hints="""
         Before the loop: for each stage, start the copies of its first tile, and close the

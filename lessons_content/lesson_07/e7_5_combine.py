@@ -57,7 +57,7 @@ class OneLongPart(Case):
     """Of many parts the first, with o near 1, weighs 1,100 times each other one, near 2."""
 
 
-def combined(case: Case, o: Tensor, m: Tensor, l: Tensor) -> Tensor:
+def reference(case: Case, o: Tensor, m: Tensor, l: Tensor) -> Tensor:
     """The output: zeros where no part has a token."""
     o, m, l = o.double(), m.double(), l.double()
     weights = torch.where(l == 0, 0.0, torch.exp(m - m.amax(0)) * l)[..., None]
@@ -87,28 +87,27 @@ def prepare(answer):
     return native
 
 
-def cases():
-    yield from (
-        Case(1, 1, 1),
-        Case(2, 1, 1, spread=0.0),
-        Case(2, 1, 1, seed=2),
-        Case(3, 1, 1, level=-3.0, seed=3),
-        Case(3, 1, 2, seed=4),
-        Case(2, 2, 3, seed=5),
-        Case(2, 1, 1, empty=(1,), seed=6),
-        Case(3, 1, 2, empty=(1,), seed=17),
-        Case(3, 1, 2, empty=(0,), seed=7),
-        Case(2, 1, 1, empty=(0, 1), seed=8),
-        Case(2, 1, 1, level=500.0, seed=9),
-        Case(2, 1, 2, level=-150.0, seed=10),
-        Case(2, 1, 2, level=-500.0, seed=14),
-        Case(3, 2, 2, spread=60.0, empty=((2, 1, 0), (0, 0, 1)), seed=11),
-        Case(9, 3, 4, spread=3.0, seed=12),
-        Case(4, 2, 3, empty=((0, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1)), seed=13),
-        Case(1, 2, 1, seed=15, dtype=torch.bfloat16),
-        Case(3, 2, 3, seed=16, dtype=torch.bfloat16),
-        OneLongPart(61, 1, 1, level=1.0, spread=0.0, seed=18, dtype=torch.bfloat16),
-    )
+CASES = [
+    Case(1, 1, 1),
+    Case(2, 1, 1, spread=0.0),
+    Case(2, 1, 1, seed=2),
+    Case(3, 1, 1, level=-3.0, seed=3),
+    Case(3, 1, 2, seed=4),
+    Case(2, 2, 3, seed=5),
+    Case(2, 1, 1, empty=(1,), seed=6),
+    Case(3, 1, 2, empty=(1,), seed=17),
+    Case(3, 1, 2, empty=(0,), seed=7),
+    Case(2, 1, 1, empty=(0, 1), seed=8),
+    Case(2, 1, 1, level=500.0, seed=9),
+    Case(2, 1, 2, level=-150.0, seed=10),
+    Case(2, 1, 2, level=-500.0, seed=14),
+    Case(3, 2, 2, spread=60.0, empty=((2, 1, 0), (0, 0, 1)), seed=11),
+    Case(9, 3, 4, spread=3.0, seed=12),
+    Case(4, 2, 3, empty=((0, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1)), seed=13),
+    Case(1, 2, 1, seed=15, dtype=torch.bfloat16),
+    Case(3, 2, 3, seed=16, dtype=torch.bfloat16),
+    OneLongPart(61, 1, 1, level=1.0, spread=0.0, seed=18, dtype=torch.bfloat16),
+]
 
 
 # levels and spreads of hidden cases
@@ -157,7 +156,6 @@ EXERCISE = exercise(
     kernels,
     title="combine the parts in a kernel",
     answer_name="combine_parts",
-    reference=combined,
     observe=kernels.observing("out", "part_o"),
     size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     points=2,

@@ -54,7 +54,7 @@ class Case:
         return scores, last_keys, first_rows, first_keys
 
 
-def masked(case: Case, scores: Tensor, last_keys, first_rows, first_keys) -> Tensor:
+def reference(case: Case, scores: Tensor, last_keys, first_rows, first_keys) -> Tensor:
     rows = first_rows[:, None] + torch.arange(case.num_rows)
     keys = first_keys[:, None] + torch.arange(case.num_keys)
     is_hidden = keys[:, None, :] > last_keys[rows][:, :, None]
@@ -76,21 +76,20 @@ def prepare(answer):
     return native
 
 
-def cases():
-    yield from (
-        Case((1, 2), ((0, 0),), 0),  # a whole prompt's first tile
-        Case((1, 2), ((0, 16),), 20, seed=1),  # a chunk after a context
-        Case((1, 2), ((0, 0),), 2, heads=4, seed=2),  # packed heads
-        Case((1, 2), ((0, 16),), 100, seed=3),  # all seen
-        Case((1, 2), ((0, 48),), 2, seed=4),  # all hidden
-        Case((1, 2), ((0, 0), (16, 0)), 0, heads=3, seed=5),
-        Case((1, 2), ((0, 16), (0, 32)), 24, seed=6),  # two warps share the rows
-        Case((1, 4), ((16, 32),), 30, heads=2, seed=7),
-        Case((1, 4), ((0, 32), (0, 64)), 50, heads=3, seed=8),
-        Case((2, 8), ((0, 0),), 0, seed=9),
-        Case((2, 8), ((64, 64), (96, 64)), 35, seed=10),
-        Case((2, 8), ((0, 128), (32, 128)), 120, heads=2, seed=11),
-    )
+CASES = [
+    Case((1, 2), ((0, 0),), 0),  # a whole prompt's first tile
+    Case((1, 2), ((0, 16),), 20, seed=1),  # a chunk after a context
+    Case((1, 2), ((0, 0),), 2, heads=4, seed=2),  # packed heads
+    Case((1, 2), ((0, 16),), 100, seed=3),  # all seen
+    Case((1, 2), ((0, 48),), 2, seed=4),  # all hidden
+    Case((1, 2), ((0, 0), (16, 0)), 0, heads=3, seed=5),
+    Case((1, 2), ((0, 16), (0, 32)), 24, seed=6),  # two warps share the rows
+    Case((1, 4), ((16, 32),), 30, heads=2, seed=7),
+    Case((1, 4), ((0, 32), (0, 64)), 50, heads=3, seed=8),
+    Case((2, 8), ((0, 0),), 0, seed=9),
+    Case((2, 8), ((64, 64), (96, 64)), 35, seed=10),
+    Case((2, 8), ((0, 128), (32, 128)), 120, heads=2, seed=11),
+]
 
 
 def hidden(chance):
@@ -132,7 +131,6 @@ EXERCISE = exercise(
     kernels,
     title="hide what a row does not see",
     answer_name="mask",
-    reference=masked,
     observe=kernels.observing("last_keys"),
     size=lambda case: (len(case.warps) * case.num_rows * case.num_keys, case.heads),
     hints="""

@@ -100,44 +100,43 @@ def one(row, length, size=1):
     return Call((row,), (length,), size)
 
 
-def cases():
-    yield from (
-        Case(4, (one(0, 1),)),
-        Case(4, (one(0, 3),)),
-        Case(4, (one(1, 1),)),
-        Case(4, (one(2, 4),), after=NO_BLOCK),
-        Case(4, (one(1, 5),)),
-        Case(4, (one(3, 7),)),
-        Case(4, (one(1, 8),), spare=0),  # the last column, and it is full
-        Case(4, (one(0, 8),)),
-        Case(4, (one(1, 6),), spare=0),
-        Case(3, (one(2, 8),)),
-        Case(1, (one(1, 6),)),
-        Case(5, (one(1, 10),), spare=3),
-        Case(4, (one(0, 1, 2),)),
-        Case(4, (one(1, 6, 2),)),
-        Case(4, (one(0, 3, 4),), after=NO_BLOCK),
-        Case(4, (Call((0, 1), (3, 2), 2),)),
-        Case(4, (Call((1, 0), (2, 5), 2),)),
-        Case(4, (Call((2, 0), (8, 4), 4),)),
-        Case(4, (Call((3, 1, 2), (2, 9, 5), 4),)),
-        Case(3, (Call((1, 3, 0, 2), (7, 3, 10, 5), 4),), spare=0),
-        Case(4, (one(1, 2), one(1, 3))),
-        Case(4, (one(1, 4), one(1, 5))),
-        Case(4, (one(1, 6), one(1, 2))),  # of another sequence
-        Case(4, (one(1, 2), Call((3, 1), (5, 3), 2))),
-        Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 1))),
-        Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 2))),
-        Case(4, (Call((0, 1, 2), (3, 5, 9), 4), one(2, 10, 2))),
-        Case(4, (Call((0, 1, 2), (3, 5, 9), 4), Call((2, 1, 0), (10, 6, 4), 4))),
-        Case(4, (Call((0, 1, 2, 3), (3, 5, 9, 1), 4), one(1, 6, 4))),
-        Case(3, (Call((2, 0), (6, 4), 2), one(0, 5), Call((3, 0, 1), (9, 6, 1), 4))),
-        # slots past 2^31
-        Case(16, (Call((1, 0), (3, 20), 2),), first_block=200_000_000),
-        Case(16, (Call((*range(9, 0, -1),), (*range(40, 13, -3),), 16),), num_rows=24),
-        Case(7, (Call((*range(20),), (*range(1, 200, 10),), 24), one(8, 91, 8)), num_rows=24),
-        Case(4, (Call((3, 0), (6, 2), 2),), elsewhere=True),
-    )
+CASES = [
+    Case(4, (one(0, 1),)),
+    Case(4, (one(0, 3),)),
+    Case(4, (one(1, 1),)),
+    Case(4, (one(2, 4),), after=NO_BLOCK),
+    Case(4, (one(1, 5),)),
+    Case(4, (one(3, 7),)),
+    Case(4, (one(1, 8),), spare=0),  # the last column, and it is full
+    Case(4, (one(0, 8),)),
+    Case(4, (one(1, 6),), spare=0),
+    Case(3, (one(2, 8),)),
+    Case(1, (one(1, 6),)),
+    Case(5, (one(1, 10),), spare=3),
+    Case(4, (one(0, 1, 2),)),
+    Case(4, (one(1, 6, 2),)),
+    Case(4, (one(0, 3, 4),), after=NO_BLOCK),
+    Case(4, (Call((0, 1), (3, 2), 2),)),
+    Case(4, (Call((1, 0), (2, 5), 2),)),
+    Case(4, (Call((2, 0), (8, 4), 4),)),
+    Case(4, (Call((3, 1, 2), (2, 9, 5), 4),)),
+    Case(3, (Call((1, 3, 0, 2), (7, 3, 10, 5), 4),), spare=0),
+    Case(4, (one(1, 2), one(1, 3))),
+    Case(4, (one(1, 4), one(1, 5))),
+    Case(4, (one(1, 6), one(1, 2))),  # of another sequence
+    Case(4, (one(1, 2), Call((3, 1), (5, 3), 2))),
+    Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 1))),
+    Case(4, (Call((1, 3), (3, 5), 2), one(3, 6, 2))),
+    Case(4, (Call((0, 1, 2), (3, 5, 9), 4), one(2, 10, 2))),
+    Case(4, (Call((0, 1, 2), (3, 5, 9), 4), Call((2, 1, 0), (10, 6, 4), 4))),
+    Case(4, (Call((0, 1, 2, 3), (3, 5, 9, 1), 4), one(1, 6, 4))),
+    Case(3, (Call((2, 0), (6, 4), 2), one(0, 5), Call((3, 0, 1), (9, 6, 1), 4))),
+    # slots past 2^31
+    Case(16, (Call((1, 0), (3, 20), 2),), first_block=200_000_000),
+    Case(16, (Call((*range(9, 0, -1),), (*range(40, 13, -3),), 16),), num_rows=24),
+    Case(7, (Call((*range(20),), (*range(1, 200, 10),), 24), one(8, 91, 8)), num_rows=24),
+    Case(4, (Call((3, 0), (6, 2), 2),), elsewhere=True),
+]
 
 
 def hidden(chance):

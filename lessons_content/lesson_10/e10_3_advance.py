@@ -58,43 +58,42 @@ def show(expected, actual):
     return named_numbers.show(expected, actual)
 
 
-def cases():
-    one = ((0,),)
-    yield from (
-        Case((0,), one, 4),
-        Case((1,), one, 4),
-        Case((2,), one, 4),
-        Case((3,), one, 4, spare_blocks=0),  # the block is full then, and so is the table
-        Case((4,), one, 4),  # the first token of a new block
-        Case((5,), one, 4, after=OLD_BLOCK),
-        Case((7,), one, 4, spare_blocks=2),
-        Case((8,), one, 4, spare_blocks=0),
-        Case((8,), one, 3, after=OLD_BLOCK),
-        Case((6,), one, 1),
-        Case((3,), ((PADDING,),), 4),
-        Case((2, 5), ((1,),), 4),
-        Case((5, 2), ((1,),), 4),
-        Case((6, 9), ((1, 0),), 4),
-        Case((7, 7), ((0, 1),), 4, spare_blocks=0),  # full rows
-        Case((3, 6), ((0, PADDING),), 4),
-        Case((3, 8), ((PADDING, 1),), 4),
-        Case((9, 4, 2), ((2, PADDING, 0),), 4),
-        Case((9, 4, 2), ((PADDING, PADDING, 1),), 5, after=OLD_BLOCK),
-        Case((3, 14, 8, 0), ((1, 3, 2),), 6),
-        Case((5, 0, 12, 7), ((3, 2, 0, 1),), 3),
-        # slots past 2^31, and past 2^32
-        Case((9,), one, 16, first_block=200_000_000),
-        Case((35, 4), ((1, 0),), 16, first_block=500_000_000),
-        Case((2,), one * 2, 4),
-        Case((3,), one * 3, 4),
-        Case((2, 7), ((1, PADDING), (PADDING, 1), (0, 1)), 4),
-        Case((4, 4, 11), ((2, 0, 1), (1,), (0, PADDING)), 4, after=OLD_BLOCK),
-        Case((127,), one, 1),  # 128 blocks for 128 threads
-        Case((128,), one, 1),
-        Case((300, 700), ((1, PADDING, 0),), 2, after=OLD_BLOCK),
-        Case((1500,), one * 2, 3),
-        Case((5, 1, 9) * 45, (tuple(range(130, -1, -1)),), 4),
-    )
+ONE = ((0,),)  # one call, for the sequence in row 0
+CASES = [
+    Case((0,), ONE, 4),
+    Case((1,), ONE, 4),
+    Case((2,), ONE, 4),
+    Case((3,), ONE, 4, spare_blocks=0),  # the block is full then, and so is the table
+    Case((4,), ONE, 4),  # the first token of a new block
+    Case((5,), ONE, 4, after=OLD_BLOCK),
+    Case((7,), ONE, 4, spare_blocks=2),
+    Case((8,), ONE, 4, spare_blocks=0),
+    Case((8,), ONE, 3, after=OLD_BLOCK),
+    Case((6,), ONE, 1),
+    Case((3,), ((PADDING,),), 4),
+    Case((2, 5), ((1,),), 4),
+    Case((5, 2), ((1,),), 4),
+    Case((6, 9), ((1, 0),), 4),
+    Case((7, 7), ((0, 1),), 4, spare_blocks=0),  # full rows
+    Case((3, 6), ((0, PADDING),), 4),
+    Case((3, 8), ((PADDING, 1),), 4),
+    Case((9, 4, 2), ((2, PADDING, 0),), 4),
+    Case((9, 4, 2), ((PADDING, PADDING, 1),), 5, after=OLD_BLOCK),
+    Case((3, 14, 8, 0), ((1, 3, 2),), 6),
+    Case((5, 0, 12, 7), ((3, 2, 0, 1),), 3),
+    # slots past 2^31, and past 2^32
+    Case((9,), ONE, 16, first_block=200_000_000),
+    Case((35, 4), ((1, 0),), 16, first_block=500_000_000),
+    Case((2,), ONE * 2, 4),
+    Case((3,), ONE * 3, 4),
+    Case((2, 7), ((1, PADDING), (PADDING, 1), (0, 1)), 4),
+    Case((4, 4, 11), ((2, 0, 1), (1,), (0, PADDING)), 4, after=OLD_BLOCK),
+    Case((127,), ONE, 1),  # 128 blocks for 128 threads
+    Case((128,), ONE, 1),
+    Case((300, 700), ((1, PADDING, 0),), 2, after=OLD_BLOCK),
+    Case((1500,), ONE * 2, 3),
+    Case((5, 1, 9) * 45, (tuple(range(130, -1, -1)),), 4),
+]
 
 
 def hidden(chance):

@@ -37,45 +37,44 @@ def prepare(answer):
     return lambda case: [share(case, block) for block in case.blocks]
 
 
-def cases():
-    yield from (
-        Case((1,), 1),
-        Case((4,), 1),
-        Case((2,), 2),  # one row, in two blocks
-        Case((3,), 3),
-        Case((7,), 3),  # a block in the middle of a row
-        Case((1,), 2),  # more blocks than tiles
-        Case((2,), 5),
-        Case((2, 2), 2),  # shares that end where a row does
-        Case((1, 3), 2),
-        Case((3, 1), 2),
-        Case((2, 3), 2),  # one tile is cut off, at either end
-        Case((3, 3), 4),
-        Case((5, 1), 2),
-        Case((2, 1, 2), 1),
-        Case((5, 1, 2, 4), 3),  # a cut row, and whole ones after it
-        Case((4, 2, 1, 5), 3),  # whole rows, and a cut one after them
-        Case((5, 1, 1, 5), 3),  # whole rows between two cut ones
-        Case((1, 2, 1), 9),
-        Case((2, 1), 2, groups=2),
-        Case((2, 1), 5, groups=2),
-        Case((3, 2), 4, groups=3),
-        in_rows((1, 2), 1),
-        in_rows((3, 1, 2), 1),
-        in_rows((2, 1, 1, 3), 2),
-        in_rows((2, 4), 3, groups=3),
-        in_pieces((4,), 2),
-        in_pieces((5, 3), 2),
-        in_pieces((5, 1, 2), 3),  # fewer tiles than pieces
-        in_pieces((1, 3), 4, groups=2),
-        Case((9, 1, 1, 1, 14, 2, 3), 6, groups=2),
-        Case((1,) * 30, 4),
-        Case((40, 1, 7, 3, 3, 25), 33, groups=4),
-        in_rows(tuple(range(1, 13)), 4, groups=2),
-        in_pieces((13, 2, 30, 1), 8, groups=3),
-        # number of tiles * number of blocks passes 2^31
-        Case((20_000, 30_001), 45_000, asked=(0, 17_999, 44_999)),
-    )
+CASES = [
+    Case((1,), 1),
+    Case((4,), 1),
+    Case((2,), 2),  # one row, in two blocks
+    Case((3,), 3),
+    Case((7,), 3),  # a block in the middle of a row
+    Case((1,), 2),  # more blocks than tiles
+    Case((2,), 5),
+    Case((2, 2), 2),  # shares that end where a row does
+    Case((1, 3), 2),
+    Case((3, 1), 2),
+    Case((2, 3), 2),  # one tile is cut off, at either end
+    Case((3, 3), 4),
+    Case((5, 1), 2),
+    Case((2, 1, 2), 1),
+    Case((5, 1, 2, 4), 3),  # a cut row, and whole ones after it
+    Case((4, 2, 1, 5), 3),  # whole rows, and a cut one after them
+    Case((5, 1, 1, 5), 3),  # whole rows between two cut ones
+    Case((1, 2, 1), 9),
+    Case((2, 1), 2, groups=2),
+    Case((2, 1), 5, groups=2),
+    Case((3, 2), 4, groups=3),
+    in_rows((1, 2), 1),
+    in_rows((3, 1, 2), 1),
+    in_rows((2, 1, 1, 3), 2),
+    in_rows((2, 4), 3, groups=3),
+    in_pieces((4,), 2),
+    in_pieces((5, 3), 2),
+    in_pieces((5, 1, 2), 3),  # fewer tiles than pieces
+    in_pieces((1, 3), 4, groups=2),
+    Case((9, 1, 1, 1, 14, 2, 3), 6, groups=2),
+    Case((1,) * 30, 4),
+    Case((40, 1, 7, 3, 3, 25), 33, groups=4),
+    in_rows(tuple(range(1, 13)), 4, groups=2),
+    in_pieces((13, 2, 30, 1), 8, groups=3),
+    # number of tiles * number of blocks passes 2^31
+    Case((20_000, 30_001), 45_000, asked=(0, 17_999, 44_999)),
+]
 
 
 def hidden(chance):
