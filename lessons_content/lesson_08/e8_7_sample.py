@@ -16,13 +16,13 @@ import torch
 from lessons_content.exercises.differences import first_part
 from lessons_content.exercises.exercise import exercise
 from lessons_content.lesson_08 import draws
+from lessons_content.lesson_08.draws import MANY, RARE
 from lessons_lib.checks import Raised, Text
 from paged_attention.engine.draws import draw_number
 from paged_attention.engine.request import SamplingParams
 
 SEEDS = (0, 1, 7, 2**40 + 3, 2**63 + 5, -2)
 POSITIONS = range(1, 9)
-RARE = -12.0  # the logit of a token that hardly ever comes
 # What an error is about, whatever words an answer's own way gives it. A generator is what the
 # third argument of `sample` once was.
 ABOUT = ("generator", "NoneType")
@@ -55,8 +55,6 @@ def reference(logits, params, position):
 
 
 RARE_TOKENS = tuple((token - 20) / 100 for token in range(40))
-LIKELY = {97: 1.0, 256: 0.9, 411: 1.2, 512: 0.8}
-MANY = tuple(LIKELY.get(token, RARE - token / 1_000) for token in range(600))
 # Each token that may be drawn has a probability of 0.17 or more, and comes up. Those that may
 # not would come up as well. In one case, 40 tokens are rare and together would not be, if the
 # draws were more even. Of many equal logits, PyTorch's plain sort keeps the order on some

@@ -14,6 +14,7 @@ from lessons_content.exercises.naming_words import counted, listed
 from lessons_content.exercises.second_device import SECOND, tensors_in
 from lessons_content.exercises.tensors import name_of, same_bits
 from lessons_content.lesson_08 import draws
+from lessons_content.lesson_08.draws import MANY, RARE
 from lessons_content.lesson_10.rows import Row, batch, row, token_of
 from lessons_content.lesson_10.watch import Elsewhere, HostRead, Watch
 from lessons_lib.checks import Raised, Text, raised
@@ -21,9 +22,6 @@ from lessons_lib.checks import Raised, Text, raised
 LAST = 2.0**-53  # the last bit of a random number
 INF, NAN = math.inf, math.nan
 ANY = Text("in the vocabulary")
-RARE = -12.0  # the logit of a token that hardly ever comes
-LIKELY = {97: 1.0, 256: 0.9, 411: 1.2, 512: 0.8}
-MANY = tuple(LIKELY.get(token, RARE - token / 1_000) for token in range(600))
 EVEN = tuple((token * 7 % 800 - 400) / 512 for token in range(800))
 TWO, FOUR = (0.5, 0.5), (1.5, 1.5, 1.5, 1.5)
 SIX, EIGHT = (
@@ -98,17 +96,7 @@ def hidden(chance):
 
 
 def observe(answer, case):
-    given = {
-        name: torch.tensor([getattr(each, part) for each in case.rows], dtype=dtype)
-        for name, part, dtype in (
-            ("logits", "logits", case.dtype),
-            ("temperature", "temperature", torch.float64),
-            ("top_k", "top_k", torch.int64),
-            ("top_p", "top_p", torch.float64),
-            ("numbers", "number", torch.float64),
-        )
-    }
-    arguments = {name: tensor.clone() for name, tensor in given.items()}
+    given, arguments = case.arguments(), case.arguments()
     if case.elsewhere:
         with Elsewhere():
             there = [tensor.to(SECOND) for tensor in arguments.values()]

@@ -40,6 +40,19 @@ class Case:
     dtype: torch.dtype
     elsewhere: bool = False
 
+    def arguments(self) -> dict[str, torch.Tensor]:
+        """Those of draw_tokens(), by name."""
+        return {
+            name: torch.tensor([getattr(each, part) for each in self.rows], dtype=dtype)
+            for name, part, dtype in (
+                ("logits", "logits", self.dtype),
+                ("temperature", "temperature", torch.float64),
+                ("top_k", "top_k", torch.int64),
+                ("top_p", "top_p", torch.float64),
+                ("numbers", "number", torch.float64),
+            )
+        }
+
 
 def row(*logits, temperature=1.0, top_k=None, top_p=1.0, number=None) -> Row:
     exact, number = number is not None, number or 0.0
