@@ -20,13 +20,13 @@ from paged_attention.ladder.decode import Shape, shape_text
 
 language = "cuda"
 
-# of outputs in 16 bits, which two right answers may round apart
+# how far apart two right answers may round their outputs in 16 bits
 ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-# A missing barrier shows in one of these ways, as the threads happen to come.
+# A missing barrier shows in one of these ways. Which one depends on the order of the threads.
 ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
-# which of the two names it gets depends on what the thread has read before
+# Which of these two kinds a fault gets depends on what the thread has read before.
 OUTSIDE = {"out-of-bounds", "block-table"}
-STREAM = 0x5EED0  # a stream for launchers, which can only hand it on
+STREAM = 0x5EED0  # given to launchers, which can only hand it on
 AROUND = 1e4  # what lies around the numbers that an answer may write
 NO_FAULT = Text("a result, and no fault on the way")
 
@@ -138,8 +138,8 @@ def barrier_in_branch(text: str) -> bool:
         end = _end(text, body)
         if otherwise := re.match(r"\s*else\b", text[end:]):
             end = _end(text, end + otherwise.end())
-        behind = text[end : end + max(text[end:].find("\n}"), 0)]
-        reached = text[body:end] + behind * ("return" in text[body:end])
+        rest = text[end : end + max(text[end:].find("\n}"), 0)]
+        reached = text[body:end] + rest * ("return" in text[body:end])
         if "__syncthreads" in reached:
             return True
     return False
@@ -177,7 +177,7 @@ def _stream(number: int) -> str:
 
 
 def asked(library, call):
-    """The Launches of `call()`, of which the first is made to fail; and what it `returned`."""
+    """The Launches of `call()`, and what it `returned`. Its first launch is made to fail."""
     with library.launches(stream=STREAM, failing=1) as launches, suppress(KernelError):
         call()
     return launches

@@ -62,7 +62,7 @@ def prepare(answer):
 
 
 def launch_for(library, n):
-    """What the launcher asks for. Nothing runs, so one element is enough."""
+    """The launches that the launcher asks for. Nothing runs, so one element is enough."""
     number = torch.zeros(1)
     return kernels.asked(library, lambda: library.add(number, number, torch.empty(1), n))
 
@@ -72,9 +72,9 @@ def threads_of(launches):
 
 
 def what_is_wasted(one, many, is_fixed):
-    """Message and kind of a launch with far too many threads, which would never end.
+    """The message and the kind for a launch that would never end, or None.
 
-    Those for two million elements may have two threads each.
+    It has far too many threads. Two million elements may have two threads each.
     """
     spare = max(threads_of(one) - 1, threads_of(many) - 2 * MANY)
     if not (one and many) or spare <= MOST_TO_SPARE:

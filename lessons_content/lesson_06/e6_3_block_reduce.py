@@ -14,7 +14,7 @@ WARP = 32
 
 
 def reference(values):
-    """Each thread's maximum and sum, which are its block's.
+    """The maximum and the sum of each block, once for each of its threads.
 
     values: (num_blocks, rounds, threads).
     """
@@ -62,9 +62,9 @@ def warp_of_another_size(answer):
 
 
 def never_written(report, answer, threads):
-    """Whether what is read is a place that no thread has: no barrier would help.
+    """Whether no thread ever writes the place that is read. Then no barrier would help.
 
-    Arrays up to 32 are for the warps.
+    An array of up to 32 places has one for each warp.
     """
     read = re.search(r" reads (\w+)\[(\d+)\] before any thread", report)
     size = read and re.search(rf"\b{read[1]}\s*\[\s*(\d+)\s*\]", answer)

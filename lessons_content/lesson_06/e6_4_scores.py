@@ -27,8 +27,8 @@ def prepare(answer):
         result = batch.new_scores()
         fields = batch.fields(scores=batch.new_scores(), out=result)
         kernels.with_misplaced_barriers(lambda: library.scores(**fields), answer)
-        behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
-        return result.masked_fill(behind, 0.0)  # what lies there does not matter
+        past = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
+        return result.masked_fill(past, 0.0)  # the numbers there do not matter
 
     score.look_far = score
     return score
@@ -37,8 +37,8 @@ def prepare(answer):
 class Narrow(Case):
     """A case of 16 bits, with numbers that are the same on every processor.
 
-    Where randn's last bit differs, a number may round to another one of 16 bits, and scores
-    are compared more closely than that.
+    The last bit of randn's numbers differs. So a number may round to another one of 16 bits,
+    and scores are compared more closely than that.
     """
 
     def batch(self):

@@ -100,10 +100,9 @@ def hidden(chance):
 
 
 def chancy(case):
-    """With this many tokens or elements all threads may have something to do.
+    """Whether mistakes that other cases find may be right here, or give anything.
 
-    A call in a branch happens to be right then. Where the block lies far away, mistakes that
-    other cases find may give anything.
+    If all threads have something to do, a call in a branch happens to be right.
     """
     is_long = max(case.context_lens) >= THREADS or case.head_size > THREADS
     return is_long or isinstance(case, FarCase)

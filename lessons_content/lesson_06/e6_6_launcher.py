@@ -147,9 +147,10 @@ def hidden(chance):
 
 
 def same(expected, actual) -> bool:
-    """What several kernels gave is right, or a case that went on into the next one.
+    """As for all kernels. Several launches in a row may give the right numbers.
 
-    Any two such results are the same: their numbers depend on the launch.
+    If they do not, a switch went on into its next case. Any two of those are the same, since
+    their numbers depend on the launch.
     """
     given = getattr(actual, "result", None)
     return kernels.same(expected, given) or kernels.same(expected, actual)

@@ -117,9 +117,9 @@ def observe(answer, case):
 
 
 class Refusal(Raised):
-    """An error as a result.
+    """An error as a result. A message shows what the error says.
 
-    Two are equal when they name the same argument first; the learner sees what it says.
+    Two are equal if they name the same argument first.
     """
 
     def __new__(cls, error, blame):

@@ -6,7 +6,7 @@ from lessons_lib.cuda_on_cpu.code_text import mask
 class IsGiven:
     """Whether nothing but comments and spaces has been changed.
 
-    A sandbox has no tools.notebooks, and gets the text that was given.
+    A sandbox cannot make the text that was given, so it is sent there.
     """
 
     def __init__(self, given: str = ""):

@@ -17,7 +17,7 @@ from lessons_lib.checks import Text
 
 WARP = 32
 BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
-BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
+PAST_A_ROW = 64  # numbers, all of them poison: other heads' keys
 WIDE = Text("the scores, in loads of 16 bytes")
 NARROW = Text("the scores, in loads of few bytes")
 MORE = Text("the scores, with more bytes read than the keys have")
@@ -39,7 +39,7 @@ class Case:
         shape = SHAPES[self.shape]
         head_size = shape.head_size
         generator = torch.Generator().manual_seed(self.seed)
-        memory = torch.full((self.num_keys, head_size + BEHIND_A_ROW), POISON)
+        memory = torch.full((self.num_keys, head_size + PAST_A_ROW), POISON)
         memory[:, :head_size] = drawn.normal(self.num_keys, head_size, generator=generator)
         q = drawn.normal(head_size, generator=generator).to(shape.dtype)
         return q, memory.to(shape.dtype)[:, :head_size], 1 / math.sqrt(head_size)

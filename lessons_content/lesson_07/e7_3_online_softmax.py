@@ -86,11 +86,11 @@ def prepare(answer):
         shape = SHAPES[case.shape]
         groups, lanes, head_size = scores.shape[1], group_lanes(shape), shape.head_size
         out_m, out_l = torch.empty(groups, lanes), torch.empty(groups, lanes)
-        out_acc, out_behind = torch.empty(groups, head_size), torch.empty(groups * lanes, 8)
-        outputs = out_m, out_l, out_acc, out_behind
+        out_acc, out_past = torch.empty(groups, head_size), torch.empty(groups * lanes, 8)
+        outputs = out_m, out_l, out_acc, out_past
         libraries[shape].take_in_all(scores, values, *outputs, len(scores))
         what = "Numbers were written past a lane's state: acc has lane_numbers numbers."
-        kernels.check_around(out_behind, what, "behind-the-state")
+        kernels.check_around(out_past, what, "behind-the-state")
         return out_m, out_l, out_acc
 
     return native

@@ -18,10 +18,10 @@ NUM_BLOCKS = 12
 
 @dataclass(frozen=True)
 class Case:
-    """A request comes, a token for each letter.
+    """A request comes. Its prompt has a token for each letter.
 
-    running, ended: those before it, all of their tokens computed.
-    generated: its own output until it was preempted; it comes back.
+    running, ended: the prompts of earlier requests, of which all tokens are computed.
+    generated: its output until it was preempted. Now it comes back.
     """
 
     prompt: str

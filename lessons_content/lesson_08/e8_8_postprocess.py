@@ -15,7 +15,7 @@ from paged_attention.engine.request import Request, SamplingParams
 
 POOL = Scenario((), num_blocks=16, block_size=4, token_budget=64)
 COLD = 0.01  # a temperature at which the likeliest token comes
-# the likeliest token of a row that is of no use: that of a chunk in the middle of a prompt
+# the likeliest token of a row that nobody needs, after a chunk in the middle of a prompt
 UNASKED = 15
 NAMED = {"end": END, "other_end": OTHER_END, "unasked": UNASKED}
 
@@ -25,7 +25,7 @@ class Case:
     """prompts: their lengths.
 
     steps: in each, (number of the request, tokens that it computes, the model's next token).
-    generated: how many tokens it has from before it was preempted; they are computed again.
+    generated: how many tokens each has from before it was preempted. They are computed again.
     """
 
     prompts: tuple[int, ...]
@@ -34,7 +34,7 @@ class Case:
     ignore_end: tuple[int, ...] = ()
     generated: tuple[int, ...] = (0, 0, 0)
     end_tokens: tuple[int, ...] = (END,)
-    # these at so low a temperature that the likeliest comes, and is drawn all the same
+    # those whose token is drawn, at so low a temperature that it is the likeliest one
     cold: tuple[int, ...] = ()
     end_in_prompt: bool = False  # each prompt begins with END
 

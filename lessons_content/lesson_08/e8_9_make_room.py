@@ -14,11 +14,12 @@ from paged_attention.engine.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class Case:
-    """A request asks for room, a token for each letter of its prompt.
+    """A request asks for room. Its prompt has a token for each letter.
 
-    num_tokens: the tokens that it asks for.
-    computed: those that it has already; what the cache has for it comes on top.
-    ended, running: those before it, all of their tokens computed, and known to the cache.
+    num_tokens: how many it asks for.
+    computed: how many it has already. Those that the cache has for it come on top.
+    ended, running: the prompts of earlier requests. All of their tokens are computed, and the
+        cache knows them.
     """
 
     prompt: str

@@ -21,10 +21,10 @@ class NotPairs(Exception):
 
 
 class Failed(Text):
-    """The end of a run that raised, in the learner's words, with the line that raised.
+    """The end of a run that raised an error, with the error's words and the learner's line.
 
-    Two are the same when kind and step of the error are, and those that run and wait then. Of
-    a slip the words count as well.
+    Two are the same if the error's kind and its step are the same, and the requests that run
+    and wait then. Of a slip the words count as well.
     """
 
     def __new__(cls, words: str, message: str, where: str, queues: str):
@@ -50,10 +50,10 @@ class Failed(Text):
 class Scenario:
     """Sizes, and what happens.
 
-    requests: (id, prompt, new tokens, the step before which it comes); a prompt is a text, a
-        token for each character, or the number of its tokens, which are then unlike everybody
-        else's. given_way: (step, id) of requests that are preempted from outside, before that
-        step. budgets: (step, token_budget), where it changes.
+    requests: (id, prompt, new tokens, the step before which it comes). A prompt is a text with
+        a token for each character, or a number of tokens that no other request has.
+    given_way: (step, id) of requests that are preempted from outside, before that step.
+    budgets: (step, token_budget), where it changes.
     """
 
     requests: tuple[tuple[str, str | int, int, int], ...]
@@ -242,7 +242,7 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
 
 
 def queues(scheduler: Scheduler) -> str:
-    """Those that run and wait, whatever an answer has put there."""
+    """The requests that run and wait, and whatever else an answer has put there."""
     both = (scheduler.running, scheduler.waiting)
     ids = ([str(getattr(request, "id", "?")) for request in queue] for queue in both)
     return " | ".join(map(" ".join, ids))
@@ -263,7 +263,10 @@ def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
 
 
 def admit(scheduler: Scheduler, request: Request, generated: str = "") -> None:
-    """What the engine does with a request that generates these; the last is not computed."""
+    """What the engine does with a request that generates this text.
+
+    The last token is not computed.
+    """
     Scheduler.start(scheduler, request)
     scheduler.running.append(request)
     for letter in generated or [""]:

@@ -94,9 +94,9 @@ def reference(case: Case, scores: Tensor, added: Tensor):
 
 
 def sampled(m: Tensor, weights: Tensor, l: Tensor, acc: Tensor):
-    """m and l, and a part of the rest, from each lane of a row in turn: records are small.
+    """m, l, and a part of the weights and of acc, so that records are small.
 
-    Of acc it is one of 8 dims, and of many keys one of 3.
+    Of acc it is one of 8 dims, and of many keys one of 3, from each lane of a row in turn.
     """
     if weights.shape[-1] > FEW_KEYS:
         weights = weights[..., ::3]

@@ -1,4 +1,4 @@
-// Numbers that belong to nobody are before and after a lane's state and its scores.
+// Guards, which no lane may change, are before and after a lane's state and its scores.
 constexpr int guards = 32;
 template <int row_tiles, int key_tiles>
 struct GuardedLane {

@@ -44,8 +44,9 @@ def observe(answer, case):
 
 
 def seen_in(case, call, before, seen):
-    """(name, numbers) of what a recorded step sees of a call. The blocks of padding, and what
-    a row has after its last block, may be anything.
+    """(name, numbers) of all that a recorded step sees of a call.
+
+    The blocks of padding, and entries after a row's last block, may be anything.
     """
     for name, tensor in seen.items():
         if name != "block_table":
@@ -166,7 +167,7 @@ EXERCISE = exercise(
     title="write into the tensors",
     answer_name="fill",
     reference=StepState.fill,
-    # Most wrong answers could also be wrong there, whatever else is wrong with them.
+    # Most wrong answers may be wrong there too, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,
     hints="""
         Say that a batch of two runs in the step for four. Which of the four places does your

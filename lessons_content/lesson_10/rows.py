@@ -1,7 +1,7 @@
 """Rows of logits with their parameters, and the token that each must get, for 10.5.
 
-Answers round in their own ways. So no number of a row is close to a limit between two tokens,
-and its top_p is close to no sum, except where a number was chosen: there the logits are two or
+Answers round in their own ways. So a row's number is close to no limit between two tokens, and
+its top_p is close to no sum. It may be where the number was chosen. There the logits are two or
 four equal ones, with which every answer computes exactly.
 """
 

@@ -15,17 +15,19 @@ OTHERS = ("table", "lengths", "last_tokens", "rows")
 
 
 class Replaced(Alike):
-    """The result of an answer after which a tensor is another one. What that holds does not
-    count, since a recorded step does not know it.
+    """The result of an answer that has put another tensor in a tensor's place.
 
-    name: of the tensor. when: after which call.
+    The numbers in it do not count, since a recorded step does not know it.
+
+    name: of the tensor.
+    when: after which call.
     """
 
     name = when = ""
 
 
 class Cut(Replaced):
-    """The result of an answer after which a tensor is only a part of what it was."""
+    """The result of an answer that has put a part of a tensor in the tensor's place."""
 
 
 class OnTwoDevices(Alike, Raised):
@@ -78,10 +80,7 @@ BareState.__name__ = BareState.__qualname__ = "StepState"  # as messages name it
 
 
 class RecordedStep:
-    """A step that copies what is in the tensors of a state.
-
-    Like a CUDA graph it knows them by their memory.
-    """
+    """A step that copies the tensors of a state. Like a CUDA graph, it knows their memory."""
 
     def __init__(self, state: StepState):
         self.state = state
@@ -123,9 +122,7 @@ class _Elsewhere(SecondDevice):
 
 
 def on_a_device(answer, table: Tensor, block_size: int, *given) -> Raised | None:
-    """What an answer raises where the tensors of a state are not on the CPU, or what it reads
-    on the host.
-    """
+    """The error of an answer if the tensors are not on the CPU, or its read on the host."""
     state = BareState(table, block_size)
     with _Elsewhere():
         for name in (*READ, *OTHERS):

@@ -1,5 +1,7 @@
-"""Runs an answer as on a GPU: nothing may be read on the host, of equal numbers a sort may put
-any one first, and tensors of two devices do not go together.
+"""Runs an answer as on a GPU.
+
+Nothing may be read on the host. Of equal numbers, a sort may put any one first. Tensors of two
+devices do not go together.
 """
 
 import torch
@@ -31,9 +33,9 @@ class Elsewhere(SecondDevice):
 class HostRead(Raised):
     """The result of an answer that reads on the host.
 
-    kind: what it reads: "text", "copy", "condition", "choice" (how many
-        a mask chooses) or "number".
-    names: the arguments that this was computed from.
+    kind: what it reads: "text", "copy", "condition", "choice" (how many a mask chooses) or
+        "number".
+    names: the arguments that the number was computed from.
     """
 
     kind = ""
@@ -128,9 +130,7 @@ def _kind(function, arguments: tuple) -> str:
 
 
 def _sort(tensor: Tensor, dim=-1, descending=False, stable=None):
-    """As PyTorch's sort, which need not be stable: of equal ones, those at odd places come
-    first.
-    """
+    """As PyTorch's sort, which need not be stable. Of equal numbers, odd places come first."""
     size = tensor.shape[dim]
     mixed = torch.cat([torch.arange(1, size, 2), torch.arange(0, size, 2)])
     values, places = tensor.index_select(dim, mixed).sort(
