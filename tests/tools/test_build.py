@@ -93,7 +93,7 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
 
     def cell_with(head: str, name: str) -> Cell:
         (cell,) = lesson_from(
-            tmp_path, f"# %%{head}\n# INCLUDE paged_attention/{name}\n"
+            tmp_path, f"# %%{head}\n# INCLUDE paged_attention/pool/{name}\n"
         ).cells
         return cell
 
