@@ -172,6 +172,7 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
         for name in WRITTEN:
             words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
     for name in (WEIGHTS, *rooms.shown_content()):  # these hold no answers
+        words += ["--dir", str((ROOT / name).parent)]
         words += ["--ro-bind", f"{ROOT}/{name}", f"{ROOT}/{name}"]
     # the same for all, and slow to build
     for runtime in build_folder().glob("cuda_on_cpu_*/finished"):
