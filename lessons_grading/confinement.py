@@ -27,7 +27,7 @@ SYSTEM = (
     *("/etc/fonts", "/etc/localtime"),
 )
 # parts of the course without answers
-COURSE = ("lessons_lib", "lessons_grading", *rooms.shown_content())
+COURSE = ("lessons_lib", "lessons_grading")
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (
     "Grading needs bubblewrap and libseccomp, which keep submissions away from your files: "
@@ -171,7 +171,9 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     for place in {ROOT, *map(Path, site.getsitepackages())}:
         for name in WRITTEN:
             words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
-    words += ["--ro-bind", f"{ROOT}/{WEIGHTS}", f"{ROOT}/{WEIGHTS}"]  # this holds no answers
+    for name in (WEIGHTS, *rooms.shown_content()):  # these hold no answers
+        words += ["--dir", str((ROOT / name).parent)]
+        words += ["--ro-bind", f"{ROOT}/{name}", f"{ROOT}/{name}"]
     # the same for all, and slow to build
     for runtime in build_folder().glob("cuda_on_cpu_*/finished"):
         words += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]

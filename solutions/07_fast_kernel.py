@@ -1177,9 +1177,8 @@ draw.all_workloads(run)
 
 # %%
 print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
-print(
-    f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {run.command_today}"
-)
+print(f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}")
+print(f"by {run.command_today}")
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"

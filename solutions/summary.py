@@ -122,9 +122,8 @@ for row in run.rows:
         print(f"  {row.trace}; {name}: {row.tokens_per_second:,.0f} tokens a second")
 
 run = next(run for run in serving_runs.recorded() if run.device == "cpu")
-print(
-    f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date}, by {run.command_today}:"
-)
+print(f"Serving {run.num_requests} requests on a CPU ({run.card}), {run.date},")
+print(f"by {run.command_today}:")
 servers = {
     "lesson 08's engine": run.ours,
     "generate, its best batches": run.best("generate, "),

@@ -18,7 +18,7 @@ static_assert(num_stages >= 1, "this card has too little shared memory for these
 constexpr int lookups_ahead = 2;
 
 // One block's share of a sequence, for heads_at_once KV heads. Made by
-// paged_attention/ladder/work_plan.py or, in rung 9, by plan.cuh.
+// work_plan.py or, in rung 9, by plan.cuh.
 struct alignas(16) WorkItem {
   int seq, kv_head;           // the first head
   int begin, end;             // tokens

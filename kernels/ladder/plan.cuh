@@ -3,7 +3,7 @@
 #include "balanced.cuh"
 #include "plan_share.cuh"
 
-// Plans a batch on the device, as best_plan of paged_attention/ladder/work_plan.py does on the host.
+// Plans a batch on the device, as best_plan of work_plan.py does on the host.
 // One block of threads does it all. It deals no rows out: the launch does not know how many
 // blocks that would take.
 constexpr int plan_threads = 1024, num_divisions = 3;

@@ -22,8 +22,7 @@ struct Share {
 
 // The share of a block: 0 … division.num_blocks - 1. A block without work begins and ends
 // where the next block begins, because a tile's block is found by a search among the begins
-// of all. plan_work of paged_attention/ladder/work_plan.py does this for all blocks at once, on the
-// host.
+// of all. plan_work of work_plan.py does this for all blocks at once, on the host.
 __device__ inline Share share_of(const Rows& rows, const Division& division, int block) {
   // BEGIN SOLUTION 10.4
   Share share{division.begin(rows, block), division.begin(rows, block + 1), 0, 0, 0, 0};

@@ -9,7 +9,7 @@ struct Fp8 {
   uint8_t bits;
 };
 
-// What the kernels are compiled for. paged_attention/ladder/decode.py writes new lines here for each
+// What the kernels are compiled for. decode.py of the ladder writes new lines here for each
 // model. When the compiler knows these numbers, it can unroll loops and keep arrays in
 // registers.
 using Number = __half;    // in q and out

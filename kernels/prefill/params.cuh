@@ -42,7 +42,7 @@ struct Sequence {
 };
 
 // A tile of queries and the tiles of keys that it meets. Made by
-// paged_attention/prefill_plan.py.
+// paged_attention/prefill/plan.py.
 struct WorkItem {
   int seq;
   int first_row;   // of the tile's queries, counted in the sequence

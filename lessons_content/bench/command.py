@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from lessons_content.bench.recorded_runs import Record
+from lessons_lib import rooms
 
 
 class Command:
@@ -29,7 +30,7 @@ class Command:
         overview: Callable | None = None,
     ):
         self.run, self.table, self.overview = run, table, overview
-        self.words = ["python", "-m", "tools.bench", name]
+        self.words = [*rooms.BENCH, name]
         self.parser = argparse.ArgumentParser(" ".join(self.words), description=description)
         add = self.parser.add_argument
         add("--json", type=Path, metavar="FILE", help="write the run to FILE")

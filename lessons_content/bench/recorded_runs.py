@@ -9,6 +9,8 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from lessons_lib import rooms
+
 
 class Record:
     """The base of a frozen dataclass that holds a run: `class Run(Record, kept_in="load")`.
@@ -33,7 +35,8 @@ class Record:
     @property
     def command_today(self) -> str:
         """The command that makes such a run now. `command` is the one that made this run."""
-        return re.sub(r"^python -m lessons_bench\.", "python -m tools.bench ", self.command)
+        today = " ".join(rooms.BENCH)
+        return re.sub(r"^python -m lessons_bench\.", f"{today} ", self.command)
 
     def save(self, path: Path) -> None:
         """Writes a file, and makes its folder. Raises ValueError for NaN and infinity."""

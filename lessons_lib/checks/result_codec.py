@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import torch
 
+from lessons_lib import rooms
+
 LARGEST = 1 << 20  # numbers of a tensor
 MOST_KEYS = 2_000  # of a set or a dictionary; a forger could make all their hashes collide
 _CONTAINERS: dict[str, type[tuple | list | set | frozenset]] = {
@@ -26,7 +28,6 @@ _DTYPES = {
         *(torch.complex64, torch.complex128),
     )
 }
-_COURSE = ("lessons_lib.checks", "lessons_content.")
 
 
 class Foreign:
@@ -97,7 +98,7 @@ def _encode(value):
     is_plain = (
         isinstance(value, str | tuple) or is_dataclass(value) and not isinstance(value, type)
     )
-    if is_plain and type(value).__module__.startswith(_COURSE):
+    if is_plain and type(value).__module__.startswith(rooms.RESULT_CLASSES):
         base = next(
             (_encode(kind(value)) for kind in (str, tuple) if isinstance(value, kind)), None
         )
@@ -136,7 +137,7 @@ def _of_the_course(module: str, name: str, base, attributes: dict):
     """An instance of a class that the course's checks define, made without calling it."""
     kind = getattr(sys.modules[module], name)
     if (
-        not module.startswith(_COURSE)
+        not module.startswith(rooms.RESULT_CLASSES)
         or not isinstance(kind, type)
         or kind.__module__ != module
     ):

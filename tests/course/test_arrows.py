@@ -3,10 +3,13 @@ sources, imports in functions too.
 """
 
 import ast
+import re
 from collections.abc import Container, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from lessons_lib import rooms
+from lessons_lib.guide import handed_out
 from lessons_lib.paths import ROOT
 
 # A room and those that it may import. What a lesson imports is the lesson's business, so its
@@ -116,3 +119,19 @@ def test_only_one_module_names_a_room_above_it():
             ):
                 found.add(name)
     assert found == {ROOMS}
+
+
+def test_the_picture_of_the_rooms_is_true():
+    """The one in CONTRIBUTING.md: who uses whom, and each folder in the list below it."""
+    _, _, text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Nine rooms")
+    text, _, _ = text.partition("\n## ")
+    (chain,) = re.findall(r"^lessons_grading .*$", text, re.MULTILINE)
+    drawn = [name.strip() for name in chain.split("──►")]
+    assert drawn == [*reversed(rooms.PACKAGES)]
+    for turn, name in enumerate(drawn):  # an arrow leads to each that is used
+        assert ARROWS[name] == set(drawn[turn + 1 :])
+    listed = re.findall(r"^- \*\*`(\w+)/`\*\*", text, re.MULTILINE)
+    files = handed_out.git(ROOT, "ls-files") or b""  # nothing where git knows no clone
+    rooms_of = {name.partition("/")[0] for name in files.decode().split("\n") if "/" in name}
+    own = {name for name in rooms_of if not name.startswith(".")}
+    assert len(listed) == 9 and own in (set(), set(listed))

@@ -77,4 +77,4 @@ def test_a_text_that_cannot_be_read_is_said_with_its_line(tried):
 def test_an_empty_folder_and_none(tried, tmp_path):
     assert tried(None) == (2, [f"There is no file of mistakes in {tmp_path}."])
     code, (line,) = tried(None, "")
-    assert code == 2 and "make mistakes MISTAKES=folder" in line
+    assert code == 2 and 'make grade ARGS="mistakes FOLDER"' in line

@@ -97,15 +97,19 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
         ).cells
         return cell
 
-    function = cell_with(' exercise="2.2"', "slots.py slot_mapping")
+    function = cell_with(' exercise="2.2"', "pool/slots.py slot_mapping")
     assert "block_ids[positions // block_size]" in function.solution()
     assert "block_ids[positions // block_size]" not in function.student()
-    method = cell_with(' exercise="2.7"', "kv_cache.py PagedAttentionManager.free_sequence")
+    method = cell_with(
+        ' exercise="2.7"', "pool/kv_cache.py PagedAttentionManager.free_sequence"
+    )
     assert method.solution().startswith("def free_sequence(self")
     assert method.student().endswith('    raise NotImplementedError("Exercise 2.7")')
-    part = cell_with(' exercise="3.2"', "softmax_state.py SoftmaxState without merge")
+    part = cell_with(
+        ' exercise="3.2"', "attention/softmax_state.py SoftmaxState without merge"
+    )
     assert "def update" in part.solution() and "def merge" not in part.solution()
-    constant = cell_with("", "block_table.py NO_BLOCK")
+    constant = cell_with("", "pool/block_table.py NO_BLOCK")
     assert constant.student().startswith("NO_BLOCK = -1")
 
 

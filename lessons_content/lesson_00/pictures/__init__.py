@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 
 from lessons_content.lesson_00.pictures import reserving
-from lessons_content.lesson_08.pictures import conversation
+from lessons_content.lesson_00.pictures import conversation
 from lessons_lib.drawing import EDGE, FREE, GREEN, USED, WASTED, Picture, draw_block, show
 from lessons_lib.drawing.player import Player
 

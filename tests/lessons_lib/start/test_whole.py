@@ -36,8 +36,9 @@ def course(tmp_path):
     for room in ROOMS:
         kept = shutil.ignore_patterns("__pycache__", "records")
         shutil.copytree(ROOT / room, folder / room, ignore=kept)
-    (folder / "paged_attention").mkdir()
-    (folder / "paged_attention" / "__init__.py").touch()
+    for room in ("paged_attention", "lessons_grading"):
+        (folder / room).mkdir()
+        (folder / room / "__init__.py").touch()
     return folder
 
 
