@@ -1,8 +1,8 @@
 """Rows of logits with their parameters, and the token that each must get, for 10.5.
 
 Answers round in their own ways. So a row's number is close to no limit between two tokens, and
-its top_p is close to no sum. It may be where the number was chosen. There the logits are two or
-four equal ones, with which every answer computes exactly.
+its top_p is close to no sum. It may be where the number was chosen. The logits there are two
+or four equal ones, with which every answer computes exactly.
 """
 
 import math
