@@ -1,7 +1,9 @@
 """What all exercises share, so that a file such as e2_1_pieces.py says what is its own."""
 
+import inspect
 import random
 import re
+import sys
 from dataclasses import fields
 from types import ModuleType
 
@@ -24,7 +26,8 @@ def exercise(
 
     scope: the file's globals(). A function with a field's name is that field. Its cases are
         CASES, or what cases() gives, and hidden(chance) draws those of grades. Our answer has
-        the answer's name. The texts of mistakes may use all names here, and those in `also`.
+        the answer's name. The texts of mistakes may use all names here, those in `also`, and
+        those of the module that our answer is in.
     kinds: modules that have the fields which exercises of one kind share. They count where the
         file has none; of two kinds, the first one.
     hints: with a blank line between two of them.
@@ -37,7 +40,7 @@ def exercise(
         table = {"cases": lambda table=source["CASES"]: table} if "CASES" in source else {}
         found |= table | {name: source[name] for name in FIELDS & source.keys()}
     hidden = found.pop("hidden")
-    names = scope | (also or {})
+    names = _names_beside(found["reference"]) | scope | (also or {})
     return Exercise(
         id=id,
         answer_name=answer_name,
@@ -46,3 +49,9 @@ def exercise(
         mistakes=Bank(id, answer_name, scope["__file__"], names, found.get("prepare")),
         **found,
     )
+
+
+def _names_beside(answer) -> dict:
+    """The names of the module that an answer is in."""
+    module = sys.modules.get(getattr(inspect.unwrap(answer), "__module__", ""))
+    return dict(vars(module)) if module else {}

@@ -1,6 +1,7 @@
 """Results that hold tensors: how checks compare them, and how they look in a message."""
 
 import copy
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -125,6 +126,7 @@ def integer(result):
 def in_double(function):
     """The function in float64, as our results are. A manager's pool keeps its dtype."""
 
+    @functools.wraps(function)
     def wrapped(*arguments):
         doubled = [*map(_doubled, arguments)]
         result = function(*doubled)

@@ -5,11 +5,7 @@ import random
 import re
 
 from lessons_content.exercises.exercise import exercise
-from lessons_content.lesson_01.native import (
-    OUR_ERRORS,
-    block_manager_class,
-    without_comments,
-)
+from lessons_content.lesson_01 import native
 from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import PythonBlockManager
 
@@ -104,7 +100,7 @@ def describe(case):
     return ", ".join([f"BlockManager({num_blocks})", *shown])
 
 
-NAMES = "|".join(error.__name__ for error in OUR_ERRORS)
+NAMES = "|".join(error.__name__ for error in native.OUR_ERRORS)
 # an error that is thrown as a pointer, and one that is made and dropped
 ERRORS_NOT_THROWN = {
     "throws-a-pointer": r"\bthrow\s+new\b",
@@ -121,7 +117,7 @@ CONDITIONS = {
 
 def name_from_text(source: str, known: dict[str, str] = ERRORS_NOT_THROWN) -> str | None:
     """The first mistake in `known` that the text shows. 1.3 asks for those of errors."""
-    text = without_comments(source)
+    text = native.without_comments(source)
     return next((slug for slug, shown in known.items() if re.search(shown, text)), None)
 
 
@@ -131,7 +127,7 @@ EXERCISE = exercise(
     answer_name="block_manager",
     language="c++",
     reference=PythonBlockManager,
-    prepare=block_manager_class,
+    prepare=native.block_manager_class,
     name_from_text=lambda source: name_from_text(source, ERRORS_NOT_THROWN | CONDITIONS),
     points=2,
     hints="""

@@ -4,10 +4,11 @@ import re
 
 import torch
 
+from lessons_content.exercises.errors import error_of, retold
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import SLIPS
 from lessons_content.lesson_01.e1_5_fork import counts_of, manager_of
-from lessons_lib.checks import Text, raised
+from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import OutOfBlocksError
 
 
@@ -66,18 +67,10 @@ def observe(answer, case):
     num_blocks, block_size, parent, further_users, position, value = case
     manager = manager_of(num_blocks, parent, further_users, last_first=True)
     pool, blocks = rows(num_blocks, block_size), list(parent)
-    try:
-        answer(manager, pool, blocks, position, value)
-        ending = Text("no error")
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        ending = raised(error)
+    error = error_of(answer, manager, pool, blocks, position, value)
     counts = counts_of(manager, num_blocks)
-    left = f"blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
-    seen = type(ending)(f"{ending}; {left}")
-    vars(seen).update(vars(ending))  # where it raised
-    return seen
+    left = f"; blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
+    return retold(error, left) if error else Text(f"no error{left}")
 
 
 def same(expected, actual):

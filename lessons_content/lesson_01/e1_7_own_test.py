@@ -1,8 +1,10 @@
 """Exercise 1.7: a test that tells a right block manager from wrong ones."""
 
+from lessons_content.exercises.errors import retold
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import Alike, counted
-from lessons_lib.checks import NoEnd, Raised, Text, raised
+from lessons_content.lesson_01.native import METHODS
+from lessons_lib.checks import NoEnd, Raised, Text
 from paged_attention.pool.block_manager import BlockNotAllocatedError, PythonBlockManager
 
 
@@ -33,7 +35,6 @@ PROMISES = {
     "double free": "that lets a free block be freed",
     "half done": "that counts a user of a free block before it refuses",
 }
-METHODS = ["allocate", "free", "increase_ref_count", "get_ref_count", "get_num_free_blocks"]
 NO_ERROR, AN_ERROR = Text("no error"), Text("an error")
 THOUGH_SHOWN = Text("no error, though your test has made the call that shows it")
 SAID_FALSE = Text("no error; your test returned False")
@@ -108,18 +109,15 @@ def hidden(chance):
 def observe(answer, case):
     """What a test does with a wrong manager, if it does nothing with a right one."""
     order, num_blocks, broken = case
-    wrong = Manager(num_blocks, order, broken)
     try:
-        returned = answer(Manager(num_blocks, order).as_compiled())
+        answer(Manager(num_blocks, order).as_compiled())
     except (NotImplementedError, SystemExit, NoEnd):
         raise
     except BaseException as error:  # as pytest's failures are
-        words = raised(error)
-        result = RefusesRight(f"{words}, for a right manager")
-        result.where = words.where
-        return result
+        return retold(error, ", for a right manager", RefusesRight)
     if broken is None:
         return NO_ERROR
+    wrong = Manager(num_blocks, order, broken)
     try:
         returned = answer(wrong.as_compiled())
     except (SystemExit, NoEnd):
