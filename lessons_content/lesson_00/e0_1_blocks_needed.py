@@ -5,8 +5,7 @@ from numbers import Integral
 
 import numpy
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
 
 
 def blocks_needed(num_tokens, block_size):

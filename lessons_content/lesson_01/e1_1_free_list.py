@@ -3,9 +3,8 @@
 import itertools
 import re
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_01.native import free_list_class, without_comments
-from lessons_lib.checks import Text
 
 
 class FreeList:

@@ -4,9 +4,8 @@ import itertools
 import random
 import re
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_01 import native
-from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import PythonBlockManager
 
 TAKE_AN_ID = "free", "increase_ref_count", "get_ref_count"

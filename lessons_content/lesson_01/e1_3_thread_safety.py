@@ -9,13 +9,11 @@ back in between, the check lets another call in. See watched.h.
 import itertools
 import re
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_01 import e1_2_reference_counts as reference_counts
 from lessons_content.lesson_01.const_locks import GUARDS, recognise
 from lessons_content.lesson_01.native import METHODS, without_comments
 from lessons_content.lesson_01.native import watched_block_manager_class as build
-from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import PythonBlockManager
 
 

@@ -4,9 +4,8 @@ import re
 import types
 from collections.abc import Iterator
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_01.native import without_comments
-from lessons_lib.checks import Text
 from lessons_lib.cuda.inline import build_cpp, read_kernel
 from paged_attention.pool import block_manager as errors
 from paged_attention.pool.block_manager import PythonBlockManager

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_01.native import METHODS
-from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import PythonBlockManager
 
 

@@ -4,11 +4,9 @@ import re
 
 import torch
 
-from lessons_content.exercises.errors import error_of, retold
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, error_of, exercise, retold
 from lessons_content.exercises.naming_words import SLIPS
 from lessons_content.lesson_01.e1_5_fork import counts_of, manager_of
-from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import OutOfBlocksError
 
 

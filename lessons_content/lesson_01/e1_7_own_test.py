@@ -1,10 +1,8 @@
 """Exercise 1.7: a test that tells a right block manager from wrong ones."""
 
-from lessons_content.exercises.errors import retold
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike, counted
+from lessons_content.exercises.kit import Alike, Raised, Text, counted, exercise, retold
 from lessons_content.lesson_01.native import METHODS
-from lessons_lib.checks import NoEnd, Raised, Text
+from lessons_lib.checks import NoEnd
 from paged_attention.pool.block_manager import BlockNotAllocatedError, PythonBlockManager
 
 

@@ -4,9 +4,7 @@ import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 
 
 def count_pieces(view):

@@ -2,9 +2,7 @@
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 from paged_attention.pool.slots import slot_mapping
 
 MOST_SLOTS = 1000  # of a result; of those with more, only the number counts

@@ -4,10 +4,7 @@ import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.errors import error_of
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, error_of, exercise, tensors
 from paged_attention.pool.slots import write_kv
 
 WRONG_ARGUMENTS = {

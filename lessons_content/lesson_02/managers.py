@@ -8,6 +8,7 @@ import torch
 from lessons_content.exercises import exercise as common
 from lessons_content.exercises import tensors
 from lessons_content.exercises.naming_words import SLIPS
+from lessons_content.exercises.pools import lengths_of, users_of
 from lessons_lib.checks import Exercise, Raised, Text, raised
 from lessons_lib.processes.isolation import describe_error
 from paged_attention.pool.block_manager import PythonBlockManager
@@ -137,8 +138,7 @@ def drive(name: str, method, case) -> list | Text:
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
     # What was there must stay where callers hold it; what a new slot holds is nobody's
     # business yet.
-    lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
-    watched = manager.kv_cache, manager.block_table, lengths
+    watched = manager.kv_cache, manager.block_table, lengths_of(manager)
     seen = []
     for args in calls:
         try:
@@ -165,14 +165,14 @@ def parts(manager, pool: torch.Tensor, block_table: torch.Tensor, lengths: dict)
     """
     sequences, cpu = dict(sorted(manager.sequences.items())), manager.table.cpu
     rows = {seq_id: sequence.row for seq_id, sequence in sequences.items()}
-    blocks, users = {id: cpu[row].tolist() for id, row in rows.items()}, manager.block_manager
+    blocks = {id: cpu[row].tolist() for id, row in rows.items()}
     found = {
-        "the sequences' lengths": {id: sequence.length for id, sequence in sequences.items()},
+        "the sequences' lengths": dict(sorted(lengths_of(manager).items())),
         "the sequences' blocks": blocks,
         "the rows that no sequence has": [
             row.tolist() for index, row in enumerate(cpu) if index not in rows.values()
         ],
-        "the users of each block": [*map(users.get_ref_count, range(pool.shape[2]))],
+        "the users of each block": users_of(manager, range(pool.shape[2])),
         "the number of free rows": len(set(manager.table.free_rows)),
         "all rows, in use or free": sorted([*rows.values(), *manager.table.free_rows]),
         "the table on the device": block_table.tolist(),

@@ -1,15 +1,8 @@
 """Exercise 3.1: attention over one request's blocks, all scores at once."""
 
-import math
-
-import torch
-
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import exercise, tensors
 from lessons_content.lesson_03 import requests
 from paged_attention.attention import by_request
-from paged_attention.attention.by_request import share_heads
-from paged_attention.attention.softmax_state import NO_KEY
 
 EXERCISE = exercise(
     globals(),

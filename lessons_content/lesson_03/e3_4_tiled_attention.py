@@ -1,18 +1,12 @@
 """Exercise 3.4: the same attention, block by block."""
 
-import math
-
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike
+from lessons_content.exercises.kit import Alike, exercise, tensors
 from lessons_content.lesson_03 import requests
 from paged_attention.attention import by_request
-from paged_attention.attention.by_request import share_heads
-from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState
 
 # One request with so few numbers for a token that the scores of more than one pair of blocks
 # stand out. It has one head: to take all heads at once is as good as to take one after the

@@ -4,15 +4,13 @@ import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import named_where
+from lessons_content.exercises.kit import Text, exercise, named_where, tensors
 from lessons_content.lesson_04.inputs import call, generator, listed
-from lessons_lib.checks import Text
 from paged_attention.attention import decode
 
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
 # asked for
+FEW = 12  # numbers of q that a message shows
 CASES = [
     ((1,), 1, 2, 0),
     ((2,), 1, 2, 1),
@@ -33,31 +31,27 @@ CASES = [
 ]
 
 
-FEW = 12  # numbers of q that a message shows
-
-
 def hidden(chance):
+    def about_q():
+        return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+
     for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
         counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
-        yield tuple(chance.sample(counts, length)), *about_q(chance)
-    yield (0,) * chance.randint(1, 5), *about_q(chance)
+        yield tuple(chance.sample(counts, length)), *about_q()
+    yield (0,) * chance.randint(1, 5), *about_q()
     counts = chance.randint(1, 9), chance.randint(1, 9)
-    yield counts, *about_q(chance), chance.choice(("float16", "float64"))
-
-
-def about_q(chance):
-    return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+    yield counts, *about_q(), chance.choice(("float16", "float64"))
 
 
 def query(case):
     """Simple numbers where there are few."""
-    counts, num_heads, head_size, seed = case[:4]
+    counts, num_heads, head_size, seed, *dtype = case
     shape = len(counts), num_heads, head_size
     if math.prod(shape) <= FEW:
         q = torch.arange(1.0, 1 + math.prod(shape)).view(shape)
     else:
         q = torch.randn(shape, generator=generator(seed))
-    return q.to(getattr(torch, case[4])) if case[4:] else q
+    return q.to(getattr(torch, dtype[0])) if dtype else q
 
 
 def observe(answer, case):
@@ -71,12 +65,10 @@ def observe(answer, case):
 
 
 def describe(case):
-    counts, num_heads, head_size, _ = case[:4]
-    q = f"q of shape ({len(counts)}, {num_heads}, {head_size})"
-    if len(counts) * num_heads * head_size <= FEW:
-        q = listed(q=query(case))
+    q = query(case)
+    words = listed(q=q) if q.numel() <= FEW else f"q of shape {tuple(q.shape)}"
     dtype = f" in {case[4]}" if case[4:] else ""
-    return f"{q}{dtype}, request_num_blocks = {list(counts)}"
+    return f"{words}{dtype}, request_num_blocks = {list(case[0])}"
 
 
 EXERCISE = exercise(

@@ -3,13 +3,9 @@
 import torch
 from torch.overrides import TorchFunctionMode
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike, named_where
+from lessons_content.exercises.kit import Alike, Text, exercise, named_where, tensors
 from lessons_content.lesson_04 import inputs
-from lessons_lib.checks import Text
 from paged_attention.attention import decode
-from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 CALLS = "calls"
 MOST_CALLS = 3  # of PyTorch's functions for each of many requests; ours are 20 in all
@@ -84,15 +80,11 @@ def counts_calls(case):
 
 
 def describe(case):
-    counts, num_heads, head_size, level, spread, empty, _ = case[:7]
-    shape = sum(counts), num_heads
+    counts, num_heads, *about = case[:6]
     if counts_calls(case):
         return f"{len(counts)} requests with {sum(counts)} blocks in all"
-    if inputs.are_few(shape, head_size):
-        return inputs.listed(**arguments(case))
-    shapes = f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
-    words = f"request_num_blocks = {list(counts)}: {shapes}"
-    return words + inputs.words_on_parts("block", level, spread, empty)
+    head, shape = f"request_num_blocks = {list(counts)}", (sum(counts), num_heads)
+    return inputs.describe_parts(arguments(case), head, "block", shape, *about)
 
 
 EXERCISE = exercise(

@@ -3,9 +3,7 @@
 import math
 import operator
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import named_where
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, named_where
 
 # marks the case that looks at what kind of numbers an answer returns
 KINDS = "kinds of numbers"
@@ -84,15 +82,11 @@ def _kind(number):
 
 def same(expected, actual):
     """Equal; two floats, both of wrong answers, may be rounded differently."""
-    are_tuples = isinstance(expected, tuple) and isinstance(actual, tuple)
-    if not are_tuples or len(expected) != len(actual):
-        return expected == actual
-    return all(map(_alike, expected, actual))
-
-
-def _alike(ours, theirs):
-    are_floats = isinstance(ours, float) and isinstance(theirs, float)
-    return math.isclose(ours, theirs) if are_floats else ours == theirs
+    if isinstance(expected, tuple) and isinstance(actual, tuple):
+        return len(expected) == len(actual) and all(map(same, expected, actual))
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(expected, actual)
+    return expected == actual
 
 
 def describe(case):

@@ -4,9 +4,7 @@ from itertools import accumulate
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 from paged_attention.attention.metadata import cumulative_lengths
 
 SHORT = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15)]

@@ -1,14 +1,13 @@
 """Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
 
 import copy
-from collections import Counter
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+import torch
+
+from lessons_content.exercises.kit import counted, error_of, exercise, retold
+from lessons_content.exercises.pools import users_of
 from lessons_lib.checks import Raised, Text, raised
-from paged_attention.pool.block_manager import OutOfBlocksError
 from paged_attention.pool.kv_cache import PagedAttentionManager, UnknownSequenceError
-from paged_attention.validate import check_scheduled
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written
 # Errors that an answer raises by accident. The others are compared by their kind alone.
@@ -106,34 +105,27 @@ def make_manager(answer, case):
         length = manager.get(name).length
         for _ in range(second):
             manager.append_token(name)
-        write(manager, name, length)
+        write(manager, name, start=length)
     return manager
 
 
-def slots(manager, name):
-    """What the pool holds at each token of a sequence, as views."""
-    block_size, blocks = manager.block_size, manager.blocks_of(name)
-    return [
-        manager.kv_cache[0, 0, blocks[position // block_size], position % block_size, 0]
-        for position in range(manager.get(name).length)
-    ]
+def places(manager, name):
+    """The blocks and the offsets of a sequence's tokens."""
+    positions = torch.arange(manager.get(name).length)
+    blocks = torch.tensor(manager.blocks_of(name), dtype=torch.int64)
+    return blocks[positions // manager.block_size], positions % manager.block_size
 
 
 def write(manager, name, start):
     """Fills a sequence's places from `start` on, and returns what they hold now."""
-    places = slots(manager, name)[start:]
-    numbers = [1_000.0 * ord(name) + start + index for index in range(len(places))]
-    for place, number in zip(places, numbers, strict=True):
-        place.fill_(number)
-    return numbers
+    blocks, offsets = places(manager, name)
+    numbers = 1_000.0 * ord(name) + torch.arange(len(offsets))[start:]
+    manager.kv_cache[0, 0, blocks[start:], offsets[start:], 0, 0] = numbers
+    return numbers.tolist()
 
 
 def read(manager, name):
-    return [float(place) for place in slots(manager, name)]
-
-
-def users_of(manager, blocks):
-    return [manager.block_manager.get_ref_count(block_id) for block_id in blocks]
+    return manager.kv_cache[0, 0, *places(manager, name), 0, 0].tolist()
 
 
 def books(manager):
@@ -149,33 +141,21 @@ def observe(answer, case):
     manager, scheduled = make_manager(answer, case), list(case[4])
     pool, before = manager.kv_cache, books(manager)
     texts = {name: read(manager, name) for name in manager.sequences}
-    error = None
-    try:
-        manager.append_tokens(scheduled)
-    except NotImplementedError:
-        raise
-    except Exception as caught:
-        error = caught
+    error = error_of(manager.append_tokens, scheduled)
     if scheduled != case[4]:
         return Text("the list of the batch has been changed")
     if error is None:
         return read_back(manager, texts)
+    kind = type(error).__name__
     if manager.kv_cache is not pool:
-        kind = type(error).__name__
         return Text(f"{kind}, and the manager has another pool: kv_cache is a copy")
     if isinstance(error, SLIPS) and not isinstance(error, UnknownSequenceError):
         return raised(error)
-    return Refused(error, "" if books(manager) == before else _state(manager))
-
-
-def read_back(manager, texts):
-    """Writes all new tokens, and then reads every sequence. texts: what each held before."""
-    expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
-    for name, text in expected.items():
-        if read(manager, name) != text:
-            wrong = f"sequence {name} does not read what it wrote"
-            return Text(f"no error, and {wrong}: {_state(manager)}")
-    return Text(f"no error; {_state(manager)}")
+    left = f"this is left behind: {state(manager)}"
+    ending = f", and {'nothing has changed' if books(manager) == before else left}"
+    refused, told = Refused(f"{kind}{ending}"), retold(error, ending)
+    refused.shown, refused.where = str(told), told.where
+    return refused
 
 
 class Refused(Raised):
@@ -184,20 +164,21 @@ class Refused(Raised):
     Two are equal if they raise the same kind of error; the learner sees what it says.
     """
 
-    def __new__(cls, error, left_behind):
-        ending = (
-            f"this is left behind: {left_behind}" if left_behind else "nothing has changed"
-        )
-        told = raised(error)
-        refused = super().__new__(cls, f"{type(error).__name__}, and {ending}")
-        refused.shown, refused.where = f"{told}, and {ending}", told.where
-        return refused
-
     def __repr__(self):
         return self.shown
 
 
-def _state(manager):
+def read_back(manager, texts):
+    """Writes all new tokens, and then reads every sequence. texts: what each held before."""
+    expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
+    for name, text in expected.items():
+        if read(manager, name) != text:
+            wrong = f"sequence {name} does not read what it wrote"
+            return Text(f"no error, and {wrong}: {state(manager)}")
+    return Text(f"no error; {state(manager)}")
+
+
+def state(manager):
     parts = []
     for name, sequence in sorted(manager.sequences.items()):
         users = users_of(manager, manager.blocks_of(name))
@@ -207,24 +188,16 @@ def _state(manager):
     return "; ".join([*parts, f"{counted(num_free, 'block')} free"])
 
 
-def size(case):
-    """Sequences, tokens, slots of the pool."""
-    num_blocks, block_size, _, past, scheduled = case
-    tokens = [count for _, count in (*past, *scheduled) if isinstance(count, int)]
-    return len(past) + len(scheduled), sum(tokens), num_blocks * block_size
-
-
 def describe(case):
     num_blocks, block_size, row, past, scheduled = case
-    steps, started = [], set()
-    for name, second in past:
+    steps = []
+    for number, (name, second) in enumerate(past):
         if isinstance(second, str):
             steps.append(f"{second} forked from {name}")
-        elif name in started:
-            steps.append(f"{counted(second, 'token')} appended to {name}")
-        else:
-            steps.append(f"{name} with {counted(second, 'token')}")
-        started.update((name, second))
+            continue
+        is_started = any(name in step for step in past[:number])
+        tokens = counted(second, "token")
+        steps.append(f"{tokens} appended to {name}" if is_started else f"{name} with {tokens}")
     return (
         f"{counted(num_blocks, 'block')} of {block_size}, rows of {row} entries; "
         f"{', '.join(steps)}; append_tokens({scheduled})"
@@ -237,6 +210,11 @@ EXERCISE = exercise(
     answer_name="append_tokens",
     reference=PagedAttentionManager.append_tokens,
     cases=lambda: CASES + BAD_INPUT,
+    size=lambda case: (
+        len(case[3]) + len(case[4]),
+        sum(count for _, count in case[3] + case[4] if isinstance(count, int)),
+        case[0] * case[1],
+    ),
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=3,
     hints="""

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
+from lessons_content.exercises.pools import lengths_of, make_free
 from lessons_content.exercises.second_device import SECOND, SecondDevice
-from lessons_lib.checks import Text
 from paged_attention.attention.metadata import (
     BatchMetadata,
     build_metadata,
@@ -77,10 +75,8 @@ def make_manager(case):
     sizes = {"num_kv_heads": 1, "head_size": 1, "max_num_seqs": 6, "max_blocks_per_seq": 8}
     where = {"device": device[0]} if device else {}
     manager = PagedAttentionManager(24, block_size, **sizes, **where)
-    taken = [manager.block_manager.allocate() for _ in range(24)]
     generator = torch.Generator().manual_seed(block_size)
-    for index in torch.randperm(24, generator=generator).tolist():
-        manager.block_manager.free(taken[index])
+    make_free(manager, torch.randperm(24, generator=generator).tolist())
     manager.add_sequence("first", 2)
     for seq_id in order:
         manager.add_sequence(seq_id, by_id[seq_id])
@@ -128,10 +124,9 @@ def devices(answer, case):
 
 def state(manager):
     """Everything in the manager that a learner's function could change."""
-    sequences = manager.sequences.items()
     return {
-        "the lengths of its sequences": {name: each.length for name, each in sequences},
-        "its rows": {name: each.row for name, each in sequences},
+        "the lengths of its sequences": lengths_of(manager),
+        "its rows": {name: each.row for name, each in manager.sequences.items()},
         "its free blocks": manager.block_manager.get_num_free_blocks(),
         "its table": manager.block_table.tolist(),
         "its table on the CPU": manager.table.cpu.tolist(),

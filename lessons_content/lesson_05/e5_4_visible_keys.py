@@ -4,8 +4,7 @@ import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import exercise, tensors
 from paged_attention.attention.metadata import visible_keys
 from paged_attention.attention.softmax_state import NO_KEY
 

@@ -2,8 +2,7 @@
 
 import math
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
 
 
 def bytes_gathered(

@@ -6,10 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lessons_content.exercises import drawn, tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises import drawn
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
 
 
 def merge_heads(o: Tensor) -> Tensor:
