@@ -18,19 +18,18 @@ def exercise(
     scope: dict,
     *kinds: ModuleType,
     answer_name: str,
-    hints: str,
     also: dict | None = None,
     **own,
 ) -> Exercise:
     """The exercise that a file defines. `checks.Exercise` explains the fields.
 
-    scope: the file's globals(). A function with a field's name is that field. Its cases are
-        CASES, or what cases() gives, and hidden(chance) draws those of grades. Our answer has
-        the answer's name. The texts of mistakes may use all names here, those in `also`, and
-        those of the module that our answer is in.
+    scope: the file's globals(). Its docstring has the title, after "Exercise 2.1: ", and then
+        the hints, each a paragraph. A function with a field's name is that field. Its cases
+        are CASES, or what cases() gives, and hidden(chance) draws those of grades. Our answer
+        has the answer's name. The texts of mistakes may use all names here, those in `also`,
+        and those of the module that our answer is in.
     kinds: modules that have the fields which exercises of one kind share. They count where the
         file has none; of two kinds, the first one.
-    hints: with a blank line between two of them.
     own: fields that are not found by their names.
     """
     lesson, number = re.search(r"\.e(\d+)_(\d+)_\w+$", scope["__name__"]).groups()
@@ -40,12 +39,15 @@ def exercise(
         table = {"cases": lambda table=source["CASES"]: table} if "CASES" in source else {}
         found |= table | {name: source[name] for name in FIELDS & source.keys()}
     hidden = found.pop("hidden")
+    heading, *hints = paragraphs(scope["__doc__"])
+    found = {"title": heading.partition(": ")[2].rstrip("."), "hints": tuple(hints)} | found
+    if isinstance(found["hints"], str):  # files that have no hints in their docstring yet
+        found["hints"] = paragraphs(found["hints"])
     names = _names_beside(found["reference"]) | scope | (also or {})
     return Exercise(
         id=id,
         answer_name=answer_name,
         hidden=lambda seed: hidden(random.Random(seed)),
-        hints=paragraphs(hints),
         mistakes=Bank(id, answer_name, scope["__file__"], names, found.get("prepare")),
         **found,
     )

@@ -1,4 +1,10 @@
-"""The exercise of lesson 00, with its mistake bank."""
+"""Exercise 0.1: blocks needed.
+
+How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16` give?
+
+`a // b` rounds down. Adding just enough to `a` first makes it round up. What is the smallest
+amount that lifts 17 to the next multiple of 16 without lifting 16?
+"""
 
 import math
 from numbers import Integral
@@ -36,15 +42,7 @@ def hidden(chance):
 
 EXERCISE = exercise(
     globals(),
-    title="blocks needed",
     answer_name="blocks_needed",
     size=lambda case: case,
     describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
-    hints="""
-        How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16`
-        give?
-
-        `a // b` rounds down. Adding just enough to `a` first makes it round up. What is the
-        smallest amount that lifts 17 to the next multiple of 16 without lifting 16?
-    """,
 )

@@ -1,4 +1,13 @@
-"""Exercise 1.2: the block manager with reference counts and errors."""
+"""Exercise 1.2: reference counts and errors.
+
+Write check_index() first. Every method that takes a block_id calls it before anything else.
+
+The order is the same in each method. Look for what can be wrong, and throw. Only then change
+something.
+
+free() takes one user away. The block returns to the free list exactly when that was the last
+user, that is, when the count becomes 0.
+"""
 
 import itertools
 import random
@@ -122,21 +131,10 @@ def name_from_text(source: str, known: dict[str, str] = ERRORS_NOT_THROWN) -> st
 
 EXERCISE = exercise(
     globals(),
-    title="reference counts and errors",
     answer_name="block_manager",
     language="c++",
     reference=PythonBlockManager,
     prepare=native.block_manager_class,
     name_from_text=lambda source: name_from_text(source, ERRORS_NOT_THROWN | CONDITIONS),
     points=2,
-    hints="""
-        Write check_index() first. Every method that takes a block_id calls it before anything
-        else.
-
-        The order is the same in each method. Look for what can be wrong, and throw. Only then
-        change something.
-
-        free() takes one user away. The block returns to the free list exactly when that was
-        the last user, that is, when the count becomes 0.
-    """,
 )

@@ -1,9 +1,12 @@
-"""Exercise 1.3: the block manager that several threads may use.
+"""Exercise 1.3: thread safety.
 
-Races are rare, so the check does not wait for one. It needs no second thread. It looks which
-data each method touches, and which lock it holds at that moment. If two methods touch the same
-data and one of them changes it, both must hold the same lock. Where a method gives the lock
-back in between, the check lets another call in. See watched.h.
+The class needs one `mutable std::mutex mutex_;`. It is mutable because the const methods lock
+it too.
+
+`std::lock_guard<std::mutex> guard(mutex_);` locks at that line. It unlocks at the end of the
+method, even after an error.
+
+It is the first line of every public method, before any look at the data.
 """
 
 import itertools
@@ -15,6 +18,11 @@ from lessons_content.lesson_01.const_locks import GUARDS, recognise
 from lessons_content.lesson_01.native import METHODS, without_comments
 from lessons_content.lesson_01.native import watched_block_manager_class as build
 from paged_attention.pool.block_manager import PythonBlockManager
+
+# Races are rare, so the check does not wait for one. It needs no second thread. It looks which
+# data each method touches, and which lock the method holds at that moment. If two methods
+# touch the same data and one of them changes it, both must hold the same lock. Where a method
+# gives the lock back in between, the check lets another call in: see watched.h.
 
 
 class ThreadSafeBlockManager(PythonBlockManager):
@@ -189,7 +197,6 @@ def name_from_text(source: str) -> str | None:
 
 EXERCISE = exercise(
     globals(),
-    title="thread safety",
     answer_name="safe_block_manager",
     language="c++",
     reference=ThreadSafeBlockManager,
@@ -198,13 +205,4 @@ EXERCISE = exercise(
     chancy=lambda case: case[0] == "meet",
     points=2,
     time_limit=30.0,
-    hints="""
-        The class needs one `mutable std::mutex mutex_;`. It is mutable because the const
-        methods lock it too.
-
-        `std::lock_guard<std::mutex> guard(mutex_);` locks at that line. It unlocks at the end
-        of the method, even after an error.
-
-        It is the first line of every public method, before any look at the data.
-    """,
 )

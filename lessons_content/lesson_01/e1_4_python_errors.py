@@ -1,4 +1,11 @@
-"""Exercise 1.4: the C++ errors as Python exceptions."""
+"""Exercise 1.4: errors reach Python.
+
+Each error takes one line: `py::register_local_exception<CppType>(module, "PythonName",
+base);`.
+
+The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,
+PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs to which error.
+"""
 
 import re
 import types
@@ -113,7 +120,6 @@ def _names_with_bases(text: str) -> Iterator[tuple[str, str]]:
 
 EXERCISE = exercise(
     globals(),
-    title="errors reach Python",
     answer_name="binding",
     language="c++",
     reference=types.SimpleNamespace(
@@ -123,12 +129,4 @@ EXERCISE = exercise(
     cases=lambda: [(name, number) for name, (_, number, _) in ERRORS.items()],
     size=lambda case: 1,  # each makes one call too many
     describe=lambda case: WORDS[case[0]].format(case[1]),
-    hints="""
-        Each error takes one line: `py::register_local_exception<CppType>(module, "PythonName",
-        base);`.
-
-        The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,
-        PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs to
-        which error.
-    """,
 )

@@ -1,4 +1,9 @@
-"""Exercise 1.5: a second sequence that shares the first one's blocks."""
+"""Exercise 1.5: fork a sequence.
+
+How many sequences use each of these blocks before the fork, and how many after it?
+
+The child needs a list of its own with the same ids in it: `list(blocks)`.
+"""
 
 from collections.abc import Iterator
 
@@ -88,13 +93,5 @@ def describe(case):
 
 
 EXERCISE = exercise(
-    globals(),
-    title="fork a sequence",
-    answer_name="fork",
-    size=lambda case: (len(case[1]), case[2], case[0]),
-    hints="""
-        How many sequences use each of these blocks before the fork, and how many after it?
-
-        The child needs a list of its own with the same ids in it: `list(blocks)`.
-    """,
+    globals(), answer_name="fork", size=lambda case: (len(case[1]), case[2], case[0])
 )

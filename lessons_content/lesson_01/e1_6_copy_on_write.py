@@ -1,4 +1,12 @@
-"""Exercise 1.6: write to a block that may be shared."""
+"""Exercise 1.6: copy on write.
+
+`divmod(position, block_size)` gives both: which block of the list, and which slot in it.
+
+Only a block with a reference count above 1 is copied. The copy takes four steps: allocate,
+copy the contents, free the old one, put the new id into the list.
+
+Of those four steps one can fail. It comes first, so that nothing is half done.
+"""
 
 import re
 
@@ -97,17 +105,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="copy on write",
     answer_name="write",
     size=lambda case: (case[0] * case[1], len(case[3]), case[4]),
     points=2,
-    hints="""
-        `divmod(position, block_size)` gives both: which block of the list, and which slot in
-        it.
-
-        Only a block with a reference count above 1 is copied. The copy takes four steps:
-        allocate, copy the contents, free the old one, put the new id into the list.
-
-        Of those four steps one can fail. It comes first, so that nothing is half done.
-    """,
 )

@@ -1,4 +1,14 @@
-"""Exercise 1.7: a test that tells a right block manager from wrong ones."""
+"""Exercise 1.7: a test of your own.
+
+Which calls bring a block to two users, and back to one? What should `get_ref_count()` say
+then?
+
+A wrong call belongs into `try`. `except RuntimeError` is the good end. After `else:` comes
+what happens if nothing was raised, and that is where your test raises.
+
+A manager may refuse a call and still have changed something. So look at the count once more,
+after the call was refused.
+"""
 
 from lessons_content.exercises.kit import Alike, Raised, Text, counted, exercise, retold
 from lessons_content.lesson_01.native import METHODS
@@ -133,17 +143,6 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="a test of your own",
     answer_name="test_manager",
     size=lambda case: ([None, *PROMISES].index(case[2]), case[1]),
-    hints="""
-        Which calls bring a block to two users, and back to one? What should
-        `get_ref_count()` say then?
-
-        A wrong call belongs into `try`. `except RuntimeError` is the good end. After `else:`
-        comes what happens if nothing was raised, and that is where your test raises.
-
-        A manager may refuse a call and still have changed something. So look at the count
-        once more, after the call was refused.
-    """,
 )

@@ -1,4 +1,10 @@
-"""Exercise 2.3: keys and values into their slots."""
+"""Exercise 2.3: write keys and values.
+
+In which shape does the cache have one row for each slot? No number moves for that: `view` is
+enough.
+
+`tensor[indices] = rows` writes row i to place indices[i].
+"""
 
 import math
 
@@ -79,15 +85,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="write keys and values",
     answer_name="write_kv",
     size=lambda case: (len(case[4]), math.prod(case[:4])),
     # whether the arguments are checked has nothing to do with what is written
     chancy=is_refused,
-    hints="""
-        In which shape does the cache have one row for each slot? No number moves for that:
-        `view` is enough.
-
-        `tensor[indices] = rows` writes row i to place indices[i].
-    """,
 )

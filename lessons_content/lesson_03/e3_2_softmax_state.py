@@ -1,4 +1,17 @@
-"""Exercise 3.2: the online softmax, part by part."""
+"""Exercise 3.2: the online softmax.
+
+Three numbers for each row. Before the first key: which maximum loses against every score, and
+what do two empty sums hold?
+
+In update(): first the new maximum, then the factor exp(old maximum - new maximum), then the
+new exponentials. Only then may `self.m` change.
+
+Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row without keys
+gets exp(-inf) = 0 and not NaN.
+
+Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[..., None]`
+fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted sum.
+"""
 
 import math
 import re
@@ -170,7 +183,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="the online softmax",
     answer_name="SoftmaxState",
     reference=InDouble,
     size=lambda case: (
@@ -181,18 +193,4 @@ EXERCISE = exercise(
     # mistakes keep their names before the first part, and in float64
     chancy=lambda case: not case[1] or case[-1] == DOUBLE,
     points=2,
-    hints="""
-        Three numbers for each row. Before the first key: which maximum loses against every
-        score, and what do two empty sums hold?
-
-        In update(): first the new maximum, then the factor exp(old maximum - new maximum),
-        then the new exponentials. Only then may `self.m` change.
-
-        Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row without
-        keys gets exp(-inf) = 0 and not NaN.
-
-        Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[...,
-        None]` fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted
-        sum.
-    """,
 )

@@ -1,4 +1,13 @@
-"""Exercise 3.3: two states of the same rows become one."""
+"""Exercise 3.3: merge two states.
+
+An update rescales one side, because the other is counted from the new maximum already. Here
+both sides may need it.
+
+Each side has its own factor, exp(its maximum - the new maximum), and one of the two is 1. `l`
+and `acc` of a side take the same factor.
+
+Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
+"""
 
 import math
 
@@ -114,17 +123,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="merge two states",
     answer_name="merge",
     reference=merge_in_double,
     size=lambda case: (math.prod(case[0]) * sum(case[1:3]) * case[3], len(case)),
-    hints="""
-        An update rescales one side, because the other is counted from the new maximum already.
-        Here both sides may need it.
-
-        Each side has its own factor, exp(its maximum - the new maximum), and one of the two is
-        1. `l` and `acc` of a side take the same factor.
-
-        Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
-    """,
 )

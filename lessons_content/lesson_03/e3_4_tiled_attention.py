@@ -1,4 +1,17 @@
-"""Exercise 3.4: the same attention, block by block."""
+"""Exercise 3.4: attention block by block.
+
+Two loops: over the blocks of queries, and inside over the blocks of keys that come before or
+are the same. One state for each block of queries, one update for each block of keys.
+
+The state's rows are (num_q_heads, block_size), so the scores of two blocks are (num_q_heads,
+block_size, block_size). For the values the size in the middle may be 1: `v_block[:, None]`.
+
+Slot s of block i has position i * block_size + s. One comparison of positions hides the future
+in every pair of blocks, and another one hides what comes after the last token.
+
+A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token may be
+NaN: cut the values there off, or set them to 0 in a tensor of your own.
+"""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -91,26 +104,9 @@ EXERCISE = exercise(
     globals(),
     requests,
     tensors,
-    title="attention block by block",
     answer_name="tiled_attention",
     reference=tensors.in_double(by_request.tiled_attention),
     cases=lambda: [LONG, *requests.CASES],  # before the other chancy ones
     chancy=tells_little,
     points=2,
-    hints="""
-        Two loops: over the blocks of queries, and inside over the blocks of keys that come
-        before or are the same. One state for each block of queries, one update for each block
-        of keys.
-
-        The state's rows are (num_q_heads, block_size), so the scores of two blocks are
-        (num_q_heads, block_size, block_size). For the values the size in the middle may be 1:
-        `v_block[:, None]`.
-
-        Slot s of block i has position i * block_size + s. One comparison of positions hides
-        the future in every pair of blocks, and another one hides what comes after the last
-        token.
-
-        A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token
-        may be NaN: cut the values there off, or set them to 0 in a tensor of your own.
-    """,
 )

@@ -1,4 +1,15 @@
-"""Exercise 3.5: several requests through one layer, their keys and values into the pool."""
+"""Exercise 3.5: prefill, request by request.
+
+Project all of x at once, and make a tensor of zeros for the outputs. Then go through the
+requests, with a counter for where the next one's blocks start in x.
+
+For each request: its slice of q, k and v into `attend`, with its length; the result into the
+same slice of the outputs.
+
+Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
+positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v, in one
+row.
+"""
 
 import math
 import random
@@ -181,22 +192,10 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="prefill, request by request",
     answer_name="forward_prefill",
     reference=tensors.in_double(by_request.forward_prefill),
     cases=lambda: CASES + BAD_INPUT,
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[2:5])),
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=2,
-    hints="""
-        Project all of x at once, and make a tensor of zeros for the outputs. Then go through
-        the requests, with a counter for where the next one's blocks start in x.
-
-        For each request: its slice of q, k and v into `attend`, with its length; the result
-        into the same slice of the outputs.
-
-        Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
-        positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v,
-        in one row.
-    """,
 )

@@ -1,4 +1,13 @@
-"""Exercise 4.1: repeat each query for its blocks."""
+"""Exercise 4.1: repeat each query for its blocks.
+
+Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in row 0, 1,
+2, 3, 4, 5?
+
+PyTorch has two functions that repeat. One lays the whole tensor down again and again, the
+other repeats each row on the spot.
+
+The one you want takes a tensor of counts, and a `dim`.
+"""
 
 import math
 
@@ -74,17 +83,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="repeat each query for its blocks",
     answer_name="dispatch",
     reference=decode.dispatch,
     size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0]) or 3, len(case)),
-    hints="""
-        Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in
-        row 0, 1, 2, 3, 4, 5?
-
-        PyTorch has two functions that repeat. One lays the whole tensor down again and again,
-        the other repeats each row on the spot.
-
-        The one you want takes a tensor of counts, and a `dim`.
-    """,
 )

@@ -1,4 +1,16 @@
-"""Exercise 4.2: attention of one query over one block, as (o, m, l)."""
+"""Exercise 4.2: attention over one block, as (o, m, l).
+
+Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials, their
+sum. Which dimension of each tensor counts the pairs?
+
+`share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have the same
+heads, and `torch.einsum` can multiply them pair by pair and head by head.
+
+A slot comes after the tokens when its number is not below num_valid: compare
+`torch.arange(block_size)` with num_valid as a column.
+
+For a block without a token: subtract `finite(m)` instead of m, and do not divide by an l of 0.
+"""
 
 import math
 
@@ -111,22 +123,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="attention over one block, as (o, m, l)",
     answer_name="block_attention",
     reference=tensors.in_double(decode.block_attention),
     chancy=lambda case: math.isnan(case[6]),  # what a mistake makes of NaN depends on details
     points=2,
-    hints="""
-        Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials,
-        their sum. Which dimension of each tensor counts the pairs?
-
-        `share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have
-        the same heads, and `torch.einsum` can multiply them pair by pair and head by head.
-
-        A slot comes after the tokens when its number is not below num_valid: compare
-        `torch.arange(block_size)` with num_valid as a column.
-
-        For a block without a token: subtract `finite(m)` instead of m, and do not divide by an
-        l of 0.
-    """,
 )

@@ -1,4 +1,17 @@
-"""Exercise 4.3: the parts of one attention put together."""
+"""Exercise 4.3: combine the parts.
+
+What would l be if a block had been counted from a larger maximum? Lesson 03's `merge` did this
+for two states.
+
+Three steps: the largest m over the parts; the weight of each part, counted from that; the
+weighted mean of o.
+
+The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply all
+head_size numbers of o.
+
+If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use `finite`,
+and do not divide.
+"""
 
 import math
 
@@ -61,22 +74,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="combine the parts",
     answer_name="combine_result",
     reference=tensors.in_double(decode.combine_result),
     size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
     points=2,
-    hints="""
-        What would l be if a block had been counted from a larger maximum? Lesson 03's `merge`
-        did this for two states.
-
-        Three steps: the largest m over the parts; the weight of each part, counted from that;
-        the weighted mean of o.
-
-        The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply
-        all head_size numbers of o.
-
-        If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use
-        `finite`, and do not divide.
-    """,
 )

@@ -1,4 +1,16 @@
-"""Exercise 4.4: one attention layer over one new token of each sequence."""
+"""Exercise 4.4: decode one token of each sequence.
+
+Write the steps as comments first: project; which blocks; a query for each; attend; combine
+request by request; write; project back. Each is one line or two, and each has its function.
+
+`k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they lie.
+
+The parts of all requests are in one tensor. Keep the place where the current request's parts
+start, and move it on by its number of blocks.
+
+For each request, `torch.cat` the past's o, m and l with the new token's own, then combine. A
+request without a past has its own part only.
+"""
 
 import math
 
@@ -170,23 +182,9 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="decode one token of each sequence",
     answer_name="forward_decoding_loop",
     reference=tensors.in_double(decode.forward_decoding_loop),
     size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
     chancy=lambda case: math.isnan(case[-1]),  # what a mistake makes of NaN depends on details
     points=3,
-    hints="""
-        Write the steps as comments first: project; which blocks; a query for each; attend;
-        combine request by request; write; project back. Each is one line or two, and each has
-        its function.
-
-        `k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they lie.
-
-        The parts of all requests are in one tensor. Keep the place where the current request's
-        parts start, and move it on by its number of blocks.
-
-        For each request, `torch.cat` the past's o, m and l with the new token's own, then
-        combine. A request without a past has its own part only.
-    """,
 )

@@ -1,4 +1,16 @@
-"""Exercise 4.5: combine the parts of all requests at once."""
+"""Exercise 4.5: combine the parts of all requests at once.
+
+The steps are those of `combine_result`. What changes is the maximum and the two sums: each
+runs over the rows of one request.
+
+First make a tensor that says for each row which request it belongs to. Exercise 4.1 had
+something like it.
+
+`index_add` adds rows into the row that an index names, and `scatter_reduce` with "amax" takes
+maxima. What does each of them start from?
+
+To subtract a request's maximum from each of its rows, index the maxima with the same tensor.
+"""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -90,23 +102,9 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="combine the parts of all requests at once",
     answer_name="combine_segments",
     reference=tensors.in_double(decode.combine_segments),
     size=lambda case: ((sum(case[0]) or 2) * case[1] * case[2], len(case[0]), len(case[5])),
     points=2,
     chancy=counts_calls,
-    hints="""
-        The steps are those of `combine_result`. What changes is the maximum and the two sums:
-        each runs over the rows of one request.
-
-        First make a tensor that says for each row which request it belongs to. Exercise 4.1
-        had something like it.
-
-        `index_add` adds rows into the row that an index names, and `scatter_reduce` with
-        "amax" takes maxima. What does each of them start from?
-
-        To subtract a request's maximum from each of its rows, index the maxima with the same
-        tensor.
-    """,
 )

@@ -1,4 +1,12 @@
-"""Exercise 4.6: the bytes that two ways of decoding move."""
+"""Exercise 4.6: count the bytes.
+
+Begin with one token: how many numbers does one layer keep for it, and how many bytes are they?
+
+Count three passes for the gather: reading the blocks, writing the copy, reading the tokens in
+the copy. Which of them go by blocks?
+
+For the paged way, only one of the three is left.
+"""
 
 import math
 import operator
@@ -99,18 +107,8 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="count the bytes",
     answer_name="bytes_moved",
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[1:5])),
     # a mistake keeps its name where its numbers are floats
     chancy=lambda case: case[5:] == (KINDS,),
-    hints="""
-        Begin with one token: how many numbers does one layer keep for it, and how many bytes
-        are they?
-
-        Count three passes for the gather: reading the blocks, writing the copy, reading the
-        tokens in the copy. Which of them go by blocks?
-
-        For the paged way, only one of the three is left.
-    """,
 )

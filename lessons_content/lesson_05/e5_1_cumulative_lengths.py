@@ -1,8 +1,13 @@
-"""Exercise 5.1: where each sequence's queries begin."""
+"""Exercise 5.1: where each sequence's queries begin.
+
+For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in which
+the second, the third, and in which row would a fourth one begin?
+
+A running sum gives all the ends. What is missing in front of it? And which dtype does your sum
+have?
+"""
 
 from itertools import accumulate
-
-import torch
 
 from lessons_content.exercises.kit import Text, exercise, tensors
 from paged_attention.attention.metadata import cumulative_lengths
@@ -28,16 +33,8 @@ def observe(answer, case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="where each sequence's queries begin",
     answer_name="cumulative_lengths",
     cases=lambda: SHORT + LONG,
     size=lambda case: (len(case), sum(case)),
     describe=lambda case: f"cumulative_lengths({list(case)})",
-    hints="""
-        For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in
-        which the second, the third, and in which row would a fourth one begin?
-
-        A running sum gives all the ends. What is missing in front of it? And which dtype does
-        your sum have?
-    """,
 )

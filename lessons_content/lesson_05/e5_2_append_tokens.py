@@ -1,4 +1,15 @@
-"""Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
+"""Exercise 5.2: room for a whole batch, or for none of it.
+
+Two passes over the batch: the first only counts and may raise, the second changes. What could
+still fail in the second one?
+
+A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh blocks.
+blocks_for() also raises when the row is too short.
+
+Copies come on top: a sequence whose last block is partly filled writes into it. Count these
+writers for each block, and compare with the block's users. The writer that is left alone with
+a block needs no copy.
+"""
 
 import copy
 
@@ -206,7 +217,6 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="room for a whole batch, or for none of it",
     answer_name="append_tokens",
     reference=PagedAttentionManager.append_tokens,
     cases=lambda: CASES + BAD_INPUT,
@@ -217,15 +227,4 @@ EXERCISE = exercise(
     ),
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=3,
-    hints="""
-        Two passes over the batch: the first only counts and may raise, the second changes.
-        What could still fail in the second one?
-
-        A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh
-        blocks. blocks_for() also raises when the row is too short.
-
-        Copies come on top: a sequence whose last block is partly filled writes into it. Count
-        these writers for each block, and compare with the block's users. The writer that is
-        left alone with a block needs no copy.
-    """,
 )

@@ -1,4 +1,13 @@
-"""Exercise 5.3: the four tensors of a batch."""
+"""Exercise 5.3: four tensors for any batch.
+
+What does manager.get(seq_id) know? Its row says where the blocks are, its length how many keys
+there are.
+
+Rows in batch order: index the manager's table with a list of rows. The index keeps the dtype.
+
+A sequence with length n that computes its last m tokens has them at the places n - m to n - 1.
+Which function of lesson 02 turns places into slots?
+"""
 
 from dataclasses import replace
 
@@ -7,14 +16,8 @@ import torch
 from lessons_content.exercises.kit import Text, counted, exercise, tensors
 from lessons_content.exercises.pools import lengths_of, make_free
 from lessons_content.exercises.second_device import SECOND, SecondDevice
-from paged_attention.attention.metadata import (
-    BatchMetadata,
-    build_metadata,
-    cumulative_lengths,
-)
+from paged_attention.attention.metadata import build_metadata
 from paged_attention.pool.kv_cache import PagedAttentionManager
-from paged_attention.pool.slots import slot_mapping
-from paged_attention.validate import check_scheduled
 
 OWN = Text("a block_table of its own")
 VIEW = Text("a block_table that is a view of the manager's, and changes when that does")
@@ -154,20 +157,9 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="four tensors for any batch",
     answer_name="build_metadata",
     cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
     # Other mistakes keep their names, with the check and without it.
     chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
     points=2,
-    hints="""
-        What does manager.get(seq_id) know? Its row says where the blocks are, its length how
-        many keys there are.
-
-        Rows in batch order: index the manager's table with a list of rows. The index keeps the
-        dtype.
-
-        A sequence with length n that computes its last m tokens has them at the places n - m
-        to n - 1. Which function of lesson 02 turns places into slots?
-    """,
 )

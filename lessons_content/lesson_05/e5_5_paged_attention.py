@@ -1,4 +1,15 @@
-"""Exercise 5.5: paged attention for any batch, in PyTorch."""
+"""Exercise 5.5: paged attention for any batch.
+
+Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len tokens,
+and how many blocks are that?
+
+k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its first two
+dimensions, cut the tail off, and it is a plain list of keys. From here on it is the attention
+of lesson 03 with another mask.
+
+Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with (num_q_heads,
+head_size, kv_len). And the tokens to the front again before the sequences are put together.
+"""
 
 import functools
 import math
@@ -168,22 +179,9 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="paged attention for any batch",
     answer_name="attn_paged_torch",
     reference=in_double,
     # what a mistake makes of NaN or overflow depends on details
     chancy=lambda case: case.kind != USUAL,
     points=3,
-    hints="""
-        Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len
-        tokens, and how many blocks are that?
-
-        k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its first
-        two dimensions, cut the tail off, and it is a plain list of keys. From here on it is
-        the attention of lesson 03 with another mask.
-
-        Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with
-        (num_q_heads, head_size, kv_len). And the tokens to the front again before the
-        sequences are put together.
-    """,
 )

@@ -1,4 +1,10 @@
-"""Exercise 5.7: where two traces part."""
+"""Exercise 5.7: the first divergence.
+
+Layers on the outside, positions on the inside: return at the first place that differs.
+
+A row has dim numbers. It agrees when all of their absolute differences are at most the
+tolerance. Ask it this way round, and a NaN does not agree.
+"""
 
 import math
 from numbers import Integral
@@ -176,7 +182,6 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="the first divergence",
     answer_name="first_divergence",
     cases=lambda: [*CASES, ZEROS, KINDS],
     size=lambda case: (math.prod(case[:3]), len(case.changes)),
@@ -184,10 +189,4 @@ EXERCISE = exercise(
     same=lambda expected, actual: (
         type(expected) is type(actual) and repr(expected) == repr(actual)
     ),
-    hints="""
-        Layers on the outside, positions on the inside: return at the first place that differs.
-
-        A row has dim numbers. It agrees when all of their absolute differences are at most the
-        tolerance. Ask it this way round, and a NaN does not agree.
-    """,
 )

@@ -1,4 +1,11 @@
-"""Exercise 5.8: the heads of a token, side by side."""
+"""Exercise 5.8: the heads of a token, side by side.
+
+In which order do the numbers of o lie in memory? Which numbers should be in row 0 of the
+result?
+
+Read token by token and head by head, the numbers are in the right order already. Only two
+neighbouring dimensions have to become one, wherever the numbers lie in memory.
+"""
 
 import math
 from typing import NamedTuple
@@ -105,15 +112,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="the heads of a token, side by side",
     answer_name="merge_heads",
     size=lambda case: math.prod(case[1:4]),
     chancy=is_unusual,
-    hints="""
-        In which order do the numbers of o lie in memory? Which numbers should be in row 0 of
-        the result?
-
-        Read token by token and head by head, the numbers are in the right order already. Only
-        two neighbouring dimensions have to become one, wherever the numbers lie in memory.
-    """,
 )
