@@ -67,8 +67,8 @@ def same(expected, actual) -> bool:
 
     Integers and booleans are compared exactly, dtype included.
 
-    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no result
-    of ours holds one.
+    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no right
+    result holds one.
     """
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         return len(expected) == len(actual) and all(map(same, expected, actual))

@@ -8,36 +8,7 @@ The child needs a list of its own with the same ids in it: `list(blocks)`.
 from collections.abc import Iterator
 
 from lessons_content.exercises.kit import Text, counted, exercise
-from lessons_content.lesson_01.native import METHODS
-from paged_attention.pool.block_manager import PythonBlockManager
-
-
-class BlockManager:
-    """The five methods of a block manager and no more, as the compiled one has them."""
-
-    def __init__(self, num_blocks):
-        inner = PythonBlockManager(num_blocks)
-        for name in METHODS:
-            setattr(self, name, getattr(inner, name))
-
-    def __repr__(self):
-        return "the manager"
-
-
-def manager_of(num_blocks, blocks, further_users, last_first=False):
-    """A manager of which `blocks` are in use, and the others were freed in their order."""
-    manager = BlockManager(num_blocks)
-    for _ in range(num_blocks):
-        manager.allocate()
-    for block_id in sorted(set(range(num_blocks)) - set(blocks), reverse=last_first):
-        manager.free(block_id)
-    for block_id in further_users:
-        manager.increase_ref_count(block_id)
-    return manager
-
-
-def counts_of(manager, num_blocks):
-    return [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+from lessons_content.lesson_01.managers import counts_of, manager_of
 
 
 def fork(manager, blocks):

@@ -14,7 +14,7 @@ import torch
 
 from lessons_content.exercises.kit import Text, error_of, exercise, retold
 from lessons_content.exercises.naming_words import SLIPS
-from lessons_content.lesson_01.e1_5_fork import counts_of, manager_of
+from lessons_content.lesson_01.managers import counts_of, manager_of
 from paged_attention.pool.block_manager import OutOfBlocksError
 
 

@@ -11,7 +11,7 @@ after the call was refused.
 """
 
 from lessons_content.exercises.kit import Alike, Raised, Text, counted, exercise, retold
-from lessons_content.lesson_01.native import METHODS
+from lessons_content.lesson_01.managers import BlockManager
 from lessons_lib.checks import NoEnd
 from paged_attention.pool.block_manager import BlockNotAllocatedError, PythonBlockManager
 
@@ -91,11 +91,11 @@ class Manager(PythonBlockManager):
 
     def as_compiled(self):
         """The five methods and no more."""
-        methods = {name: staticmethod(getattr(self, name)) for name in METHODS}
+        manager = BlockManager(self)
         if self.order == SILENT:
             for name in ("free", "increase_ref_count"):
-                methods[name] = staticmethod(silent(getattr(self, name)))
-        return type("BlockManager", (), methods)()
+                setattr(manager, name, silent(getattr(self, name)))
+        return manager
 
 
 # (order, number of blocks, which promise is broken)

@@ -1,4 +1,4 @@
-// What the check of exercise 1.3 asks beside the calls themselves. watched.h stands before the
+// What the check of exercise 1.3 asks beside the calls themselves. watched.h is before the
 // learner's text.
 
 static int watched_call(void* manager, int method, int block_id, int* result, char* message) {

@@ -13,12 +13,9 @@ A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last
 NaN: cut the values there off, or set them to 0 in a tensor of your own.
 """
 
-import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
-
 from lessons_content.exercises.kit import Alike, exercise, tensors
 from lessons_content.lesson_03 import requests
+from lessons_content.lesson_03.largest_scores import LargestScores
 from paged_attention.attention import by_request
 
 # One request with so few numbers for a token that the scores of more than one pair of blocks
@@ -40,40 +37,6 @@ class TooManyScores(Alike):
     """The result of an answer that is right, with the scores of many blocks at once."""
 
 
-class LargestScores(TorchFunctionMode):
-    """It notes the size of the largest tensor of floats that is made from `given`, in numbers.
-
-    Masks are not made from them, and may have any size. A fused attention makes its scores
-    inside: they are counted. (A TorchDispatchMode would see more, and it needs 2 seconds to be
-    imported.)
-    """
-
-    def __init__(self, given):
-        super().__init__()
-        # tensors are kept, so that no other gets their place in memory
-        self.size, self.kept = 0, list(given)
-        self.places = {place(x) for x in self.kept}
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        given = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
-        if any(place(x) in self.places for x in given):
-            made = args[0] if function is torch.Tensor.__setitem__ else result
-            for x in filter(torch.is_tensor, tree_leaves(made)):
-                if x.is_floating_point() and x.numel() > 0:
-                    self.kept.append(x)
-                    self.places.add(place(x))
-                    self.size = max(self.size, x.untyped_storage().nbytes() // x.itemsize)
-            if function is torch.nn.functional.scaled_dot_product_attention:
-                q, k = given[:2]
-                self.size = max(self.size, q.shape[:-1].numel() * k.shape[-2])
-        return result
-
-
-def place(x):
-    return x.untyped_storage().data_ptr()
-
-
 def observe(answer, case):
     if not is_long(case):
         return requests.observe(answer, case)
@@ -91,10 +54,6 @@ def observe(answer, case):
     return TooManyScores(f"{on_the_way}, where a pair of blocks has {of_a_pair}")
 
 
-def tells_little(case):
-    return is_long(case) or requests.tells_little(case)
-
-
 def describe(case):
     more = ", and how large the tensors on the way are" if is_long(case) else ""
     return requests.describe(case) + more
@@ -107,6 +66,6 @@ EXERCISE = exercise(
     answer_name="tiled_attention",
     reference=tensors.in_double(by_request.tiled_attention),
     cases=lambda: [LONG, *requests.CASES],  # before the other chancy ones
-    chancy=tells_little,
+    chancy=lambda case: is_long(case) or requests.tells_little(case),
     points=2,
 )

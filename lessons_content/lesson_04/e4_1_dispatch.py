@@ -17,9 +17,9 @@ from lessons_content.exercises.kit import Text, exercise, named_where, tensors
 from lessons_content.lesson_04.inputs import call, generator, listed
 from paged_attention.attention import decode
 
+FEW = 12  # numbers of q that a message shows
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
 # asked for
-FEW = 12  # numbers of q that a message shows
 CASES = [
     ((1,), 1, 2, 0),
     ((2,), 1, 2, 1),

@@ -67,8 +67,8 @@ def observe(answer, case):
 
 
 def describe(case):
-    num_parts = counted(case[0][0], "part")
-    return inputs.describe_parts(arguments(case), num_parts, "part", *case[:-1])
+    head = counted(case[0][0], "part")
+    return inputs.describe_parts(arguments(case), head, "part", *case[:-1])
 
 
 EXERCISE = exercise(

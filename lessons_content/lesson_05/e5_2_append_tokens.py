@@ -13,14 +13,11 @@ a block needs no copy.
 
 import copy
 
-import torch
-
-from lessons_content.exercises.kit import counted, error_of, exercise, retold
-from lessons_content.exercises.pools import users_of
+from lessons_content.exercises.kit import changed, counted, error_of, exercise, retold
+from lessons_content.lesson_05.managers import books, make_manager, read, state, write
 from lessons_lib.checks import Raised, Text, raised
 from paged_attention.pool.kv_cache import PagedAttentionManager, UnknownSequenceError
 
-UNWRITTEN = -7.0  # what the pool holds before anything is written
 # Errors that an answer raises by accident. The others are compared by their kind alone.
 SLIPS = (NameError, AttributeError, TypeError, LookupError, ArithmeticError)
 
@@ -83,7 +80,7 @@ def hidden(chance):
         chosen = chance.sample(names, chance.randint(1, len(names)))
         batch = [(name, chance.randint(1, 2 * block_size)) for name in chosen]
         case = 64, block_size, 8, past, batch
-        manager = make_manager(PagedAttentionManager.append_tokens, case)
+        manager = make_manager(PagedAttentionManager.append_tokens, *case[:4])
         num_free = manager.block_manager.get_num_free_blocks
         num_before = 64 - num_free()
         manager.append_tokens(batch)
@@ -101,57 +98,10 @@ def is_bad(case):
     return len(dict(batch)) < max(1, len(batch)) or min(dict(batch).values()) < 1
 
 
-def make_manager(answer, case):
-    """The manager with its past; each token's place holds a number of its own."""
-    num_blocks, block_size, row, past, _ = case
-    kind = type("PagedAttentionManager", (PagedAttentionManager,), {"append_tokens": answer})
-    manager = kind(num_blocks, block_size, 1, 1, 8, row)
-    manager.kv_cache.fill_(UNWRITTEN)
-    for name, second in past:
-        if isinstance(second, str):
-            manager.fork_sequence(name, second)
-            continue
-        if name not in manager.sequences:
-            manager.add_sequence(name, 0)
-        length = manager.get(name).length
-        for _ in range(second):
-            manager.append_token(name)
-        write(manager, name, start=length)
-    return manager
-
-
-def places(manager, name):
-    """The blocks and the offsets of a sequence's tokens."""
-    positions = torch.arange(manager.get(name).length)
-    blocks = torch.tensor(manager.blocks_of(name), dtype=torch.int64)
-    return blocks[positions // manager.block_size], positions % manager.block_size
-
-
-def write(manager, name, start):
-    """Fills a sequence's places from `start` on, and returns what they hold now."""
-    blocks, offsets = places(manager, name)
-    numbers = 1_000.0 * ord(name) + torch.arange(len(offsets))[start:]
-    manager.kv_cache[0, 0, blocks[start:], offsets[start:], 0, 0] = numbers
-    return numbers.tolist()
-
-
-def read(manager, name):
-    return manager.kv_cache[0, 0, *places(manager, name), 0, 0].tolist()
-
-
-def books(manager):
-    """Everything that must not change when the call fails."""
-    tables = manager.table.cpu, manager.block_table
-    return users_of(manager, range(manager.kv_cache.shape[2])), {
-        name: (sequence.length, *(table[sequence.row].tolist() for table in tables))
-        for name, sequence in manager.sequences.items()
-    }
-
-
 def observe(answer, case):
-    manager, scheduled = make_manager(answer, case), list(case[4])
+    manager, scheduled = make_manager(answer, *case[:4]), list(case[4])
     pool, before = manager.kv_cache, books(manager)
-    texts = {name: read(manager, name) for name in manager.sequences}
+    texts = read(manager)
     error = error_of(manager.append_tokens, scheduled)
     if scheduled != case[4]:
         return Text("the list of the batch has been changed")
@@ -182,21 +132,10 @@ class Refused(Raised):
 def read_back(manager, texts):
     """Writes all new tokens, and then reads every sequence. texts: what each held before."""
     expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
-    for name, text in expected.items():
-        if read(manager, name) != text:
-            wrong = f"sequence {name} does not read what it wrote"
-            return Text(f"no error, and {wrong}: {state(manager)}")
+    for name in changed(expected, read(manager)):
+        wrong = f"sequence {name} does not read what it wrote"
+        return Text(f"no error, and {wrong}: {state(manager)}")
     return Text(f"no error; {state(manager)}")
-
-
-def state(manager):
-    parts = []
-    for name, sequence in sorted(manager.sequences.items()):
-        users = users_of(manager, manager.blocks_of(name))
-        tokens, blocks = counted(sequence.length, "token"), counted(len(users), "block")
-        parts.append(f"{name} has {tokens} in {blocks} with {users} users")
-    num_free = manager.block_manager.get_num_free_blocks()
-    return "; ".join([*parts, f"{counted(num_free, 'block')} free"])
 
 
 def describe(case):
