@@ -51,6 +51,11 @@ def values(result, *names: str):
     return Text(f"{_word(result)} instead of {expected}")
 
 
+def observe(answer, case: tuple):
+    """For `Exercise.observe`: what an answer returns for a case's arguments."""
+    return values(answer(*case))
+
+
 def _word(result) -> str:
     kind = type(result).__name__
     if isinstance(result, tuple | list) and not result:

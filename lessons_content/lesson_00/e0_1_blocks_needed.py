@@ -40,9 +40,4 @@ def hidden(chance):
         yield from ((num_tokens, block_size) for num_tokens in (0, full, full - 1, full + 1))
 
 
-EXERCISE = exercise(
-    globals(),
-    answer_name="blocks_needed",
-    size=lambda case: case,
-    describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
-)
+EXERCISE = exercise(globals(), answer_name="blocks_needed", size=lambda case: case)

@@ -18,7 +18,6 @@ EXERCISE = exercise(
     globals(),
     requests,
     tensors,
-    answer_name="plain_attention",
     reference=tensors.in_double(by_request.plain_attention),
     chancy=requests.tells_little,
 )

@@ -83,7 +83,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="dispatch",
     reference=decode.dispatch,
     size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0]) or 3, len(case)),
 )

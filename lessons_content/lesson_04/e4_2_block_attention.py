@@ -123,7 +123,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="block_attention",
     reference=tensors.in_double(decode.block_attention),
     chancy=lambda case: math.isnan(case[6]),  # what a mistake makes of NaN depends on details
     points=2,

@@ -74,7 +74,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="combine_result",
     reference=tensors.in_double(decode.combine_result),
     size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
     points=2,

@@ -182,7 +182,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="forward_decoding_loop",
     reference=tensors.in_double(decode.forward_decoding_loop),
     size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
     chancy=lambda case: math.isnan(case[-1]),  # what a mistake makes of NaN depends on details

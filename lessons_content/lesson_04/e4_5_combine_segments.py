@@ -102,7 +102,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="combine_segments",
     reference=tensors.in_double(decode.combine_segments),
     size=lambda case: ((sum(case[0]) or 2) * case[1] * case[2], len(case[0]), len(case[5])),
     points=2,

@@ -97,14 +97,6 @@ def same(expected, actual):
     return expected == actual
 
 
-def describe(case):
-    context_lens, block_size, num_kv_heads, head_size, bytes_per_number = case[:5]
-    return (
-        f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, "
-        f"head_size={head_size}, bytes_per_number={bytes_per_number})"
-    )
-
-
 EXERCISE = exercise(
     globals(),
     answer_name="bytes_moved",

@@ -58,7 +58,7 @@ CASES = [
     (6, 1, 4, [("A", 2), ("A", "B"), ("C", 1)], [("B", 2), ("C", 1)]),
     (4, 4, 2, [("A", 2), ("B", 4)], [("A", 3), ("Z", 1)]),
 ]
-BAD_INPUT = [
+CASES += [  # bad input
     (9, 4, 4, [("A", 4)], [("A", 1), ("A", 1)]),
     (9, 4, 4, [("A", 4)], []),
     (9, 4, 4, [("A", 4), ("B", 3)], [("B", 1), ("A", 0)]),
@@ -156,9 +156,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    answer_name="append_tokens",
     reference=PagedAttentionManager.append_tokens,
-    cases=lambda: CASES + BAD_INPUT,
     size=lambda case: (
         len(case[3]) + len(case[4]),
         sum(count for _, count in case[3] + case[4] if isinstance(count, int)),

@@ -179,7 +179,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    answer_name="attn_paged_torch",
     reference=in_double,
     # what a mistake makes of NaN or overflow depends on details
     chancy=lambda case: case.kind != USUAL,

@@ -55,9 +55,5 @@ EXERCISE = exercise(
     globals(),
     answer_name="bytes_gathered",
     size=lambda case: (case[0], math.prod(case[1:])),
-    describe=lambda case: (
-        "bytes_gathered(context_len={}, "
-        "num_layers={}, num_kv_heads={}, head_size={}, bytes_per_number={})".format(*case)
-    ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
 )
