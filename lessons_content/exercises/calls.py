@@ -1,27 +1,38 @@
 """Functions of plain numbers and lists: a kind of exercises, with arguments as cases."""
 
+import functools
+import inspect
 from types import SimpleNamespace
 
 from lessons_content.exercises import outcomes
 
 
-def taking(*names: str, returns: tuple[type, ...] = ()) -> SimpleNamespace:
-    """The kind of exercises whose cases are tuples of these arguments.
+def taking(ours, *returns: type) -> SimpleNamespace:
+    """The kind of exercises whose cases are tuples of an answer's arguments.
 
+    ours: our answer.
     returns: `list` or `tuple` for each level of a result, from the outside in.
     """
-
-    def named(case: tuple) -> dict:
-        return dict(zip(names, case, strict=True))
+    parameters = inspect.signature(ours).parameters
+    names = [name for name, each in parameters.items() if each.kind != each.KEYWORD_ONLY]
+    only_by_name = [name for name in parameters if name not in names]
 
     def observe(answer, case: tuple):
-        return outcomes.called(answer, *returns, **named(case))
+        first, last = case[: len(names)], case[len(names) :]
+        by_name = dict(zip(only_by_name, last, strict=True))
+        arguments = dict(zip(names, first, strict=True))
+        return outcomes.called(functools.partial(answer, **by_name), *returns, **arguments)
 
     def describe(case: tuple) -> str:
-        return ", ".join(f"{name} = {argument}" for name, argument in named(case).items())
+        pairs = zip((*names, *only_by_name), case, strict=True)
+        return ", ".join(f"{name} = {argument}" for name, argument in pairs)
 
     return SimpleNamespace(
-        observe=observe, describe=describe, same=outcomes.same, show=outcomes.show
+        reference=ours,
+        observe=observe,
+        describe=describe,
+        same=outcomes.same,
+        show=outcomes.show,
     )
 
 

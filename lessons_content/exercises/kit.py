@@ -1,6 +1,6 @@
 """What the file of an exercise is made with, to be imported in one line."""
 
-from lessons_content.exercises import outcomes, tensors
+from lessons_content.exercises import calls, differences, outcomes, tensors
 from lessons_content.exercises.changes import changed
 from lessons_content.exercises.errors import error_of, retold
 from lessons_content.exercises.exercise import exercise
@@ -11,8 +11,10 @@ __all__ = [
     "Alike",
     "Raised",
     "Text",
+    "calls",
     "changed",
     "counted",
+    "differences",
     "error_of",
     "exercise",
     "listed",

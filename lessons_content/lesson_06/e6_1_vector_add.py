@@ -1,4 +1,14 @@
-"""Exercise 6.1: one thread for each element."""
+"""Exercise 6.1: one thread for each element.
+
+Number the threads of the whole grid from 0. The first block has the numbers 0 to blockDim.x -
+1. Where does the second block begin? Where does block number blockIdx.x begin?
+
+That number is the thread's element, if such an element exists: n need not be a multiple of the
+block size.
+
+Take enough blocks that blocks * threads is at least n, and not a whole block more. 1 element
+takes 1 block, 256 take 1, 257 take 2.
+"""
 
 import contextlib
 import math
@@ -6,9 +16,8 @@ import math
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_content.exercises.kernels import KernelError
+from lessons_content.exercises.kit import counted, exercise
 
 MOST_THREADS = 1024  # in a block
 # elements, more than 1024 blocks have; the launcher is asked for its launch, which is not run
@@ -114,7 +123,6 @@ def observe(subject, case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="one thread for each element",
     answer_name="vector_add",
     size=lambda case: case[0],
     # the longest is for one mistake; others look different there
@@ -122,15 +130,4 @@ EXERCISE = exercise(
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
     # a million threads in each case take a few seconds, and more on a busy machine
     time_limit=60.0,
-    hints="""
-        Number the threads of the whole grid from 0. The first block has the numbers 0 to
-        blockDim.x - 1. Where does the second block begin? Where does block number blockIdx.x
-        begin?
-
-        That number is the thread's element, if such an element exists: n need not be a
-        multiple of the block size.
-
-        Take enough blocks that blocks * threads is at least n, and not a whole block more. 1
-        element takes 1 block, 256 take 1, 257 take 2.
-    """,
 )

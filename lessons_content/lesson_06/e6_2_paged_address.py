@@ -1,14 +1,22 @@
-"""Exercise 6.2: from a token to its address, through the block table."""
+"""Exercise 6.2: from a token to its address.
+
+There are three steps: which block of the sequence, which block of the pool, and where in that
+block. You did this in lesson 02 with tensors, as a slot.
+
+The pointer params.block_table points to the first row. To get to row seq, add seq times the
+length of a row.
+
+In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, 0] is ((a * B + b) *
+C + c) * D. Which sizes are they here?
+"""
 
 from dataclasses import dataclass
 
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import result_of, without_comments
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_content.exercises.kernels import KernelError, result_of, without_comments
+from lessons_content.exercises.kit import counted, exercise
 
 
 @dataclass(frozen=True)
@@ -112,17 +120,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="from a token to its address",
     answer_name="paged_address",
     size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),
-    hints="""
-        There are three steps: which block of the sequence, which block of the pool, and where
-        in that block. You did this in lesson 02 with tensors, as a slot.
-
-        The pointer params.block_table points to the first row. To get to row seq, add seq
-        times the length of a row.
-
-        In a contiguous tensor with the sizes A, B, C, D, the offset of [a, b, c, 0] is
-        ((a * B + b) * C + c) * D. Which sizes are they here?
-    """,
 )

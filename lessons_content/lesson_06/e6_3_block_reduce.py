@@ -1,4 +1,17 @@
-"""Exercise 6.3: the maximum and the sum over a block of threads."""
+"""Exercise 6.3: maximum and sum over a block.
+
+There are two steps. First the 32 threads of each warp combine their values with shuffles.
+After five shuffles every lane knows the result of its warp. Then combine the results of the
+warps.
+
+`__shfl_xor_sync(0xffffffff, value, distance)` gives the value of another lane: its number
+differs in one bit. With the distances 16, 8, 4, 2 and 1, every lane has met all others.
+
+One lane of each warp writes the warp's result to shared memory. When all have written, every
+thread can read all the results, at most 32, and combine them itself.
+
+Think of the next call: which threads might still be reading what it writes?
+"""
 
 import math
 import re
@@ -6,9 +19,8 @@ import re
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_content.exercises.kernels import KernelError
+from lessons_content.exercises.kit import counted, exercise
 
 WARP = 32
 
@@ -119,22 +131,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="maximum and sum over a block",
     answer_name="block_reduce",
     size=lambda case: math.prod(case[:3]),
     points=2,
-    hints="""
-        There are two steps. First the 32 threads of each warp combine their values with
-        shuffles. After five shuffles every lane knows the result of its warp. Then combine the
-        results of the warps.
-
-        `__shfl_xor_sync(0xffffffff, value, distance)` gives the value of another lane: its
-        number differs in one bit. With the distances 16, 8, 4, 2 and 1, every lane has met all
-        others.
-
-        One lane of each warp writes the warp's result to shared memory. When all have written,
-        every thread can read all the results, at most 32, and combine them itself.
-
-        Think of the next call: which threads might still be reading what it writes?
-    """,
 )

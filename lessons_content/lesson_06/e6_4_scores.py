@@ -1,13 +1,21 @@
-"""Exercise 6.4: the scores of one query, a thread for each token."""
+"""Exercise 6.4: the scores.
+
+First bring the query into q, all threads together: thread 0 takes the elements 0, blockDim.x,
+2 * blockDim.x and so on. to_float() makes a float of each. Then wait until all of it is there.
+
+Tokens are shared out in the same way: thread t takes the tokens t, t + blockDim.x and so on.
+
+For each token, cache_offset() says where its key begins in k_cache. Multiply the key with q
+element by element and add up. Then scale the sum and write it to scores[token].
+"""
 
 import torch
 
 from lessons_content.exercises import kernels
 from lessons_content.exercises.drawn import normal
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import NOT_WRITTEN, Case, FarCase, drawn
-from lessons_lib.checks import Text
 
 
 def reference(batch):
@@ -89,21 +97,9 @@ EXERCISE = exercise(
     globals(),
     kernels,
     batches,
-    title="the scores",
     answer_name="paged_scores",
     observe=batches.observing("k_cache", "scores", "block_table", "context_lens"),
     chancy=lambda case: isinstance(case, FarCase),  # other mistakes may give anything there
     describe=lambda case: case.describe("the scores for each (sequence, head, token)"),
     points=2,
-    hints="""
-        First bring the query into q, all threads together: thread 0 takes the elements 0,
-        blockDim.x, 2 * blockDim.x and so on. to_float() makes a float of each. Then wait until
-        all of it is there.
-
-        Tokens are shared out in the same way: thread t takes the tokens t, t + blockDim.x and
-        so on.
-
-        For each token, cache_offset() says where its key begins in k_cache. Multiply the key
-        with q element by element and add up. Then scale the sum and write it to scores[token].
-    """,
 )

@@ -1,4 +1,17 @@
-"""Exercise 6.5: the softmax over a block's threads, and the weighted values."""
+"""Exercise 6.5: softmax and values.
+
+The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on. Find
+the largest score. Make weights and add them up. Divide. After the first and the second round
+the threads combine their results.
+
+A thread without a token takes part in block_max() and block_sum() as well. What does it bring,
+so that it changes nothing?
+
+In pass 2 each thread takes an element of the head and goes through all tokens. Its sum is in
+its own variable, so there is nothing to share and nothing to wait for.
+
+Without a token, the loop over the tokens does nothing. Is the output written all the same?
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -6,10 +19,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kernels import KernelError
+from lessons_content.exercises.kit import exercise
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import Case, FarCase, drawn
-from lessons_lib.cuda_on_cpu.reports import KernelError
 
 THREADS = 128
 BEFORE = "numbers paged_params paged_address paged_scores block_reduce"
@@ -112,24 +125,9 @@ EXERCISE = exercise(
     globals(),
     kernels,
     batches,
-    title="softmax and values",
     answer_name="paged_values",
     reference=batches.attention,
     observe=batches.observing("out", "v_cache"),
     describe=lambda case: case.describe("the output for each (sequence, head, element)"),
     points=2,
-    hints="""
-        The softmax takes three rounds over a thread's own tokens: t, t + blockDim.x and so on.
-        Find the largest score. Make weights and add them up. Divide. After the first and the
-        second round the threads combine their results.
-
-        A thread without a token takes part in block_max() and block_sum() as well. What does
-        it bring, so that it changes nothing?
-
-        In pass 2 each thread takes an element of the head and goes through all tokens. Its sum
-        is in its own variable, so there is nothing to share and nothing to wait for.
-
-        Without a token, the loop over the tokens does nothing. Is the output written all the
-        same?
-    """,
 )

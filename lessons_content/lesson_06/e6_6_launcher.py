@@ -1,17 +1,28 @@
-"""Exercise 6.6: the launcher."""
+"""Exercise 6.6: the launcher.
+
+`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T. The
+grid is a dim3 of two numbers, sequences and heads.
+
+The scores take max_context_len floats of shared memory, and none when params.scores is not
+null.
+
+`cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)` allows a
+kernel more than 48 KiB. It returns an error if the GPU does not have that much.
+
+launch<T>() ends by asking how the launch went. paged_attention() chooses T by params.dtype and
+returns what launch<T>() returns.
+"""
 
 from dataclasses import dataclass, replace
 
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import STREAM, Finding
+from lessons_content.exercises.kernels import STREAM, Finding, KernelError
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import Batch, Case, drawn
 from lessons_content.lesson_06.launch_text import name_from_text
-from lessons_lib.checks import Text
-from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.attention.paged_kernel import KERNEL_FILES
 from paged_attention.pool.block_table import NO_BLOCK
 
@@ -187,25 +198,10 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="the launcher",
     answer_name="paged_attention",
     size=lambda case: (*batches.size(case), getattr(case, "entries", 0)),
     # mistakes that other cases find may give anything here
     chancy=lambda case: isinstance(case, RefusedCase),
     points=2,
     time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
-    hints="""
-        `kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T.
-        The grid is a dim3 of two numbers, sequences and heads.
-
-        The scores take max_context_len floats of shared memory, and none when params.scores is
-        not null.
-
-        `cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)`
-        allows a kernel more than 48 KiB. It returns an error if the GPU does not have that
-        much.
-
-        launch<T>() ends by asking how the launch went. paged_attention() chooses T by
-        params.dtype and returns what launch<T>() returns.
-    """,
 )

@@ -1,12 +1,21 @@
-"""Exercise 6.7: what a block table must be before a kernel may follow it."""
+"""Exercise 6.7: refuse a bad block table.
+
+Which entries of a row does the kernel read for a context of n tokens? You wrote the expression
+in exercise 6.2: the last token is n - 1.
+
+Three questions for each sequence: is its length possible, is its row long enough, and are the
+entries that it needs blocks of the pool? Raise at the first no.
+
+`context_lens.tolist()` gives Python numbers. For a row, a slice has the entries that count;
+`.tolist()` works there too.
+"""
 
 from dataclasses import dataclass
 
 import torch
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Raised, Text, raised
-from paged_attention.validate import check_block_table, check_range, check_tensor
+from lessons_content.exercises.kit import Raised, Text, exercise, raised
+from paged_attention.validate import check_block_table
 
 NAMES = ("block_table", "context_lens")
 # Errors that an answer raises by accident. Others are compared by the argument that they name.
@@ -162,16 +171,5 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="refuse a bad block table",
     answer_name="check_block_table",
-    hints="""
-        Which entries of a row does the kernel read for a context of n tokens? You wrote the
-        expression in exercise 6.2: the last token is n - 1.
-
-        Three questions for each sequence: is its length possible, is its row long enough, and
-        are the entries that it needs blocks of the pool? Raise at the first no.
-
-        `context_lens.tolist()` gives Python numbers. For a row, a slice has the entries that
-        count; `.tolist()` works there too.
-    """,
 )

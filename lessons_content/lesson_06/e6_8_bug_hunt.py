@@ -1,8 +1,18 @@
-"""Exercise 6.8: a kernel with eight faults, to be found one at a time.
+"""Exercise 6.8: a bug hunt.
 
-Each fault has its own case, in `CASES` of paged_attention/attention/bug_hunt.py. The case
-shows it, whether or not the faults of later cases are still there. So the first case that
-fails names the first fault that is left.
+One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first one that goes
+wrong. Repair that, run the cell of the kernel again, and hunt again. Do not look for the next
+fault before this one is gone.
+
+If there is a report, begin at the line that it names. Ask what that line takes for granted:
+that memory is there, that some thread has written it, that an entry belongs to this sequence.
+
+If the numbers are wrong, hunt() says which rows of the output, and which keys were read for
+the first of them. Work out by hand which keys that head should read, from the block table that
+is shown. If they are the right ones, the fault is in what is done with them.
+
+The parameters' struct gives the sizes of each tensor. Compare each index in the kernel with
+them, the largest step first.
 """
 
 import functools
@@ -13,15 +23,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import STREAM
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kernels import STREAM, KernelError
+from lessons_content.exercises.kit import Text, counted, exercise, listed
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import FarCase
 from lessons_content.lesson_06.given_text import IsGiven
-from lessons_lib.checks import Text
 from lessons_lib.cuda_on_cpu.code_text import mask
-from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from paged_attention.attention.paged_kernel import attn_paged_cuda
 
@@ -68,6 +75,9 @@ class FailingLaunch(HuntCase):
     """The launch is made to fail, and what counts is what the launcher returns."""
 
 
+# Each fault has its own case in CASES. The case shows it, whether or not the faults of later
+# cases are still there. So the first case that fails names the first fault that is left.
+#
 # What hunt() does not run: another length instead of its long one, so that an array of just
 # that size is too small, and faults that a repair can bring in.
 LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
@@ -170,7 +180,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="a bug hunt",
     answer_name="bug_hunt",
     reference=expected_output,
     cases=lambda: CHECKED,
@@ -180,21 +189,4 @@ EXERCISE = exercise(
     is_given=IsGiven(),
     points=3,
     time_limit=30.0,  # the long context takes a second, and more on a busy machine
-    hints="""
-        One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first one
-        that goes wrong. Repair that, run the cell of the kernel again, and hunt again. Do not
-        look for the next fault before this one is gone.
-
-        If there is a report, begin at the line that it names. Ask what that line takes for
-        granted: that memory is there, that some thread has written it, that an entry belongs
-        to this sequence.
-
-        If the numbers are wrong, hunt() says which rows of the output, and which keys were
-        read for the first of them. Work out by hand which keys that head should read, from the
-        block table that is shown. If they are the right ones, the fault is in what is done
-        with them.
-
-        The parameters' struct gives the sizes of each tensor. Compare each index in the kernel
-        with them, the largest step first.
-    """,
 )

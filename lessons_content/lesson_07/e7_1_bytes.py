@@ -1,10 +1,15 @@
-"""Exercise 7.1: the bytes that a decode step has to read."""
+"""Exercise 7.1: the bytes that must be read.
+
+What does one token have in the cache? Begin with its key for one KV head: how many numbers,
+how many bytes?
+
+A decode step reads this for every token of every sequence, once. It does not matter how the
+tokens are spread over sequences.
+"""
 
 import math
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kit import calls, counted, exercise, listed, outcomes
 from paged_attention.ladder.kv_bytes import kv_bytes
 
 CASES = [
@@ -52,15 +57,6 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    calls.taking("context_lens", "num_kv_heads", "head_size", "bytes_per_number"),
-    title="the bytes that must be read",
-    answer_name="kv_bytes",
+    calls.taking(kv_bytes),
     size=lambda case: (sum(case[0]), math.prod(case[1:])),
-    hints="""
-        What does one token have in the cache? Begin with its key for one KV head: how many
-        numbers, how many bytes?
-
-        A decode step reads this for every token of every sequence, once. It does not matter
-        how the tokens are spread over sequences.
-    """,
 )

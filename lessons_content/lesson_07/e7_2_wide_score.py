@@ -1,4 +1,13 @@
-"""Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
+"""Exercise 7.2: wide loads.
+
+load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes number 0,
+and lane 1 takes number 1. If each lane has two loads, the group begins again where it stopped.
+
+threadIdx.x % group_lanes says which lane of its group a thread is.
+
+wide_score: first comes what the lane can do alone, with number(key, i) and query[i]. Then come
+shuffles, as in block_max of lesson 06. But here they end at the group, not at the warp.
+"""
 
 import math
 import re
@@ -8,12 +17,10 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import drawn, kernels
-from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.kernels import Finding, result_of
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_06.batches import POISON
 from lessons_content.lesson_07.shapes import SHAPES, group_lanes, loads_of
-from lessons_lib.checks import Text
 
 WARP = 32
 BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
@@ -139,19 +146,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="wide loads",
     answer_name="wide_score",
     size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
     points=2,
-    hints="""
-        load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes
-        number 0, and lane 1 takes number 1. If each lane has two loads, the group begins again
-        where it stopped.
-
-        threadIdx.x % group_lanes says which lane of its group a thread is.
-
-        wide_score: first comes what the lane can do alone, with number(key, i) and query[i].
-        Then come shuffles, as in block_max of lesson 06. But here they end at the group, not
-        at the warp.
-    """,
 )

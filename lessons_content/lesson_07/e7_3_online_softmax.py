@@ -1,4 +1,13 @@
-"""Exercise 7.3: the state of the online softmax takes in more tokens."""
+"""Exercise 7.3: the online softmax, token by token.
+
+This is update() of lesson 03's SoftmaxState, for one row and four keys: the new maximum, a
+factor for what was summed before, the new weights.
+
+What was summed before counts from the old maximum, and what is added now counts from the new
+one. The factor needs both. Is the old one still there when you compute the factor?
+
+Which of the steps go wrong when no token has come yet? What should the state be in that case?
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,8 +16,7 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import drawn, kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import counted, exercise
 from lessons_content.lesson_07.shapes import SHAPES, group_lanes
 
 BEFORE = (
@@ -146,22 +154,10 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="the online softmax, token by token",
     answer_name="softmax_state",
     observe=kernels.observing(
         parts=("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)")
     ),
     size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
     points=2,
-    hints="""
-        This is update() of lesson 03's SoftmaxState, for one row and four keys: the new
-        maximum, a factor for what was summed before, the new weights.
-
-        What was summed before counts from the old maximum, and what is added now counts from
-        the new one. The factor needs both. Is the old one still there when you compute the
-        factor?
-
-        Which of the steps go wrong when no token has come yet? What should the state be in
-        that case?
-    """,
 )

@@ -1,21 +1,31 @@
-"""Exercise 7.4: a loop that keeps several tiles on their way.
+"""Exercise 7.4: tiles on their way.
 
-An answer runs in the two extremes that asynchronous copies allow: each copy is made when it is
-waited for, or as soon as it is asked for.
+Before the loop: for each stage, start the copies of its first tile, and close the group. In
+the loop, each turn has one tile. Wait for it, use its stage, and fill the stage again.
+
+When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after its own. Those
+may go on. If each turn closes exactly one group, it is the same for every tile.
+
+There are two moments at which the lanes of the warp have to meet. The first is when their
+copies are there, before any of them reads. The second is when all have read, before any of
+them copies into the stage again. __syncwarp() is that meeting.
+
+Two questions about the end. What does a turn load when no tile is left? And which group does
+wait() count, if a turn closes none?
 """
 
 import torch
 from torch import Tensor
 
-from lessons_content.exercises import kernels, tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import kind_of, result_of
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises import kernels
+from lessons_content.exercises.kernels import KernelError, kind_of, result_of
+from lessons_content.exercises.kit import counted, exercise, tensors
 from lessons_lib.cuda.inline import read_kernel
-from lessons_lib.cuda_on_cpu.reports import KernelError
 
 NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
 BEFORE = 1e4  # what the stages hold at first
+# An answer runs in the two extremes that asynchronous copies allow: each copy is made when it is
+# waited for, or as soon as it is asked for.
 LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
 
 
@@ -115,24 +125,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="tiles on their way",
     answer_name="staged_sum",
     size=lambda case: (len(case[0]), sum(case[0])),
     points=2,
-    hints="""
-        Before the loop: for each stage, start the copies of its first tile, and close the
-        group. In the loop, each turn has one tile. Wait for it, use its stage, and fill the
-        stage again.
-
-        When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after its
-        own. Those may go on. If each turn closes exactly one group, it is the same for every
-        tile.
-
-        There are two moments at which the lanes of the warp have to meet. The first is when
-        their copies are there, before any of them reads. The second is when all have read,
-        before any of them copies into the stage again. __syncwarp() is that meeting.
-
-        Two questions about the end. What does a turn load when no tile is left? And which
-        group does wait() count, if a turn closes none?
-    """,
 )

@@ -1,4 +1,15 @@
-"""Exercise 7.5: the kernel that puts the parts of split contexts together."""
+"""Exercise 7.5: combine the parts in a kernel.
+
+Each thread does the whole of lesson 04's combine_result for one number of the output: the
+largest m over the parts, their weights, the weighted mean. All threads of a block compute the
+same weights.
+
+There are gridDim.x * gridDim.y rows. This block's row has the number blockIdx.x * gridDim.y +
+blockIdx.y. Part `split` of that row has the number split * rows + row among all parts.
+
+A part without a token has m = -INFINITY. Its weight is 0. Make sure that it is, even if the
+largest m is -INFINITY too. And make sure that you do not divide by a sum of weights that is 0.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,8 +18,7 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kit import counted, exercise, listed
 from lessons_content.lesson_06.batches import DTYPES
 from paged_attention.ladder.decode import Shape
 
@@ -154,22 +164,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="combine the parts in a kernel",
     answer_name="combine_parts",
     observe=kernels.observing("out", "part_o"),
     size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     points=2,
-    hints="""
-        Each thread does the whole of lesson 04's combine_result for one number of the output:
-        the largest m over the parts, their weights, the weighted mean. All threads of a block
-        compute the same weights.
-
-        There are gridDim.x * gridDim.y rows. This block's row has the number blockIdx.x *
-        gridDim.y + blockIdx.y. Part `split` of that row has the number split * rows + row
-        among all parts.
-
-        A part without a token has m = -INFINITY. Its weight is 0. Make sure that it is, even
-        if the largest m is -INFINITY too. And make sure that you do not divide by a sum of
-        weights that is 0.
-    """,
 )

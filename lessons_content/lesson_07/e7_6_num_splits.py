@@ -1,9 +1,16 @@
-"""Exercise 7.6: in how many splits a batch's contexts are best cut."""
+"""Exercise 7.6: how many splits.
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from paged_attention.ladder.splits import SPLIT_COST, choose_num_splits
+Write the time as a function of the number of splits first: how many waves, and how long is
+each?
+
+-(-a // b) is a / b rounded up, in whole numbers.
+
+Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns the first of
+those for which the function is least.
+"""
+
+from lessons_content.exercises.kit import calls, counted, exercise, outcomes
+from paged_attention.ladder.splits import choose_num_splits
 
 # Rows, tiles and multiprocessors: up to real sizes, but not so large that an answer which
 # makes each block takes seconds. Then contexts of one tile, where a loop that ends too soon
@@ -28,10 +35,6 @@ def hidden(chance):
     yield chance.randint(1, 3), 1, chance.randint(5, 132)
 
 
-def observe(answer, case):
-    return outcomes.plain(answer(*case), tuple)
-
-
 def show(expected, actual):
     if type(actual) is int:
         return repr(expected), repr(actual)
@@ -49,19 +52,8 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    outcomes,
-    title="how many splits",
-    answer_name="choose_num_splits",
+    calls.taking(choose_num_splits, tuple),
     size=lambda case: (case[0] * case[1], case[2]),
     # A single tile says little of what went wrong, and different errors come from it.
     chancy=lambda case: case[1] == 1,
-    hints="""
-        Write the time as a function of the number of splits first: how many waves, and how
-        long is each?
-
-        -(-a // b) is a / b rounded up, in whole numbers.
-
-        Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns the
-        first of those for which the function is least.
-    """,
 )

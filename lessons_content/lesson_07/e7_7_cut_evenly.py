@@ -1,11 +1,17 @@
-"""Exercise 7.7: all tiles of a batch in equal shares."""
+"""Exercise 7.7: equal shares.
+
+Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
+num_tiles[0] + num_tiles[1].
+
+A block's share and a row are two stretches of the same line. What they have in common begins
+at the larger of the two beginnings and ends at the smaller of the two ends; it may be nothing.
+
+Turn that into tiles of the row by subtracting the row's beginning.
+"""
 
 from dataclasses import dataclass
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.differences import first_place
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import calls, counted, differences, exercise, outcomes
 from paged_attention.ladder.splits import cut_evenly
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
@@ -73,25 +79,13 @@ def show(ours, theirs):
         return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
-    block = first_place(ours, theirs)
+    block = differences.first_place(ours, theirs)
     return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
 
 
 EXERCISE = exercise(
     globals(),
-    calls.taking("num_tiles", "num_blocks", returns=(list, list, tuple)),
-    title="equal shares",
-    answer_name="cut_evenly",
+    calls.taking(cut_evenly, list, list, tuple),
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
     points=2,
-    hints="""
-        Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at
-        num_tiles[0] + num_tiles[1].
-
-        A block's share and a row are two stretches of the same line. What they have in common
-        begins at the larger of the two beginnings and ends at the smaller of the two ends; it
-        may be nothing.
-
-        Turn that into tiles of the row by subtracting the row's beginning.
-    """,
 )

@@ -1,4 +1,17 @@
-"""Exercise 8.1: what a layer of the model calls."""
+"""Exercise 8.1: your attention in a transformers model.
+
+Three things happen in this order: the tensors get the shapes of lessons 03 to 05, the new keys
+and values go into their slots, the attention runs over the pool.
+
+`query[0]` is (num_q_heads, num_tokens, head_size). Which two dimensions change places, for
+query, key and value?
+
+`paged.kv_cache[module.layer_idx]` holds two caches. Writing into slots is exercise 2.3: first
+make block and offset one dimension, as a view, so that the pool itself is written.
+
+`attend` returns (num_tokens, num_q_heads, head_size). What is missing in front of it, and
+after the comma?
+"""
 
 import copy
 from types import SimpleNamespace
@@ -6,10 +19,7 @@ from types import SimpleNamespace
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
 from paged_attention.attention.metadata import attn_paged_torch, build_metadata
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.pool.kv_cache import PagedAttentionManager
@@ -158,21 +168,6 @@ def nested(part):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="your attention in a transformers model",
     answer_name="paged_attention_forward",
     points=2,
-    hints="""
-        Three things happen in this order: the tensors get the shapes of lessons 03 to 05, the
-        new keys and values go into their slots, the attention runs over the pool.
-
-        `query[0]` is (num_q_heads, num_tokens, head_size). Which two dimensions change places,
-        for query, key and value?
-
-        `paged.kv_cache[module.layer_idx]` holds two caches. Writing into slots is exercise
-        2.3: first make block and offset one dimension, as a view, so that the pool itself is
-        written.
-
-        `attend` returns (num_tokens, num_q_heads, head_size). What is missing in front of it,
-        and after the comma?
-    """,
 )

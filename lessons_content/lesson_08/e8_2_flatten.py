@@ -1,11 +1,18 @@
-"""Exercise 8.2: all sequences of a step in one row."""
+"""Exercise 8.2: all sequences in one row.
+
+For one request: which positions do its next num_tokens tokens have, when num_computed of them
+are in the cache?
+
+The tokens are in `request.tokens` at exactly these positions, prompt and generated ones alike.
+
+Three lists that grow request by request. When a request's tokens have been added, where does
+the last one stand?
+"""
 
 import operator
 from collections.abc import Iterator, Mapping, Set
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, counted, exercise
 from paged_attention.engine.request import Request
 from paged_attention.engine.runner import flatten_batch
 
@@ -142,21 +149,10 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="all sequences in one row",
     answer_name="flatten_batch",
     size=lambda case: (
         sum(num_tokens for *_, num_tokens in case),
         len(case),
         sum(map(sum, case)),
     ),
-    hints="""
-        For one request: which positions do its next num_tokens tokens have, when num_computed
-        of them are in the cache?
-
-        The tokens are in `request.tokens` at exactly these positions, prompt and generated
-        ones alike.
-
-        Three lists that grow request by request. When a request's tokens have been added,
-        where does the last one stand?
-    """,
 )

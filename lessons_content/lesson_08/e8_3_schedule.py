@@ -1,9 +1,21 @@
-"""Exercise 8.3: the next step's requests."""
+"""Exercise 8.3: schedule the next step.
 
-from lessons_content.exercises.exercise import exercise
+Two halves: those that run, in the order of `running`; then those that wait, in the order of
+`waiting`. One budget goes through both.
+
+For one that runs: as long as `make_room` says False and it still runs itself, the last of
+`running` is preempted. It may be the one that asked.
+
+`preempt` changes `running` while you go through it. What do you walk over, and how do you
+notice that a request is no longer there?
+
+For one that waits: look at `waiting[0]`, start it, make room. Only when that worked does it
+leave the queue; otherwise it is stopped, and so is the search.
+"""
+
+from lessons_content.exercises.kit import exercise
 from lessons_content.lesson_08 import scheduling
 from lessons_content.lesson_08.scheduling import scenario
-from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 
 CASES = [
@@ -32,22 +44,7 @@ CASES = [
 EXERCISE = exercise(
     globals(),
     scheduling,
-    title="schedule the next step",
-    answer_name="schedule",
     reference=Scheduler.schedule,
     observe=lambda answer, case: scheduling.run(case, schedule=answer),
     points=3,
-    hints="""
-        Two halves: those that run, in the order of `running`; then those that wait, in the
-        order of `waiting`. One budget goes through both.
-
-        For one that runs: as long as `make_room` says False and it still runs itself, the last
-        of `running` is preempted. It may be the one that asked.
-
-        `preempt` changes `running` while you go through it. What do you walk over, and how do
-        you notice that a request is no longer there?
-
-        For one that waits: look at `waiting[0]`, start it, make room. Only when that worked
-        does it leave the queue; otherwise it is stopped, and so is the search.
-    """,
 )

@@ -1,14 +1,19 @@
-"""Exercise 8.4: a request gives its blocks back."""
+"""Exercise 8.4: preempt a request.
+
+Which two lists change, and which end of `waiting` is served first?
+
+What does the request have in the pool, and which method of the scheduler takes all of that
+away?
+
+Four things: its blocks, its place among those that run, its place among those that wait, and a
+number.
+"""
 
 import copy
-from collections import deque
 
-import torch
-
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import exercise
 from lessons_content.lesson_08 import scheduling
 from lessons_content.lesson_08.scheduling import scenario
-from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 
 SHARED = scenario(
@@ -35,17 +40,6 @@ CASES = [
 EXERCISE = exercise(
     globals(),
     scheduling,
-    title="preempt a request",
-    answer_name="preempt",
     reference=Scheduler.preempt,
     observe=lambda answer, case: scheduling.run(case, preempt=answer),
-    hints="""
-        Which two lists change, and which end of `waiting` is served first?
-
-        What does the request have in the pool, and which method of the scheduler takes all of
-        that away?
-
-        Four things: its blocks, its place among those that run, its place among those that
-        wait, and a number.
-    """,
 )

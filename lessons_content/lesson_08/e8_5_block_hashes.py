@@ -1,10 +1,18 @@
-"""Exercise 8.5: a hash for each full block.
+"""Exercise 8.5: a chain of hashes.
 
-What a hash is made with is free; what counts is which hashes are equal. A result has a letter
-for each different hash.
+Two requests may share a block when all tokens up to its end are the same. How can one hash say
+so much without reading all of them again?
+
+The hash of a block is made of two things: the hash of the block before it, and its own tokens.
+For the first block of a call, `parent` is the block before it.
+
+Only whole blocks count: how many are there in len(tokens) tokens, and where does the last one
+end?
+
+`hashlib.sha256(data).digest()` takes bytes. An array of integers has `tobytes()`, with as many
+bytes for each.
 """
 
-import hashlib
 import operator
 import os
 import string
@@ -12,12 +20,9 @@ import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, counted, exercise, listed
 from paged_attention.engine.prefix_cache import block_hashes
 
 
@@ -39,6 +44,8 @@ LONG, WIDE = 32, 16
 
 SIX = Call((1, 2, 3, 4, 5, 6))
 
+# What a hash is made with is free. It counts which hashes are equal, so a result has a letter
+# for each different hash.
 # (block size, calls)
 CASES = [
     (2, [Call((1, 2))]),
@@ -194,21 +201,7 @@ def _letters(result):
 
 EXERCISE = exercise(
     globals(),
-    title="a chain of hashes",
     answer_name="block_hashes",
     size=lambda case: (len(case[1]), sum(len(call.tokens) for call in case[1])),
     chancy=lambda case: len(case[1]) == MANY,  # with three bytes some are the same, or none
-    hints="""
-        Two requests may share a block when all tokens up to its end are the same. How can one
-        hash say so much without reading all of them again?
-
-        The hash of a block is made of two things: the hash of the block before it, and its own
-        tokens. For the first block of a call, `parent` is the block before it.
-
-        Only whole blocks count: how many are there in len(tokens) tokens, and where does the
-        last one end?
-
-        `hashlib.sha256(data).digest()` takes bytes. An array of integers has `tobytes()`, with
-        as many bytes for each.
-    """,
 )

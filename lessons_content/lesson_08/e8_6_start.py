@@ -1,14 +1,22 @@
-"""Exercise 8.6: a request comes in, and shares the blocks that the prefix cache has for it."""
+"""Exercise 8.6: start a request.
+
+`self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and how many
+of those need no computing?
+
+Where the cache has every token, one is left over to compute. Its block stays shared: the next
+append copies it (exercise 2.5). With blocks of one token there is nothing left in that block
+to share.
+
+Three things know about a shared block: its reference count, the row of the block table
+(`self.manager.start`), and `request.num_computed`.
+"""
 
 from dataclasses import dataclass
 
 import torch
 
-from lessons_content.exercises import differences
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, differences, exercise
 from lessons_content.lesson_08.scheduling import Scenario, admit, make_request, make_scheduler
-from lessons_lib.checks import Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 from paged_attention.pool.kv_cache import PagedAttentionManager
@@ -169,18 +177,5 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     differences,
-    title="start a request",
-    answer_name="start",
     reference=Scheduler.start,
-    hints="""
-        `self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and
-        how many of those need no computing?
-
-        Where the cache has every token, one is left over to compute. Its block stays shared:
-        the next append copies it (exercise 2.5). With blocks of one token there is nothing
-        left in that block to share.
-
-        Three things know about a shared block: its reference count, the row of the block table
-        (`self.manager.start`), and `request.num_computed`.
-    """,
 )

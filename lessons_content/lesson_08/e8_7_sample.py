@@ -1,8 +1,16 @@
-"""Exercise 8.7: from a row of logits to a token.
+"""Exercise 8.7: draw a token.
 
-Each case has many seeds and positions, so that each part of the probabilities decides some of
-its tokens. No random number is close to a limit between two tokens, and top_p is close to no
-sum (see draws.py).
+Begin with temperature 0: one line, and the division below is safe.
+
+Sort the logits once, the largest first, and keep the order that the sort gives: top_k and
+top_p both cut off the end. `stable=True` leaves equal ones as they are.
+
+For top_p, ask of each token: do those before it reach top_p already? Then it is not needed.
+The running sum is `cumsum`.
+
+Imagine the probabilities that are left as pieces of a line, side by side. The random number,
+times the length of the line, is a point on it. In which piece does it lie? How many running
+sums are below it?
 """
 
 import itertools
@@ -13,11 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from lessons_content.exercises.differences import first_part
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Raised, Text, differences, exercise
 from lessons_content.lesson_08 import draws
 from lessons_content.lesson_08.draws import MANY, RARE
-from lessons_lib.checks import Raised, Text
 from paged_attention.engine.draws import draw_number
 from paged_attention.engine.request import SamplingParams
 
@@ -55,6 +61,10 @@ def reference(logits, params, position):
 
 
 RARE_TOKENS = tuple((token - 20) / 100 for token in range(40))
+# Each case has many seeds and positions, so that each part of the probabilities decides some of
+# its tokens. No random number is close to a limit between two tokens, and top_p is close to no
+# sum (see draws.py).
+#
 # Each token that may be drawn has a probability of 0.17 or more, and comes up. Those that may
 # not would come up as well. In one case, 40 tokens are rare and together would not be, if the
 # draws were more even. Of many equal logits, PyTorch's plain sort keeps the order on some
@@ -152,11 +162,11 @@ def describe(case):
 def show(expected, actual):
     if not isinstance(actual, dict):
         return _in_words("tokens", expected["tokens"]), str(actual)
-    part = first_part(expected, actual) or "tokens"
+    part = differences.first_part(expected, actual) or "tokens"
     ours, theirs = expected[part], actual[part]
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return _in_words(part, ours), _in_words(part, theirs)
-    pair = first_part(ours, theirs)
+    pair = differences.first_part(ours, theirs)
     where = "with seed {} at position {}".format(*pair)
     if len(set(ours.values())) > 1:
         where += f", where draw_number gives {draw_number(*pair):.3f}"
@@ -173,20 +183,6 @@ def _in_words(part, value):
 
 EXERCISE = exercise(
     globals(),
-    title="draw a token",
     answer_name="sample",
     size=lambda case: len(case.logits),
-    hints="""
-        Begin with temperature 0: one line, and the division below is safe.
-
-        Sort the logits once, the largest first, and keep the order that the sort gives: top_k
-        and top_p both cut off the end. `stable=True` leaves equal ones as they are.
-
-        For top_p, ask of each token: do those before it reach top_p already? Then it is not
-        needed. The running sum is `cumsum`.
-
-        Imagine the probabilities that are left as pieces of a line, side by side. The random
-        number, times the length of the line, is a point on it. In which piece does it lie? How
-        many running sums are below it?
-    """,
 )

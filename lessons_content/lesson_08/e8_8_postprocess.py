@@ -1,15 +1,23 @@
-"""Exercise 8.8: after the model has run."""
+"""Exercise 8.8: complete the step.
+
+For each scheduled request, first count: which of its tokens have their keys and values now?
+Only then ask whether any are left.
+
+A request whose tokens are all computed gets its next one from its own row: `self.sample(row,
+request.params, position)`. Which place in `request.tokens` will the new token have?
+
+There are two ways to end, and `self._end(request, reason)` does what both need. At most one of
+them happens.
+"""
 
 from dataclasses import dataclass
 
 import torch
 
-from lessons_content.exercises import differences
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, differences, exercise
 from lessons_content.lesson_08 import bare_engine
 from lessons_content.lesson_08.bare_engine import END, OTHER_END, VOCAB_SIZE
 from lessons_content.lesson_08.scheduling import Scenario
-from lessons_lib.checks import Text
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request, SamplingParams
 
@@ -194,19 +202,6 @@ def _request_in_words(case, number):
 EXERCISE = exercise(
     globals(),
     differences,
-    title="complete the step",
-    answer_name="postprocess",
     reference=Engine.postprocess,
     size=lambda case: (sum(map(len, case.steps)), sum(case.prompts) + sum(case.generated)),
-    hints="""
-        For each scheduled request, first count: which of its tokens have their keys and values
-        now? Only then ask whether any are left.
-
-        A request whose tokens are all computed gets its next one from its own row:
-        `self.sample(row, request.params, position)`. Which place in `request.tokens` will the
-        new token have?
-
-        There are two ways to end, and `self._end(request, reason)` does what both need. At
-        most one of them happens.
-    """,
 )

@@ -1,12 +1,18 @@
-"""Exercise 8.9: room for a request's next tokens, and old blocks give way."""
+"""Exercise 8.9: old blocks make room.
+
+How many blocks does the request need on top of those that it has? How many could it have at
+most, if all old blocks were given back?
+
+`append_tokens` changes nothing when it raises a `MemoryError`. So you may try it, evict one
+block, and try it again.
+
+`evict` says False when there is no old block left. Then there is no room.
+"""
 
 from dataclasses import dataclass
 
-from lessons_content.exercises import differences
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, differences, exercise
 from lessons_content.lesson_08.scheduling import Scenario, admit, make_request, make_scheduler
-from lessons_lib.checks import Text
 from paged_attention.engine.prefix_cache import block_hashes
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
@@ -147,16 +153,5 @@ def describe(case: Case) -> str:
 EXERCISE = exercise(
     globals(),
     differences,
-    title="old blocks make room",
-    answer_name="make_room",
     reference=Scheduler.make_room,
-    hints="""
-        How many blocks does the request need on top of those that it has? How many could it
-        have at most, if all old blocks were given back?
-
-        `append_tokens` changes nothing when it raises a `MemoryError`. So you may try it,
-        evict one block, and try it again.
-
-        `evict` says False when there is no old block left. Then there is no room.
-    """,
 )

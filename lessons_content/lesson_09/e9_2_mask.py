@@ -1,4 +1,18 @@
-"""Exercise 9.2: the scores of keys that a row does not see."""
+"""Exercise 9.2: hide what a row does not see.
+
+Follow one score first. Which row does scores[0][1][3] of lane 5 belong to, and which key? Take
+r and s from the lane, then t, n, i and j from the comment.
+
+How do you get the lane from threadIdx.x? A block has several warps, and each of them counts
+its lanes from 0.
+
+rows.last_key() takes a row counted in the block's tile. It gives a key counted in the
+sequence. What do you have to add to the warp's own row, and to the warp's own key, before you
+ask and compare?
+
+A row's last key is needed once for each t and i: the loop over n can use it again. It is the
+last key that the row sees, so that key itself is not hidden.
+"""
 
 from dataclasses import dataclass
 
@@ -6,8 +20,7 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kit import counted, exercise, listed
 from paged_attention.ladder.decode import Shape
 
 BEFORE = "numbers ladder/shape prefill/params prefill/tile_shape"
@@ -129,22 +142,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="hide what a row does not see",
     answer_name="mask",
     observe=kernels.observing("last_keys"),
     size=lambda case: (len(case.warps) * case.num_rows * case.num_keys, case.heads),
-    hints="""
-        Follow one score first. Which row does scores[0][1][3] of lane 5 belong to, and which
-        key? Take r and s from the lane, then t, n, i and j from the comment.
-
-        How do you get the lane from threadIdx.x? A block has several warps, and each of them
-        counts its lanes from 0.
-
-        rows.last_key() takes a row counted in the block's tile. It gives a key counted in the
-        sequence. What do you have to add to the warp's own row, and to the warp's own key,
-        before you ask and compare?
-
-        A row's last key is needed once for each t and i: the loop over n can use it again. It
-        is the last key that the row sees, so that key itself is not hidden.
-    """,
 )

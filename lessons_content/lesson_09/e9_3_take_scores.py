@@ -1,4 +1,21 @@
-"""Exercise 9.3: the online softmax of a tile of keys, with a row in four lanes."""
+"""Exercise 9.3: the softmax of a tile.
+
+This is take_in() of lesson 07 once more: the new maximum, the factor for what was summed
+before, the new weights. Begin with one row, so with one t and one i.
+
+Which lanes have the other scores of your row? Their numbers differ from yours in the last two
+bits. Two calls of __shfl_xor_sync() are enough for the maximum, and every lane of the warp has
+to come to both.
+
+l needs no shuffle: it is the sum of this lane's weights. All four lanes multiply their l by
+the same number, so the four sums can wait until the end.
+
+A row that has seen no key yet has the maximum -INFINITY. What is -INFINITY minus -INFINITY?
+Choose another number to subtract in that case, but let state.m stay what it is.
+
+state.acc[t][d] has four numbers: two of row r and two of row r + 8. So there are two factors,
+one for each i. d counts tiles of eight dims, and there are head_size / 8.
+"""
 
 from dataclasses import dataclass
 
@@ -6,8 +23,7 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import counted, exercise
 from paged_attention.ladder.decode import Shape
 
 BEFORE = (
@@ -184,7 +200,6 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     kernels,
-    title="the softmax of a tile",
     answer_name="take_scores",
     size=lambda case: (
         len(case.seen),
@@ -192,22 +207,4 @@ EXERCISE = exercise(
         case.head_size,
     ),
     points=2,
-    hints="""
-        This is take_in() of lesson 07 once more: the new maximum, the factor for what was
-        summed before, the new weights. Begin with one row, so with one t and one i.
-
-        Which lanes have the other scores of your row? Their numbers differ from yours in the
-        last two bits. Two calls of __shfl_xor_sync() are enough for the maximum, and every
-        lane of the warp has to come to both.
-
-        l needs no shuffle: it is the sum of this lane's weights. All four lanes multiply their
-        l by the same number, so the four sums can wait until the end.
-
-        A row that has seen no key yet has the maximum -INFINITY. What is -INFINITY minus
-        -INFINITY? Choose another number to subtract in that case, but let state.m stay what
-        it is.
-
-        state.acc[t][d] has four numbers: two of row r and two of row r + 8. So there are two
-        factors, one for each i. d counts tiles of eight dims, and there are head_size / 8.
-    """,
 )

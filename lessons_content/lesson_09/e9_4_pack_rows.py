@@ -1,9 +1,24 @@
-"""Exercise 9.4: the queries of a KV head, with all their heads, packed into tiles."""
+"""Exercise 9.4: rows of a tile.
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.differences import first_place
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+Take 2 queries, and 3 query heads for each KV head. Write down the 6 rows of KV head 1 in their
+order. Which query heads are in them?
+
+Make one list of all rows first. Two loops do it: which of them is the outer one? Think of the
+tiles only after that.
+
+The heads of KV head k are k * queries_per_kv_head and those after it, as many as share it. The
+tiles are slices of the list. Where a slice reaches past the end of a list, Python gives what
+is there.
+"""
+
+from lessons_content.exercises.kit import (
+    calls,
+    counted,
+    differences,
+    exercise,
+    listed,
+    outcomes,
+)
 from paged_attention.prefill.tiles import pack_rows
 
 # Full last tiles and others, tiles that cut a query, and tiles smaller than a query's rows.
@@ -32,8 +47,8 @@ def show(ours, theirs):
         return outcomes.show(ours, theirs)
     if [*map(len, ours)] != [*map(len, theirs)]:
         return f"{rows_of(ours)}: {ours}", f"{rows_of(theirs)}: {theirs}"
-    tile = first_place(ours, theirs)
-    row = first_place(ours[tile], theirs[tile])
+    tile = differences.first_place(ours, theirs)
+    row = differences.first_place(ours[tile], theirs[tile])
     return tuple(f"tile {tile}, row {row} is {tiles[tile][row]}" for tiles in (ours, theirs))
 
 
@@ -48,24 +63,8 @@ def rows_of(tiles):
 
 EXERCISE = exercise(
     globals(),
-    calls.taking(
-        *("num_queries", "queries_per_kv_head", "kv_head", "tile_rows"),
-        returns=(list, list, tuple),
-    ),
-    title="rows of a tile",
-    answer_name="pack_rows",
+    calls.taking(pack_rows, list, list, tuple),
     size=lambda case: (case[0] * case[1], case[2], case[3]),
     # Different mistakes give a tile, or an error, where there are no queries.
     chancy=lambda case: case[0] == 0,
-    hints="""
-        Take 2 queries, and 3 query heads for each KV head. Write down the 6 rows of KV head 1
-        in their order. Which query heads are in them?
-
-        Make one list of all rows first. Two loops do it: which of them is the outer one? Think
-        of the tiles only after that.
-
-        The heads of KV head k are k * queries_per_kv_head and those after it, as many as share
-        it. The tiles are slices of the list. Where a slice reaches past the end of a list,
-        Python gives what is there.
-    """,
 )

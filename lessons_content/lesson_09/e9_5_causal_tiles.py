@@ -1,7 +1,17 @@
-"""Exercise 9.5: the tiles of keys that a tile of queries meets."""
+"""Exercise 9.5: the causal edge.
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.exercise import exercise
+Which is the last key that query i sees? And how many keys does it see?
+
+Of all queries in the tile, one sees the fewest keys. Which one is it? The tiles that it sees
+whole are seen whole by the others too.
+
+Another one sees the most keys. In which tile is the last key that it sees? `end` is the tile
+after that one.
+
+A query that sees n keys sees n // tile_keys tiles whole. Key k is in tile k // tile_keys.
+"""
+
+from lessons_content.exercises.kit import calls, exercise, outcomes
 from paged_attention.prefill.tiles import causal_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
@@ -38,23 +48,6 @@ def same(expected, actual):
 
 EXERCISE = exercise(
     globals(),
-    calls.taking(
-        *("first_query", "last_query", "num_queries", "num_keys", "tile_keys"),
-        returns=(tuple,),
-    ),
-    title="the causal edge",
-    answer_name="causal_tiles",
+    calls.taking(causal_tiles, tuple),
     size=lambda case: (case[3], case[2], case[1] - case[0], case[4], case[0]),
-    hints="""
-        Which is the last key that query i sees? And how many keys does it see?
-
-        Of all queries in the tile, one sees the fewest keys. Which one is it? The tiles that
-        it sees whole are seen whole by the others too.
-
-        Another one sees the most keys. In which tile is the last key that it sees? `end` is
-        the tile after that one.
-
-        A query that sees n keys sees n // tile_keys tiles whole. Key k is in tile
-        k // tile_keys.
-    """,
 )

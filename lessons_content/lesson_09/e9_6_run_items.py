@@ -1,9 +1,17 @@
-"""Exercise 9.6: which item runs where, and when it begins."""
+"""Exercise 9.6: the order of work.
 
-from lessons_content.exercises import calls, outcomes
-from lessons_content.exercises.differences import first_place
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+What do you have to know about a slot, so that the next item can be placed?
+
+Keep a list with the time from which each slot is free. At first all these times are 0.
+
+The next item goes to the slot with the smallest time. `times.index(x)` gives the first place
+of x in a list, and so the smallest number. Then the slot is free later: by how much?
+
+For longest_first, sort the numbers of the items, not their times: sorted(range(len(times)),
+key=...). Python's sort keeps the order of equal ones.
+"""
+
+from lessons_content.exercises.kit import calls, counted, differences, exercise, outcomes
 from paged_attention.prefill.tiles import run_items
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
@@ -34,27 +42,13 @@ def show(ours, theirs):
         return outcomes.show(ours, theirs)
     if len(ours) != len(theirs):
         return f"a list of {len(ours)}", f"a list of {len(theirs)}: {theirs}"
-    place = first_place(ours, theirs)
+    place = differences.first_place(ours, theirs)
     after = f"after {counted(place, 'item')}, "
     return f"{after}{ours[place]!r}", f"{after}{theirs[place]!r}"
 
 
 EXERCISE = exercise(
     globals(),
-    calls.taking("times", "num_slots", "longest_first", returns=(list, tuple)),
-    title="the order of work",
-    answer_name="run_items",
+    calls.taking(run_items, list, tuple),
     size=lambda case: (len(case[0]), sum(case[0]), case[1], int(case[2])),
-    hints="""
-        What do you have to know about a slot, so that the next item can be placed?
-
-        Keep a list with the time from which each slot is free. At first all these times are 0.
-
-        The next item goes to the slot with the smallest time. `times.index(x)` gives the first
-        place of x in a list, and so the smallest number. Then the slot is free later: by how
-        much?
-
-        For longest_first, sort the numbers of the items, not their times:
-        sorted(range(len(times)), key=...). Python's sort keeps the order of equal ones.
-    """,
 )

@@ -1,10 +1,21 @@
-"""Exercise 10.1: which batch sizes of decode steps to record."""
+"""Exercise 10.1: which batch sizes to record.
+
+Write the sizes down for max_num_seqs=3, for 8 and for 20. Which numbers come from which line
+of the docstring?
+
+`range(8, end, 8)` has the multiples of 8 below `end`. Is `end` one of them?
+
+max_num_seqs may be a multiple of 8, or 1, 2 or 4, and then it comes twice. What holds each
+number once? And with max_num_seqs=1, what happens to 2 and 4?
+
+Put all of them into a set, keep those that are not above max_num_seqs, and let `sorted` make a
+list of them.
+"""
 
 import numpy
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.exercises.tensors import integer
-from lessons_lib.checks import Text
 from paged_attention.engine.fast.graph_sizes import graph_sizes
 
 CASES = [*range(1, 21), 24, 25, 31, 32, 33, 40, 60, 64, 65, 100, 128, 200, 255, 256, 500, 512]
@@ -31,20 +42,6 @@ def observe(answer, case):
 
 EXERCISE = exercise(
     globals(),
-    title="which batch sizes to record",
     answer_name="graph_sizes",
     size=lambda case: case,
-    describe=lambda case: f"graph_sizes(max_num_seqs={case})",
-    hints="""
-        Write the sizes down for max_num_seqs=3, for 8 and for 20. Which numbers come from
-        which line of the docstring?
-
-        `range(8, end, 8)` has the multiples of 8 below `end`. Is `end` one of them?
-
-        max_num_seqs may be a multiple of 8, or 1, 2 or 4, and then it comes twice. What holds
-        each number once? And with max_num_seqs=1, what happens to 2 and 4?
-
-        Put all of them into a set, keep those that are not above max_num_seqs, and let
-        `sorted` make a list of them.
-    """,
 )

@@ -1,16 +1,28 @@
-"""Exercise 10.2: write a decode step into the tensors that a recorded step reads."""
+"""Exercise 10.2: write into the tensors.
 
-import torch
+Say that a batch of two runs in the step for four. Which of the four places does your code
+write, in which of the tensors? And who wrote last into the other places?
 
-from lessons_content.exercises.exercise import exercise
+`self.tokens[:n]` is a part of the tensor, in the same memory. `send_into` writes into it.
+`self.tokens = …` makes the name mean something else, and the recorded step does not go by
+names.
+
+The new token of a sequence of 5 goes to position 4. With blocks of 4, in which column of its
+row is the block, and at which offset in that block? Ask the same for a length of 4.
+
+With `blocks = self.table[…]` for the rows of the batch, `blocks.gather(1, columns)` takes one
+block of each, for `columns` of the shape (n, 1). A block times self.block_size, plus the
+offset, is a slot; make it int64 before you multiply. Then write 0 into the places from n to
+size, and PADDING into those of self.slots.
+"""
+
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_10 import named_numbers, step_tensors
 from lessons_content.lesson_10.fill_calls import OLD_BLOCK, Call, Case
 from lessons_content.lesson_10.named_numbers import MOST_SHOWN, in_words, short
 from lessons_content.lesson_10.watch import HostRead
-from lessons_lib.checks import Text
 from paged_attention.engine.fast.state import PADDING, StepState
 from paged_attention.pool.block_table import NO_BLOCK
-from paged_attention.transfer import send, send_into
 
 
 def observe(answer, case):
@@ -164,26 +176,7 @@ def size(case):
 
 EXERCISE = exercise(
     globals(),
-    title="write into the tensors",
-    answer_name="fill",
     reference=StepState.fill,
     # Most wrong answers may be wrong there too, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,
-    hints="""
-        Say that a batch of two runs in the step for four. Which of the four places does your
-        code write, in which of the tensors? And who wrote last into the other places?
-
-        `self.tokens[:n]` is a part of the tensor, in the same memory. `send_into` writes into
-        it. `self.tokens = …` makes the name mean something else, and the recorded step does
-        not go by names.
-
-        The new token of a sequence of 5 goes to position 4. With blocks of 4, in which column
-        of its row is the block, and at which offset in that block? Ask the same for a length
-        of 4.
-
-        With `blocks = self.table[…]` for the rows of the batch, `blocks.gather(1, columns)`
-        takes one block of each, for `columns` of the shape (n, 1). A block times
-        self.block_size, plus the offset, is a slot; make it int64 before you multiply. Then
-        write 0 into the places from n to size, and PADDING into those of self.slots.
-    """,
 )

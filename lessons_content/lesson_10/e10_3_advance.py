@@ -1,13 +1,28 @@
-"""Exercise 10.3: a kernel moves each sequence of a batch one token on."""
+"""Exercise 10.3: one token on.
+
+Which block of threads has which place in the batch, and where does it find the row of the
+sequence there? If the row is -1, nothing may be read at that row.
+
+Say that a sequence has a length of 4, and blocks have 4 tokens. The cache has its tokens at
+the positions 0 to 3. At which position is the new one, how long is its context, and how many
+blocks does that take? Ask the same for a length of 3.
+
+For the slot, take the position apart: the quotient by block_size says which entry of the row,
+the remainder which place in that block. A block's id times block_size may be too large for an
+int.
+
+All threads need the length, and one thread changes it. A row may have more blocks than there
+are threads, so copy them in a loop: i from threadIdx.x on, in steps of blockDim.x. Then let
+all threads wait at __syncthreads(). After that, a single thread writes the other numbers.
+"""
 
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import NO_FAULT, Finding
+from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError
+from lessons_content.exercises.kit import exercise
 from lessons_content.lesson_10 import batches, named_numbers
 from lessons_content.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
-from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.pool.block_table import NO_BLOCK
 
 INPUTS = ("last_tokens", "rows", "block_table")
@@ -125,23 +140,5 @@ EXERCISE = exercise(
     globals(),
     kernels,
     batches,
-    title="one token on",
     answer_name="advance",
-    hints="""
-        Which block of threads has which place in the batch, and where does it find the row of
-        the sequence there? If the row is -1, nothing may be read at that row.
-
-        Say that a sequence has a length of 4, and blocks have 4 tokens. The cache has its
-        tokens at the positions 0 to 3. At which position is the new one, how long is its
-        context, and how many blocks does that take? Ask the same for a length of 3.
-
-        For the slot, take the position apart: the quotient by block_size says which entry of
-        the row, the remainder which place in that block. A block's id times block_size may be
-        too large for an int.
-
-        All threads need the length, and one thread changes it. A row may have more blocks than
-        there are threads, so copy them in a loop: i from threadIdx.x on, in steps of
-        blockDim.x. Then let all threads wait at __syncthreads(). After that, a single thread
-        writes the other numbers.
-    """,
 )

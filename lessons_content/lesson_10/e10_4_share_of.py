@@ -1,14 +1,25 @@
-"""Exercise 10.4: a block finds by itself which tiles are its share."""
+"""Exercise 10.4: a block finds its share.
+
+Begin with `begin` and `end`. Which function knows the first tile of a block? And where does a
+block end, if you think of the block after it?
+
+Which tile of the share is in its first row, and which one is in its last row? `end` is not in
+the share. If there is no tile at all, no row may be asked for.
+
+When is a row cut? Compare where the row begins with where the share begins, and where the row
+ends with where the share ends. A row ends where the next one begins.
+
+Take a share of the tiles 2 and 3 of a single row with 6 tiles. Its first row is also its last
+row, and it is cut at both ends: is_first_cut is 1 and is_last_cut is 0. And if it has the
+tiles 0 and 1? Both ends of that row matter for is_first_cut.
+"""
 
 import numpy as np
 import torch
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.kernels import NO_FAULT, Finding, build, kind_of
-from lessons_content.exercises.naming_words import Alike, listed
+from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError, build, kind_of
+from lessons_content.exercises.kit import Alike, Text, exercise, listed
 from lessons_content.lesson_10.shares import Case, describe, in_pieces, in_rows, owners, shares
-from lessons_lib.checks import Text
-from lessons_lib.cuda_on_cpu.reports import KernelError
 
 NUMBERS = (
     *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
@@ -156,23 +167,8 @@ def in_words(share: list[int], part: slice = slice(6)) -> str:
 
 EXERCISE = exercise(
     globals(),
-    title="a block finds its share",
     answer_name="share_of",
     language="cuda",
     reference=shares,
     size=lambda case: (len(case.rows) + case.num_blocks, sum(case.rows)),
-    hints="""
-        Begin with `begin` and `end`. Which function knows the first tile of a block? And where
-        does a block end, if you think of the block after it?
-
-        Which tile of the share is in its first row, and which one is in its last row? `end` is
-        not in the share. If there is no tile at all, no row may be asked for.
-
-        When is a row cut? Compare where the row begins with where the share begins, and where
-        the row ends with where the share ends. A row ends where the next one begins.
-
-        Take a share of the tiles 2 and 3 of a single row with 6 tiles. Its first row is also
-        its last row, and it is cut at both ends: is_first_cut is 1 and is_last_cut is 0. And
-        if it has the tiles 0 and 1? Both ends of that row matter for is_first_cut.
-    """,
 )

@@ -1,4 +1,20 @@
-"""Exercise 10.5: a token for each row of a batch, and nothing read on the host."""
+"""Exercise 10.5: draw for the whole batch.
+
+Take your `sample` of exercise 8.7, from the division on. Which of its lines do for all rows at
+once what they do for one, if you give them a dimension? Which need a number of `top_k` in
+Python?
+
+`top_k` has one number for each row, and `top_k[:, None]` lines them up with the rows of the
+logits. The same goes for the other three.
+
+A slice `[:top_k]` needs a number on the host. Compare instead: `torch.arange` counts the
+places of the sorted tokens, and those from top_k on get a logit that makes their probability
+0.
+
+At the end, count in each row the running sums that are below the number, times the row's last
+sum. That count is a place among the sorted tokens, and `order.gather(1, …)` looks up one place
+in each row.
+"""
 
 import math
 import random
@@ -8,16 +24,21 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from lessons_content.exercises.differences import first_part
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kit import (
+    Raised,
+    Text,
+    counted,
+    differences,
+    exercise,
+    listed,
+    raised,
+)
 from lessons_content.exercises.second_device import SECOND, tensors_in
 from lessons_content.exercises.tensors import name_of, same_bits
 from lessons_content.lesson_08 import draws
 from lessons_content.lesson_08.draws import MANY, RARE
 from lessons_content.lesson_10.rows import Row, batch, row, token_of
 from lessons_content.lesson_10.watch import Elsewhere, HostRead, Watch
-from lessons_lib.checks import Raised, Text, raised
 
 LAST = 2.0**-53  # the last bit of a random number
 INF, NAN = math.inf, math.nan
@@ -186,35 +207,18 @@ def show(expected, actual):
         return "nothing is read on the host", str(actual)
     if not isinstance(actual, dict):
         return f"tokens {list(expected['tokens'].values())}", str(actual)
-    part = first_part(expected, actual) or "tokens"
+    part = differences.first_part(expected, actual) or "tokens"
     ours, theirs = expected[part], actual[part]
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return f"{part}: {ours}", f"{part}: {theirs}"
-    number = first_part(ours, theirs)
+    number = differences.first_part(ours, theirs)
     return f"row {number}: token {ours[number]}", f"row {number}: token {theirs[number]}"
 
 
 EXERCISE = exercise(
     globals(),
-    title="draw for the whole batch",
     answer_name="draw_tokens",
     size=lambda case: (len(case.rows) * len(case.rows[0].logits), len(case.rows)),
     # It finds tensors of two devices, whatever else is wrong.
     chancy=lambda case: case.elsewhere,
-    hints="""
-        Take your `sample` of exercise 8.7, from the division on. Which of its lines do for all
-        rows at once what they do for one, if you give them a dimension? Which need a number of
-        `top_k` in Python?
-
-        `top_k` has one number for each row, and `top_k[:, None]` lines them up with the rows
-        of the logits. The same goes for the other three.
-
-        A slice `[:top_k]` needs a number on the host. Compare instead: `torch.arange` counts
-        the places of the sorted tokens, and those from top_k on get a logit that makes their
-        probability 0.
-
-        At the end, count in each row the running sums that are below the number, times the
-        row's last sum. That count is a place among the sorted tokens, and `order.gather(1, …)`
-        looks up one place in each row.
-    """,
 )

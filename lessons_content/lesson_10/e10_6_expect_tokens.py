@@ -1,10 +1,22 @@
-"""Exercise 10.6: what requests will be when a step is complete that is being computed."""
+"""Exercise 10.6: what is not there yet.
+
+When this step is complete, how many of a request's tokens are computed? Count that first.
+Everything else is asked about the request as it is then.
+
+`request.num_uncomputed` says how many tokens are left to compute. In which case does the
+model's answer give a new token, and in which is the next one known already?
+
+Take a request with max_new_tokens=3 and two tokens in its `output`. Will it go on after the
+token that it gets in this step? And how do you ask that of any request?
+
+A next token is appended to `request.tokens`. There are two conditions: nothing is left to
+compute, and `len(request.output)`, with the new token, is not the most that it may have.
+"""
 
 import copy
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_10.parts import again, chunk, decode, in_words, random_part, size
-from lessons_lib.checks import Text
 from paged_attention.engine.fast.ahead import PENDING, expect_tokens
 from paged_attention.engine.request import Request
 
@@ -140,21 +152,6 @@ def show(expected, actual):
 
 EXERCISE = exercise(
     globals(),
-    title="what is not there yet",
     answer_name="expect_tokens",
     describe=in_words,
-    hints="""
-        When this step is complete, how many of a request's tokens are computed? Count that
-        first. Everything else is asked about the request as it is then.
-
-        `request.num_uncomputed` says how many tokens are left to compute. In which case does
-        the model's answer give a new token, and in which is the next one known already?
-
-        Take a request with max_new_tokens=3 and two tokens in its `output`. Will it go on
-        after the token that it gets in this step? And how do you ask that of any request?
-
-        A next token is appended to `request.tokens`. There are two conditions: nothing is left
-        to compute, and `len(request.output)`, with the new token, is not the most that it may
-        have.
-    """,
 )

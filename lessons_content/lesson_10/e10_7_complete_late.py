@@ -1,16 +1,24 @@
-"""Exercise 10.7: a step is completed after the next one was launched."""
+"""Exercise 10.7: the late end.
+
+Which requests of the step does `_complete` get? Ask `self.still_runs` about each of them,
+before anything else.
+
+The tokens come in the order of `scheduled`. If the first request has ended, whose token is the
+first one? So you need the places of those that still run.
+
+A tensor takes a list of places in square brackets: `tensor[[0, 2]]` has its rows 0 and 2. And
+when no request is left, what is there to wait for?
+"""
 
 from dataclasses import dataclass
 
 import torch
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_08.bare_engine import WithoutModel
 from lessons_content.lesson_08.scheduling import NotPairs, Scenario, pairs
 from lessons_content.lesson_10 import parts
 from lessons_content.lesson_10.parts import Part, again, chunk, decode, random_part
-from lessons_lib.checks import Text
 from paged_attention.engine.fast.ahead import AheadEngine
 from paged_attention.engine.fast.sampler import NOT_FINITE
 from paged_attention.engine.request import Request
@@ -200,19 +208,7 @@ def show(expected, actual):
 
 EXERCISE = exercise(
     globals(),
-    title="the late end",
-    answer_name="complete_late",
     reference=AheadEngine.complete_late,
     # An empty step shows little. A case of two requests is easier to follow.
     size=lambda case: parts.size(case.parts) if case.parts else (3, 0, 0),
-    hints="""
-        Which requests of the step does `_complete` get? Ask `self.still_runs` about each of
-        them, before anything else.
-
-        The tokens come in the order of `scheduled`. If the first request has ended, whose
-        token is the first one? So you need the places of those that still run.
-
-        A tensor takes a list of places in square brackets: `tensor[[0, 2]]` has its rows 0
-        and 2. And when no request is left, what is there to wait for?
-    """,
 )

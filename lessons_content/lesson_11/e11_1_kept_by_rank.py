@@ -1,9 +1,21 @@
-"""Exercise 11.1: which rows and columns of a weight a rank keeps."""
+"""Exercise 11.1: what a rank keeps.
+
+Go through the layer in its order. Before q, k and v all ranks have the whole input. Who has
+what before o? And before down?
+
+A row of a weight gives one result, and a column takes one input. Rank 0 has computed the first
+half of the inputs of down. Which columns go with them?
+
+First find out which side is cut: rows, columns or none. The other side is `slice(0, size)`.
+How many rows or columns does each rank get, and where does rank 1 begin?
+
+A rank's part begins at `rank * part` and ends where the next rank's begins, with `part = size
+// world_size`. Two layers are cut by columns, and six by rows.
+"""
 
 from dataclasses import dataclass
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
 from paged_attention.engine.parallel.cuts import kept_by_rank
 
 BY_ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")
@@ -91,21 +103,6 @@ def describe(case: Case) -> str:
 
 EXERCISE = exercise(
     globals(),
-    title="what a rank keeps",
     answer_name="kept_by_rank",
     size=lambda case: (case.world_size, case.shape[0] * case.shape[1], case.rank),
-    hints="""
-        Go through the layer in its order. Before q, k and v all ranks have the whole input.
-        Who has what before o? And before down?
-
-        A row of a weight gives one result, and a column takes one input. Rank 0 has computed
-        the first half of the inputs of down. Which columns go with them?
-
-        First find out which side is cut: rows, columns or none. The other side is
-        `slice(0, size)`. How many rows or columns does each rank get, and where does rank 1
-        begin?
-
-        A rank's part begins at `rank * part` and ends where the next rank's begins, with
-        `part = size // world_size`. Two layers are cut by columns, and six by rows.
-    """,
 )

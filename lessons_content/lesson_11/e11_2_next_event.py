@@ -1,10 +1,22 @@
-"""Exercise 11.2: what a stream sends next."""
+"""Exercise 11.2: what a stream sends next.
+
+There are three cases: the text has a stop text in it, the answer has ended, or it goes on. In
+which of them may something have to wait?
+
+Where the answer goes on, look at the end of the text. Which ends of "abEN" could become the
+stop text "END", and which of "abEE"?
+
+`text.endswith(word[:size])` says whether the text ends with the first `size` characters of a
+word. Which sizes have to be tried? And what does `text[:-0]` give?
+
+Find out where the text to send ends: at the first stop text, at the end, or before what is
+held back. Then send from num_sent to there. Take the incomplete characters away first, with
+`rstrip`, and look for the beginning of a stop text in what is left.
+"""
 
 from dataclasses import dataclass
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, counted, exercise
 from paged_attention.engine.serve.stop_texts import next_event
 
 BROKEN = "\ufffd"  # what bytes become that are no whole character yet
@@ -152,7 +164,6 @@ def describe(case: Case) -> str:
 
 EXERCISE = exercise(
     globals(),
-    title="what a stream sends next",
     answer_name="next_event",
     size=lambda case: (
         len(case.text) + sum(map(len, case.stop)),
@@ -160,18 +171,4 @@ EXERCISE = exercise(
         case.reason is not None,
         case.num_sent,
     ),
-    hints="""
-        There are three cases: the text has a stop text in it, the answer has ended, or it goes
-        on. In which of them may something have to wait?
-
-        Where the answer goes on, look at the end of the text. Which ends of "abEN" could
-        become the stop text "END", and which of "abEE"?
-
-        `text.endswith(word[:size])` says whether the text ends with the first `size`
-        characters of a word. Which sizes have to be tried? And what does `text[:-0]` give?
-
-        Find out where the text to send ends: at the first stop text, at the end, or before
-        what is held back. Then send from num_sent to there. Take the incomplete characters
-        away first, with `rstrip`, and look for the beginning of a stop text in what is left.
-    """,
 )
