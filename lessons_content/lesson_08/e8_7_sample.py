@@ -61,9 +61,9 @@ def reference(logits, params, position):
 
 
 RARE_TOKENS = tuple((token - 20) / 100 for token in range(40))
-# Each case has many seeds and positions, so that each part of the probabilities decides some of
-# its tokens. No random number is close to a limit between two tokens, and top_p is close to no
-# sum (see draws.py).
+# Each case has many seeds and positions, so that each part of the probabilities decides some
+# of its tokens. No random number is close to a limit between two tokens, and top_p is close to
+# no sum (see draws.py).
 #
 # Each token that may be drawn has a probability of 0.17 or more, and comes up. Those that may
 # not would come up as well. In one case, 40 tokens are rare and together would not be, if the

@@ -16,7 +16,7 @@ offset, is a slot; make it int64 before you multiply. Then write 0 into the plac
 size, and PADDING into those of self.slots.
 """
 
-from lessons_content.exercises.kit import Text, exercise
+from lessons_content.exercises.kit import Text, changed, exercise
 from lessons_content.lesson_10 import named_numbers, step_tensors
 from lessons_content.lesson_10.fill_calls import OLD_BLOCK, Call, Case
 from lessons_content.lesson_10.named_numbers import MOST_SHOWN, in_words, short
@@ -29,28 +29,25 @@ def observe(answer, case):
     """What a recorded step sees after each call, as (name, numbers)."""
     tables = case.tables()
     if case.elsewhere:
-        (call,), tokens = case.calls, case.tokens(0)
-        lists = [*call.rows], tokens, [*call.lengths]
-        error = step_tensors.on_a_device(answer, tables[0], case.block_size, *lists, call.size)
+        given = *case.given(0).values(), case.calls[0].size
+        error = step_tensors.on_a_device(answer, tables[0], case.block_size, *given)
         return error or Text("no error")
     state, found = step_tensors.BareState(tables[0].clone(), case.block_size), []
     step = step_tensors.RecordedStep(state)
     for number, (call, table) in enumerate(zip(case.calls, tables)):
         state.table.copy_(table)
         before, others = step.sees(), step.others()
-        lists = [*call.rows], case.tokens(number), [*call.lengths]
-        given = [list(numbers) for numbers in lists]
-        if error := step_tensors.error_of(answer, state, *given, call.size):
+        given = case.given(number)
+        if error := step_tensors.error_of(answer, state, *given.values(), call.size):
             return error
         if replaced := step.replaced(case.when(number)):
             return replaced
         seen = [*seen_in(case, call, before, step.sees())]
-        names = [name for name, now in step.others().items() if now != others[name]]
+        names = changed(others, step.others())
         if noted(call, others["rows"]) == state.rows.tolist():  # set_rows() was called
             names = [name for name in names if name != "rows"]
         seen.append(("changed tensors", words_for([f"self.{name}" for name in names])))
-        named = zip(("rows", "tokens", "lengths"), lists, given)
-        seen.append(("changed lists", words_for([n for n, was, now in named if was != now])))
+        seen.append(("changed lists", words_for(changed(case.given(number), given))))
         found += [(case.when(number) + name, numbers) for name, numbers in seen]
     return found
 

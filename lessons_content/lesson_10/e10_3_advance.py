@@ -20,7 +20,7 @@ import torch
 
 from lessons_content.exercises import kernels
 from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError
-from lessons_content.exercises.kit import exercise
+from lessons_content.exercises.kit import changed, exercise
 from lessons_content.lesson_10 import batches, named_numbers
 from lessons_content.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
 from paged_attention.pool.block_table import NO_BLOCK
@@ -59,11 +59,11 @@ def observe(subject, case):
                 found.append((f"batch_table[{place}]{when}", blocks[:used].tolist()))
                 lengths[row] += 1
             else:
-                changed = blocks[blocks != before["batch_table"][place]].tolist()
-                found.append((f"numbers written to batch_table[{place}]{when}", changed))
+                written = blocks[blocks != before["batch_table"][place]].tolist()
+                found.append((f"numbers written to batch_table[{place}]{when}", written))
         found.append((f"lengths{when}", tensors["lengths"].tolist()))
-        changed = [name for name in INPUTS if not tensors[name].equal(before[name])]
-        found.append((f"inputs that were changed{when}", changed))
+        inputs = {name: before[name] for name in INPUTS}
+        found.append((f"inputs that were changed{when}", changed(inputs, tensors)))
     return found
 
 

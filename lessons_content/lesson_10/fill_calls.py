@@ -60,5 +60,14 @@ class Case:
         """Of a call: in the first one, row 3 feeds the token 103."""
         return [100 * (number + 1) + row for row in self.calls[number].rows]
 
+    def given(self, number: int) -> dict[str, list[int]]:
+        """A call's lists."""
+        call = self.calls[number]
+        return {
+            "rows": [*call.rows],
+            "tokens": self.tokens(number),
+            "lengths": [*call.lengths],
+        }
+
     def when(self, number: int) -> str:
         return f"after the {TIMES[number]} call, " if len(self.calls) > 1 else ""

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
+from lessons_content.exercises.errors import retold
 from lessons_content.exercises.naming_words import Alike
 from lessons_content.exercises.second_device import SECOND, SecondDevice
 from lessons_content.lesson_10.watch import HostRead, Watch
-from lessons_lib.checks import Raised, raised
+from lessons_lib.checks import Raised
 from paged_attention.engine.fast.graph import capture
 from paged_attention.engine.fast.state import PADDING, StepState
 
@@ -133,13 +134,7 @@ def on_a_device(answer, table: Tensor, block_size: int, *given) -> Raised | None
 
 def _read_by(answer, state: StepState, *given) -> ReadOnHost | None:
     watch = Watch(**{name: getattr(state, name) for name in (*READ, *OTHERS)})
-    try:
-        with watch:
-            answer(state, *given)
-    except Exception as error:
-        if watch.read is None:
-            raise
-        watch.read.where = raised(error).where
+    watch.run(lambda: answer(state, *given))
     if watch.read is None:
         return None
     found = ReadOnHost(watch.read)
@@ -155,8 +150,5 @@ def error_of(answer, *given) -> Raised | None:
         kinds = [kind for words, kind in ALIKE.items() if words in str(error)]
         if not kinds:
             raise
-        words = raised(error)
-        result = kinds[0](words)
-        result.where = words.where
-        return result
+        return retold(error, kind=kinds[0])
     return None
