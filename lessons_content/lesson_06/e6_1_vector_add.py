@@ -16,7 +16,6 @@ import math
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import KernelError
 from lessons_content.exercises.kit import counted, exercise
 
 MOST_THREADS = 1024  # in a block
@@ -48,23 +47,23 @@ def prepare(answer):
 
     def add_checked(a, b):
         if wasteful:
-            raise KernelError(*wasteful)
+            raise kernels.KernelError(*wasteful)
         try:
             out, launches = run(a, b)
-        except KernelError as error:
+        except kernels.KernelError as error:
             if error.kind == "output-unwritten" and len(a) <= TRACED:
                 error.kind = why_unwritten(error, library, a, b)
             raise
         if launch_for(library, len(a)).returned == 0:
             words = "The launch was made to fail, and the launcher returned 0."
-            raise KernelError(words, "error-not-returned")
+            raise kernels.KernelError(words, "error-not-returned")
         if len(a) > TRACED and is_fixed and threads_of(many) + 1 > LONGEST:
             run(*torch.ones(2, threads_of(many) + 1))  # a loop is there for one more too
         if len(a) > TRACED and all(math.prod(launch.grid) == 1 for launch in launches):
             words = (
                 f"{launches[0].kernel} was launched in one block, for {len(a):,} elements too."
             )
-            raise KernelError(words, "one-block-in-a-loop")
+            raise kernels.KernelError(words, "one-block-in-a-loop")
         return out
 
     return add_checked
@@ -99,7 +98,7 @@ def why_unwritten(error, library, a, b):
     """A more exact kind: there was no thread to write an element, or only a single block."""
     if "launched no kernel" in str(error):
         return "nothing-launched"
-    with library.trace("out") as accesses, contextlib.suppress(KernelError):
+    with library.trace("out") as accesses, contextlib.suppress(kernels.KernelError):
         library.add(a, b, torch.empty_like(a), len(a))
     is_one_block = len({access.block for access in accesses}) == 1
     return "unwritten-by-one-block" if is_one_block else error.kind

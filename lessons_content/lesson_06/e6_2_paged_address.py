@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import KernelError, result_of, without_comments
 from lessons_content.exercises.kit import counted, exercise
 
 
@@ -50,8 +49,9 @@ def prepare(answer):
         del fields["num_blocks"]
         try:
             library.offsets(**kernels.paged_params(**fields))
-        except KernelError as error:
-            if "null pointer" in str(error) and "context_lens" in without_comments(answer):
+        except kernels.KernelError as error:
+            text = kernels.without_comments(answer)
+            if "null pointer" in str(error) and "context_lens" in text:
                 error.kind = "context-lens"
             raise
         return out
@@ -102,7 +102,7 @@ def observe(subject, case):
     else:
         ids = sizes.num_blocks - 1 - torch.randperm(1000, generator=generator)[:count]
     table = ids.to(torch.int32).view(sizes.num_seqs, sizes.max_blocks_per_seq)
-    return result_of(lambda: subject(table, sizes), names=("block_table",))
+    return kernels.result_of(lambda: subject(table, sizes), names=("block_table",))
 
 
 def describe(case):

@@ -19,7 +19,6 @@ import re
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import KernelError
 from lessons_content.exercises.kit import counted, exercise
 
 WARP = 32
@@ -50,7 +49,7 @@ def prepare(answer):
             kernels.with_misplaced_barriers(
                 lambda: library.reduce(values, out_max, out_sum, *values.shape), answer
             )
-        except KernelError as error:
+        except kernels.KernelError as error:
             if never_written(str(error), answer, values.shape[-1]):
                 error.kind = "never-written"
             mask = re.search(r"with the mask 0x([0-9a-f]+)", str(error))

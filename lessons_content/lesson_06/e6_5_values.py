@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import KernelError
 from lessons_content.exercises.kit import exercise
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import Case, FarCase, drawn
@@ -48,7 +47,7 @@ def prepare(answer):
         scores = batch.new_scores() if batch.workspace else None
         try:
             library.values(**batch.fields(out=out, scores=scores))
-        except KernelError as error:
+        except kernels.KernelError as error:
             error.kind = refined(error, first_of_pass_2)
             raise
         return out

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import STREAM, Finding, KernelError
 from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import Batch, Case, drawn
@@ -64,7 +63,7 @@ class WideCase(Case):
 
 def reference(case):
     if isinstance(case, RefusedCase):
-        raise KernelError("This batch cannot be launched.", "bad-launch")
+        raise kernels.KernelError("This batch cannot be launched.", "bad-launch")
     return batches.attention(case.batch())
 
 
@@ -81,20 +80,21 @@ def prepare(answer):
         batch = case.batch()
         if isinstance(case, RefusedCase):
             return launch_refused(case, batch)
-        with kernels.on_stream(library, 0 if len(batch.q) == 3 else STREAM) as launches:
+        stream = 0 if len(batch.q) == 3 else kernels.STREAM
+        with kernels.on_stream(library, stream) as launches:
             try:
                 out = launch(batch)
-            except KernelError as error:
+            except kernels.KernelError as error:
                 error.kind = kind_by_launches(error, launches, batch)
                 raise
         attend.num_launches = len(launches) if several_kernels(launches) else 0
         return out
 
     def launch_refused(case, batch):
-        with library.launches(stream=STREAM, failing=int(case.fails)) as launches:
+        with library.launches(stream=kernels.STREAM, failing=int(case.fails)) as launches:
             try:
                 launch(batch, dtype=case.number)
-            except KernelError:  # though the launcher may have returned 0
+            except kernels.KernelError:  # though the launcher may have returned 0
                 if launches.returned:
                     raise
 
@@ -171,17 +171,17 @@ def observe(subject, case):
     """The output or what was found; of what cannot be launched, what the launcher returned."""
     if not isinstance(case, RefusedCase):
         result = kernels.result_of(lambda: subject(case))
-        if isinstance(result, Finding) or not getattr(subject, "num_launches", 0):
+        if isinstance(result, kernels.Finding) or not getattr(subject, "num_launches", 0):
             return result
         words = f"{subject.num_launches} kernels were launched, one after the other."
-        finding = Finding(KernelError(words, "falls-through"))
+        finding = kernels.Finding(kernels.KernelError(words, "falls-through"))
         finding.result = result
         return finding
     try:
         subject(case)
-    except KernelError as error:
+    except kernels.KernelError as error:
         is_refused = error.kind == "bad-launch"
-        return Text("returns an error code") if is_refused else Finding(error)
+        return Text("returns an error code") if is_refused else kernels.Finding(error)
     return Text("returns 0, as if all were well")
 
 

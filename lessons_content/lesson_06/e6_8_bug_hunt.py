@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import STREAM, KernelError
 from lessons_content.exercises.kit import Text, counted, exercise, listed
 from lessons_content.lesson_06 import batches
 from lessons_content.lesson_06.batches import FarCase
@@ -102,11 +101,11 @@ def prepare(source: str):
 
     def attend(**inputs):
         # batches of several sequences are launched on the default stream
-        stream = STREAM if len(inputs["q"]) == 1 else 0
+        stream = kernels.STREAM if len(inputs["q"]) == 1 else 0
         with kernels.on_stream(library, stream):
             try:
                 return kernels.with_misplaced_barriers(lambda: run(**inputs), source)
-            except KernelError as error:
+            except kernels.KernelError as error:
                 # With one token, only one thread has a score to write over the query.
                 is_alias = aliased and inputs["context_lens"].max() > 1
                 if kernels.kind_of(error) == "order" and is_alias:

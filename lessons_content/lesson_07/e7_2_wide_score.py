@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import drawn, kernels
-from lessons_content.exercises.kernels import Finding, result_of
 from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_06.batches import POISON
 from lessons_content.lesson_07.shapes import SHAPES, group_lanes, loads_of
@@ -130,8 +129,8 @@ def observe(subject, case):
         out, how = subject(case, *case.inputs())
         return (out,)
 
-    result = result_of(call, ("keys",), ("score by (key, lane)",))
-    return result if isinstance(result, Finding) else (*result, how)
+    result = kernels.result_of(call, ("keys",), ("score by (key, lane)",))
+    return result if isinstance(result, kernels.Finding) else (*result, how)
 
 
 def describe(case):

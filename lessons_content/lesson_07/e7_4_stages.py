@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import KernelError, kind_of, result_of
 from lessons_content.exercises.kit import counted, exercise, tensors
 from lessons_lib.cuda.inline import read_kernel
 
@@ -63,9 +62,9 @@ def prepare(answer):
             under_way = torch.empty(num_warps, 32, dtype=torch.int32)
             try:
                 library.stages(sums, under_way, -tiles, ends, num_warps, BEFORE, not late)
-            except KernelError as error:
+            except kernels.KernelError as error:
                 library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
-                error.kind = when(late, bool(in_use.any())) + kind_of(error)
+                error.kind = when(late, bool(in_use.any())) + kernels.kind_of(error)
                 raise
             return sums, under_way.amin(1)
 
@@ -100,7 +99,7 @@ def observe(subject, case):
         "sums, with copies made as early as possible:",
         "tiles under way while one is added up, at least, for each warp:",
     )
-    return result_of(lambda: subject(tiles, counts), ("tiles",), parts)
+    return kernels.result_of(lambda: subject(tiles, counts), ("tiles",), parts)
 
 
 def show(expected, actual):

@@ -19,7 +19,6 @@ all threads wait at __syncthreads(). After that, a single thread writes the othe
 import torch
 
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError
 from lessons_content.exercises.kit import changed, exercise
 from lessons_content.lesson_10 import batches, named_numbers
 from lessons_content.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
@@ -48,9 +47,9 @@ def observe(subject, case):
         before = {name: tensor.clone() for name, tensor in tensors.items()}
         try:
             subject(**tensors, num_seqs=len(rows), **sizes)
-        except KernelError as error:
+        except kernels.KernelError as error:
             is_race = kernels.kind_of(error) in ("several-writers", "order")
-            return Finding(error, ("batch_table",) if is_race else tuple(tensors))
+            return kernels.Finding(error, ("batch_table",) if is_race else tuple(tensors))
         when = f" after call {call + 1}" if len(case.batches) > 1 else ""
         found += [(name + when, tensors[name].tolist()) for name in BATCH]
         for place, blocks in enumerate(tensors["batch_table"]):
@@ -69,7 +68,7 @@ def observe(subject, case):
 
 def show(expected, actual):
     if not isinstance(actual, list):
-        return NO_FAULT, repr(actual)
+        return kernels.NO_FAULT, repr(actual)
     return named_numbers.show(expected, actual)
 
 
