@@ -9,18 +9,10 @@ from lessons_content.exercises import kernels
 from lessons_content.exercises.kit import counted
 
 MOST_THREADS = 1024  # in a block
-
-
 # elements, more than 1024 blocks have; the launcher is asked for its launch, which is not run
 MANY = 2_000_000
-
-
 MOST_TO_SPARE = 2**20  # threads without an element, in a launch that the check waits for
-
-
 TRACED = 3000  # elements; to note the writer of each one would take too long for more
-
-
 # so long that 256 blocks cannot do it, however many threads they have
 LONGEST = 256 * MOST_THREADS + 1
 

@@ -1,7 +1,7 @@
 """Exercise 6.1: one thread for each element.
 
-Number the threads of the whole grid from 0. The first block has the numbers 0 to blockDim.x -
-1. Where does the second block begin? Where does block number blockIdx.x begin?
+Number the threads of the whole grid from 0. The first block has the numbers 0 to
+blockDim.x - 1. Where does the second block begin? Where does block number blockIdx.x begin?
 
 That number is the thread's element, if such an element exists: n need not be a multiple of the
 block size.

@@ -9,8 +9,6 @@ from lessons_content.exercises import kernels
 from lessons_content.lesson_06.batches import Case
 
 THREADS = 128
-
-
 BEFORE = "numbers paged_params paged_address paged_scores block_reduce"
 
 

@@ -13,11 +13,7 @@ BEFORE = (
     "numbers paged_params paged_address "
     "ladder/shape ladder/launch ladder/wide_row ladder/wide_score"
 )
-
-
 NEVER = float("-inf")
-
-
 ROWS = 4  # that a group takes in at once
 
 

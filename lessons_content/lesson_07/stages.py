@@ -8,11 +8,7 @@ from lessons_content.exercises.kit import tensors
 from lessons_lib.cuda.inline import read_kernel
 
 NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
-
-
 BEFORE = 1e4  # what the stages hold at first
-
-
 # An answer runs in the two extremes that asynchronous copies allow: each copy is made when it
 # is waited for, or as soon as it is asked for.
 LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"

@@ -13,20 +13,10 @@ from lessons_content.lesson_06.batches import POISON
 from lessons_content.lesson_07.shapes import SHAPES, group_lanes, loads_of
 
 WARP = 32
-
-
 BEFORE = "numbers paged_params paged_address ladder/shape ladder/launch ladder/wide_row"
-
-
 PAST_A_ROW = 64  # numbers, all of them poison: other heads' keys
-
-
 WIDE = Text("the scores, in loads of 16 bytes")
-
-
 NARROW = Text("the scores, in loads of few bytes")
-
-
 MORE = Text("the scores, with more bytes read than the keys have")
 
 

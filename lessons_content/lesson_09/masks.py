@@ -10,14 +10,8 @@ from lessons_content.exercises.kit import counted, listed
 from paged_attention.ladder.decode import Shape
 
 BEFORE = "numbers ladder/shape prefill/params prefill/tile_shape"
-
-
 SHAPE = Shape(torch.float16, 128, 4, 16)
-
-
 HIDDEN = float("-inf")
-
-
 FURTHER = 64  # rows after a warp's own, whose last keys are there to be taken by mistake
 
 

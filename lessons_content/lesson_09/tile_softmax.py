@@ -13,25 +13,15 @@ BEFORE = (
     "numbers ladder/shape prefill/params prefill/tile_shape "
     "prefill/matrix_loads prefill/row_state"
 )
-
-
 SHAPES = {size: Shape(torch.float16, size, 4, 16) for size in (64, 128)}
-
-
 HIDDEN = float("-inf")
-
-
 SPREAD = 8.0  # of scores
-
-
 ALL, EDGE, SOME, NONE = (
     "each row sees all keys",
     "row i sees the keys 0 … i",
     "only the rows 2, 5, 8 … see keys",
     "no row sees a key",
 )
-
-
 FEW_KEYS = 16  # of more keys, only each third one is looked at
 
 
