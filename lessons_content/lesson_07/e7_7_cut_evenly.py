@@ -9,9 +9,9 @@ at the larger of the two beginnings and ends at the smaller of the two ends; it 
 Turn that into tiles of the row by subtracting the row's beginning.
 """
 
-from dataclasses import dataclass
-
-from lessons_content.exercises.kit import calls, counted, differences, exercise, outcomes
+from lessons_content.exercises.kit import calls, counted, exercise, outcomes
+from lessons_content.lesson_07 import share_lists
+from lessons_content.lesson_07.share_lists import Alike
 from paged_attention.ladder.splits import cut_evenly
 
 # The tiles of each row, and the blocks. 15 tiles in 22 shares, and others, have a border that
@@ -37,54 +37,9 @@ def hidden(chance):
         yield [first, total - first], num_blocks
 
 
-@dataclass(frozen=True)
-class Alike:
-    """The result of a mistake. It equals every list that is like `shares` in one way.
-
-    way: a key of SEEN.
-    """
-
-    shares: list
-    way: str
-
-
-def same(expected, actual):
-    if isinstance(expected, Alike) and has_pieces(actual):
-        return SEEN[expected.way](expected.shares) == SEEN[expected.way](actual)
-    return outcomes.same(expected, actual)
-
-
-def has_pieces(result):
-    shares = isinstance(result, list) and all(isinstance(share, list) for share in result)
-    return shares and all(isinstance(piece, tuple) for share in result for piece in share)
-
-
-def with_tiles(shares):
-    return [
-        [piece for piece in share if not (len(piece) == 3 and piece[1] >= piece[2])]
-        for share in shares
-    ]
-
-
-def in_one_order(shares):
-    return [sorted(share, key=repr) for share in shares]
-
-
-SEEN = {"tiles": with_tiles, "order": in_one_order}
-
-
-def show(ours, theirs):
-    """The first share that differs."""
-    if not isinstance(theirs, list) or any(isinstance(share, tuple) for share in theirs):
-        return outcomes.show(ours, theirs)
-    if len(ours) != len(theirs):
-        return tuple(f"{counted(len(shares), 'share')}: {shares}" for shares in (ours, theirs))
-    block = differences.first_place(ours, theirs)
-    return f"block {block} has {ours[block]}", f"block {block} has {theirs[block]}"
-
-
 EXERCISE = exercise(
     globals(),
+    share_lists,
     calls.taking(cut_evenly, list, list, tuple),
     size=lambda case: (sum(case[0]), len(case[0]), case[1]),
     points=2,

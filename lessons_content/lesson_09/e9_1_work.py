@@ -59,16 +59,14 @@ def hidden(chance):
 
 
 def show(expected, actual):
-    if isinstance(actual, outcomes.Changed) or outcomes.show_no_result(actual):
-        return words_of(expected), outcomes.show(expected, actual)[1]
-    return words_of(expected), words_of(actual)
-
-
-def words_of(result):
-    if not isinstance(result, tuple) or len(result) != 2:
-        return repr(result)
-    operations, num_bytes = result
-    return f"{operations!r} operations, {num_bytes!r} bytes"
+    ours, theirs = outcomes.show(expected, actual)
+    both = ((expected, ours), (actual, theirs))
+    return tuple(
+        "{!r} operations, {!r} bytes".format(*result)
+        if isinstance(result, tuple) and len(result) == 2
+        else words
+        for result, words in both
+    )
 
 
 def describe(case):

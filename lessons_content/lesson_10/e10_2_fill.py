@@ -16,94 +16,12 @@ offset, is a slot; make it int64 before you multiply. Then write 0 into the plac
 size, and PADDING into those of self.slots.
 """
 
-from lessons_content.exercises.kit import Text, changed, exercise
-from lessons_content.lesson_10 import named_numbers, step_tensors
+from lessons_content.exercises.kit import changed, exercise
+from lessons_content.lesson_10 import fill_calls
 from lessons_content.lesson_10.fill_calls import OLD_BLOCK, Call, Case
-from lessons_content.lesson_10.named_numbers import MOST_SHOWN, in_words, short
-from lessons_content.lesson_10.watch import HostRead
+from lessons_content.lesson_10.named_numbers import short
 from paged_attention.engine.fast.state import PADDING, StepState
 from paged_attention.pool.block_table import NO_BLOCK
-
-
-def observe(answer, case):
-    """What a recorded step sees after each call, as (name, numbers)."""
-    tables = case.tables()
-    if case.elsewhere:
-        given = *case.given(0).values(), case.calls[0].size
-        error = step_tensors.on_a_device(answer, tables[0], case.block_size, *given)
-        return error or Text("no error")
-    state, found = step_tensors.BareState(tables[0].clone(), case.block_size), []
-    step = step_tensors.RecordedStep(state)
-    for number, (call, table) in enumerate(zip(case.calls, tables)):
-        state.table.copy_(table)
-        before, others = step.sees(), step.others()
-        given = case.given(number)
-        if error := step_tensors.error_of(answer, state, *given.values(), call.size):
-            return error
-        if replaced := step.replaced(case.when(number)):
-            return replaced
-        seen = [*seen_in(case, call, before, step.sees())]
-        names = changed(others, step.others())
-        if noted(call, others["rows"]) == state.rows.tolist():  # set_rows() was called
-            names = [name for name in names if name != "rows"]
-        seen.append(("changed tensors", words_for([f"self.{name}" for name in names])))
-        seen.append(("changed lists", words_for(changed(case.given(number), given))))
-        found += [(case.when(number) + name, numbers) for name, numbers in seen]
-    return found
-
-
-def seen_in(case, call, before, seen):
-    """(name, numbers) of all that a recorded step sees of a call.
-
-    The blocks of padding, and entries after a row's last block, may be anything.
-    """
-    for name, tensor in seen.items():
-        if name != "block_table":
-            yield name, tensor[: call.size].tolist()
-    for place, length in enumerate(call.lengths):
-        blocks = seen["block_table"][place, : case.num_blocks(length)]
-        yield f"block_table[{place}]", blocks.tolist()
-    same = [before[name][call.size :].equal(seen[name][call.size :]) for name in seen]
-    yield f"the places from [{call.size}] on", Text("as before" if all(same) else "changed")
-
-
-def noted(call, rows: list[int]) -> list[int]:
-    """`rows` of a state, after set_rows()."""
-    padding = [PADDING] * (call.size - len(call.rows))
-    return [*call.rows, *padding, *rows[call.size :]]
-
-
-def words_for(names: list[str]) -> Text:
-    return step_tensors.Changed(", ".join(names)) if names else Text("none")
-
-
-def show(expected, actual):
-    """The first numbers that differ."""
-    if isinstance(actual, step_tensors.Replaced):
-        ours = [pair for pair in expected if pair[0].startswith(actual.when + actual.name)]
-        sees = f", and the recorded step sees {in_words(*ours[0], ours[0][1])}" if ours else ""
-        return f"the same tensor{sees}", str(actual)
-    if not isinstance(actual, list):
-        reads = isinstance(actual, HostRead)
-        return "nothing is read on the host" if reads else "no error", str(actual)
-    return named_numbers.show(expected, actual)
-
-
-def describe(case):
-    calls, tables = [], case.tables()
-    for number, (call, table) in enumerate(zip(case.calls, tables)):
-        blocks = [
-            f"{row}: {short(table[row, : case.num_blocks(length)].tolist())}"
-            for row, length in zip(call.rows[:MOST_SHOWN], call.lengths)
-        ]
-        calls.append(
-            f"fill(rows={short(call.rows)}, tokens={short(case.tokens(number))}, "
-            f"lengths={short(call.lengths)}, size={call.size}) "
-            f"with the blocks of row {', '.join(blocks)}"
-        )
-    where = ", on a GPU" if case.elsewhere else ""
-    shape = tuple(tables[0].shape)
-    return f"blocks of {case.block_size}, table {shape}{where}; {'; then '.join(calls)}"
 
 
 def one(row, length, size=1):
@@ -173,6 +91,7 @@ def size(case):
 
 EXERCISE = exercise(
     globals(),
+    fill_calls,
     reference=StepState.fill,
     # Most wrong answers may be wrong there too, whatever else is wrong with them.
     chancy=lambda case: case.elsewhere or case.first_block > 0,

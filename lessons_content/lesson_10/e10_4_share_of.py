@@ -14,39 +14,9 @@ row, and it is cut at both ends: is_first_cut is 1 and is_last_cut is 0. And if 
 tiles 0 and 1? Both ends of that row matter for is_first_cut.
 """
 
-import numpy as np
-import torch
-
-from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError, build, kind_of
-from lessons_content.exercises.kit import Alike, Text, exercise, listed
-from lessons_content.lesson_10.shares import Case, describe, in_pieces, in_rows, owners, shares
-
-NUMBERS = (
-    *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
-    *("num_parts()", "num_items()"),
-)
-NOT_SET = -7777  # a number that share_of() leaves as it was
-NO_ITEM = -1
-
-
-def prepare(answer):
-    library = build(answer, "ladder/plan_rows", "share_of_check.cu")
-
-    def share(case: Case, block: int):
-        out = torch.empty(8 + len(case.rows), dtype=torch.int32)
-        begins = torch.tensor([0, *case.tiles]).cumsum(0).int()
-        sizes = len(case.tiles), case.groups, case.num_blocks, case.rows_each, case.pieces
-        try:
-            library.find_share(begins, *sizes, block, out)
-        except KernelError as error:
-            if kind_of(error) != "outside":
-                raise
-            return Finding(error, ("begins",))
-        numbers = out.tolist()
-        return numbers[:8] + [row for row in numbers[8:] if row != NO_ITEM]
-
-    return lambda case: [share(case, block) for block in case.blocks]
-
+from lessons_content.exercises.kit import exercise
+from lessons_content.lesson_10 import shares
+from lessons_content.lesson_10.shares import Case, in_pieces, in_rows
 
 CASES = [
     Case((1,), 1),
@@ -105,70 +75,11 @@ def hidden(chance):
             yield Case(tiles, chance.randint(1, min(most, 400)), groups)
 
 
-class NotSet(Alike):
-    """A share that is not set in whole."""
-
-
-class WorkForNone(Alike):
-    """A share without tiles that names a row or a flag, or asks for them."""
-
-
-def observe(subject, case):
-    """For each block its number and what it found.
-
-    The numbers of a share follow from each other. If the tiles are wrong, its rows do not
-    count, and if the rows are wrong, its flags do not.
-    """
-    row_of, block_of = owners(case)
-
-    def seen(block: int, found):
-        begin, end = np.searchsorted(block_of, [block, block + 1]).tolist()
-        if isinstance(found, Finding):
-            return WorkForNone(repr(found)) if begin == end else found
-        if NOT_SET in found[:6]:
-            return NotSet(in_words(found))
-        if found[:2] != [begin, end]:
-            return found[:2]
-        if begin == end:
-            return WorkForNone(in_words(found)) if any(found[2:6]) else found
-        is_right = found[2:4] == row_of[[begin, end - 1]].tolist()
-        return found if is_right else found[:4]
-
-    try:
-        return [
-            (block, seen(block, found)) for block, found in zip(case.blocks, subject(case))
-        ]
-    except KernelError as error:
-        return Finding(error)
-
-
-def show(expected, actual):
-    """The first block whose share is another one."""
-    if not isinstance(actual, list):
-        return NO_FAULT, repr(actual)
-    for (block, right), (_, wrong) in zip(expected, actual, strict=True):
-        if right == wrong:
-            continue
-        if isinstance(wrong, Finding):
-            return Text(f"block {block} reads nothing outside of begins"), repr(wrong)
-        if isinstance(wrong, Text):
-            return tuple(Text(f"block {block}: {each}") for each in (in_words(right), wrong))
-        part = slice(6, None) if right[:6] == wrong[:6] else slice(min(len(wrong), 6))
-        return tuple(Text(f"block {block}: {in_words(each, part)}") for each in (right, wrong))
-    return repr(expected), repr(actual)
-
-
-def in_words(share: list[int], part: slice = slice(6)) -> str:
-    numbers = ["not set" if number == NOT_SET else number for number in share]
-    named = [f"{name} {number}" for name, number in zip(NUMBERS, numbers)]
-    rows = [f"the items' rows {listed(numbers[8:])}"] if numbers[8:] else []
-    return ", ".join([*named, *rows][part])
-
-
 EXERCISE = exercise(
     globals(),
+    shares,
     answer_name="share_of",
     language="cuda",
-    reference=shares,
+    reference=shares.shares,
     size=lambda case: (len(case.rows) + case.num_blocks, sum(case.rows)),
 )

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kernels import NO_FAULT, Finding, KernelError, build, kind_of
+from lessons_content.exercises.kit import Alike, Text, counted, listed
 
 MOST_ROWS = 14  # that a description lists
 
@@ -101,3 +103,90 @@ def describe(case):
     about = f"num_blocks {case.num_blocks}, rows_each {case.rows_each}, pieces {case.pieces}"
     asked = f"; blocks {listed(case.asked)} are asked" if case.asked else ""
     return f"{words}, {how} ({about}){asked}"
+
+
+NUMBERS = (
+    *("begin", "end", "first_row", "last_row", "is_first_cut", "is_last_cut"),
+    *("num_parts()", "num_items()"),
+)
+NOT_SET = -7777  # a number that share_of() leaves as it was
+NO_ITEM = -1
+
+
+def prepare(answer):
+    library = build(answer, "ladder/plan_rows", "share_of_check.cu")
+
+    def share(case: Case, block: int):
+        out = torch.empty(8 + len(case.rows), dtype=torch.int32)
+        begins = torch.tensor([0, *case.tiles]).cumsum(0).int()
+        sizes = len(case.tiles), case.groups, case.num_blocks, case.rows_each, case.pieces
+        try:
+            library.find_share(begins, *sizes, block, out)
+        except KernelError as error:
+            if kind_of(error) != "outside":
+                raise
+            return Finding(error, ("begins",))
+        numbers = out.tolist()
+        return numbers[:8] + [row for row in numbers[8:] if row != NO_ITEM]
+
+    return lambda case: [share(case, block) for block in case.blocks]
+
+
+class NotSet(Alike):
+    """A share that is not set in whole."""
+
+
+class WorkForNone(Alike):
+    """A share without tiles that names a row or a flag, or asks for them."""
+
+
+def observe(subject, case):
+    """For each block its number and what it found.
+
+    The numbers of a share follow from each other. If the tiles are wrong, its rows do not
+    count, and if the rows are wrong, its flags do not.
+    """
+    row_of, block_of = owners(case)
+
+    def seen(block: int, found):
+        begin, end = np.searchsorted(block_of, [block, block + 1]).tolist()
+        if isinstance(found, Finding):
+            return WorkForNone(repr(found)) if begin == end else found
+        if NOT_SET in found[:6]:
+            return NotSet(in_words(found))
+        if found[:2] != [begin, end]:
+            return found[:2]
+        if begin == end:
+            return WorkForNone(in_words(found)) if any(found[2:6]) else found
+        is_right = found[2:4] == row_of[[begin, end - 1]].tolist()
+        return found if is_right else found[:4]
+
+    try:
+        return [
+            (block, seen(block, found)) for block, found in zip(case.blocks, subject(case))
+        ]
+    except KernelError as error:
+        return Finding(error)
+
+
+def show(expected, actual):
+    """The first block whose share is another one."""
+    if not isinstance(actual, list):
+        return NO_FAULT, repr(actual)
+    for (block, right), (_, wrong) in zip(expected, actual, strict=True):
+        if right == wrong:
+            continue
+        if isinstance(wrong, Finding):
+            return Text(f"block {block} reads nothing outside of begins"), repr(wrong)
+        if isinstance(wrong, Text):
+            return tuple(Text(f"block {block}: {each}") for each in (in_words(right), wrong))
+        part = slice(6, None) if right[:6] == wrong[:6] else slice(min(len(wrong), 6))
+        return tuple(Text(f"block {block}: {in_words(each, part)}") for each in (right, wrong))
+    return repr(expected), repr(actual)
+
+
+def in_words(share: list[int], part: slice = slice(6)) -> str:
+    numbers = ["not set" if number == NOT_SET else number for number in share]
+    named = [f"{name} {number}" for name, number in zip(NUMBERS, numbers)]
+    rows = [f"the items' rows {listed(numbers[8:])}"] if numbers[8:] else []
+    return ", ".join([*named, *rows][part])

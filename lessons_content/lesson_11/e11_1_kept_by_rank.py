@@ -15,7 +15,8 @@ A rank's part begins at `rank * part` and ends where the next rank's begins, wit
 
 from dataclasses import dataclass
 
-from lessons_content.exercises.kit import Text, exercise
+from lessons_content.exercises.kit import exercise
+from lessons_content.lesson_11 import kept_slices
 from paged_attention.engine.parallel.cuts import kept_by_rank
 
 BY_ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")
@@ -58,42 +59,6 @@ def hidden(chance):
         yield Case(layer, shape, chance.randrange(world_size), world_size)
 
 
-def observe(answer, case: Case):
-    """(start, stop, step) for rows and for columns, as the weight itself would read them."""
-    result = answer(case.layer, case.shape, case.rank, case.world_size)
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        return Text(f"{named(result)} instead of two slices")
-    if not all(isinstance(part, slice) for part in result):
-        return Text(f"{' and '.join(map(named, result))} instead of two slices")
-    for part in result:
-        for bound in (part.start, part.stop):
-            if isinstance(bound, float):
-                return Text(f"a slice with {bound!r}, which no tensor takes")
-    return tuple(part.indices(size) for part, size in zip(result, case.shape, strict=True))
-
-
-def named(part) -> str:
-    if isinstance(part, range | int | float | slice) or part is None:
-        return repr(part)
-    if isinstance(part, tuple | list) and all(isinstance(each, int) for each in part):
-        return repr(part)[:40]
-    kind = type(part).__name__
-    return f"a {kind} of {len(part)}" if isinstance(part, tuple | list) else f"a {kind}"
-
-
-def show(expected, actual):
-    return in_words(expected), in_words(actual)
-
-
-def in_words(result) -> str:
-    if not isinstance(result, tuple):
-        return str(result)
-    return ", ".join(
-        f"{name} {start} to {stop}" + f" in steps of {step}" * (step != 1)
-        for name, (start, stop, step) in zip(("rows", "columns"), result, strict=True)
-    )
-
-
 def describe(case: Case) -> str:
     return (
         f'kept_by_rank("{case.layer}", {case.shape}, rank={case.rank}, '
@@ -103,6 +68,7 @@ def describe(case: Case) -> str:
 
 EXERCISE = exercise(
     globals(),
+    kept_slices,
     answer_name="kept_by_rank",
     size=lambda case: (case.world_size, case.shape[0] * case.shape[1], case.rank),
 )

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_content.lesson_10.e10_4_share_of import prepare
-from lessons_content.lesson_10.shares import Case, in_pieces, in_rows, owners, shares
+from lessons_content.lesson_10.shares import (
+    Case,
+    in_pieces,
+    in_rows,
+    owners,
+    prepare,
+    shares,
+)
 from lessons_lib.cuda.inline import read_kernel
 
 many = settings(max_examples=100)
