@@ -16,61 +16,11 @@ are threads, so copy them in a loop: i from threadIdx.x on, in steps of blockDim
 all threads wait at __syncthreads(). After that, a single thread writes the other numbers.
 """
 
-import torch
-
 from lessons_content.exercises import kernels
-from lessons_content.exercises.kit import changed, exercise
-from lessons_content.lesson_10 import batches, named_numbers
-from lessons_content.lesson_10.batches import BATCH, OLD_BLOCK, PADDING, Case, advance
+from lessons_content.exercises.kit import exercise
+from lessons_content.lesson_10 import batches
+from lessons_content.lesson_10.batches import OLD_BLOCK, PADDING, Case, advance
 from paged_attention.pool.block_table import NO_BLOCK
-
-INPUTS = ("last_tokens", "rows", "block_table")
-
-
-def prepare(answer):
-    library = kernels.build(answer)
-
-    def advance_checked(**arguments):
-        with kernels.on_stream(library, kernels.STREAM):
-            kernels.with_misplaced_barriers(lambda: library.advance(**arguments), answer)
-
-    return advance_checked
-
-
-def observe(subject, case):
-    """What the tensors hold after each call, as (name, numbers)."""
-    tensors, lengths, found = case.tensors(), list(case.lengths), []
-    sizes = dict(max_blocks_per_seq=case.width, block_size=case.block_size)
-    for call, rows in enumerate(case.batches):
-        tensors["last_tokens"][:] = torch.tensor(case.last_tokens(call))
-        tensors["rows"][: len(rows)] = torch.tensor(rows, dtype=torch.int32)
-        before = {name: tensor.clone() for name, tensor in tensors.items()}
-        try:
-            subject(**tensors, num_seqs=len(rows), **sizes)
-        except kernels.KernelError as error:
-            is_race = kernels.kind_of(error) in ("several-writers", "order")
-            return kernels.Finding(error, ("batch_table",) if is_race else tuple(tensors))
-        when = f" after call {call + 1}" if len(case.batches) > 1 else ""
-        found += [(name + when, tensors[name].tolist()) for name in BATCH]
-        for place, blocks in enumerate(tensors["batch_table"]):
-            if place < len(rows) and (row := rows[place]) != PADDING:
-                used = lengths[row] // case.block_size + 1
-                found.append((f"batch_table[{place}]{when}", blocks[:used].tolist()))
-                lengths[row] += 1
-            else:
-                written = blocks[blocks != before["batch_table"][place]].tolist()
-                found.append((f"numbers written to batch_table[{place}]{when}", written))
-        found.append((f"lengths{when}", tensors["lengths"].tolist()))
-        inputs = {name: before[name] for name in INPUTS}
-        found.append((f"inputs that were changed{when}", changed(inputs, tensors)))
-    return found
-
-
-def show(expected, actual):
-    if not isinstance(actual, list):
-        return kernels.NO_FAULT, repr(actual)
-    return named_numbers.show(expected, actual)
-
 
 ONE = ((0,),)  # one call, for the sequence in row 0
 CASES = [
@@ -137,7 +87,7 @@ def hidden(chance):
 
 EXERCISE = exercise(
     globals(),
-    kernels,
     batches,
+    kernels,
     answer_name="advance",
 )

@@ -16,7 +16,7 @@ compute, and `len(request.output)`, with the new token, is not the most that it 
 import copy
 
 from lessons_content.exercises.kit import exercise
-from lessons_content.lesson_10 import expected_requests
+from lessons_content.lesson_10 import watched_requests
 from lessons_content.lesson_10.parts import again, chunk, decode, in_words, random_part, size
 from paged_attention.engine.fast.ahead import PENDING, expect_tokens
 
@@ -72,7 +72,7 @@ def hidden(chance):
 
 EXERCISE = exercise(
     globals(),
-    expected_requests,
+    watched_requests,
     answer_name="expect_tokens",
     describe=in_words,
 )

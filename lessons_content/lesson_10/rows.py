@@ -9,9 +9,22 @@ import math
 import random
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
+from lessons_content.exercises.kit import (
+    Raised,
+    Text,
+    changed,
+    counted,
+    differences,
+    listed,
+)
+from lessons_content.exercises.second_device import SECOND, tensors_in
+from lessons_content.exercises.tensors import name_of
+from lessons_content.lesson_08 import draws
 from lessons_content.lesson_08.draws import MARGIN, running_sums, token_at, weights_of
+from lessons_content.lesson_10.watch import Elsewhere, HostRead, Watch
 
 ALL = 0.999  # a top_p that keeps all tokens as 1 does, and is not what they round to
 
@@ -93,3 +106,106 @@ def _safe(own: Row, chance: random.Random) -> Row:
 def token_of(own: Row) -> int:
     """The right token, by another way than our answer; 0 for a row that is not finite."""
     return token_at(own.number, own.logits, own) if own.is_good else 0
+
+
+ANY = Text("in the vocabulary")
+
+
+def reference(*arguments):
+    """The right tokens, row by row."""
+    columns = zip(*(given.tolist() for given in arguments))
+    return torch.tensor([token_of(Row(tuple(logits), *own)) for logits, *own in columns])
+
+
+def observe(answer, case):
+    given, arguments = case.arguments(), case.arguments()
+    if case.elsewhere:
+        with Elsewhere():
+            there = [tensor.to(SECOND) for tensor in arguments.values()]
+            return _seen(answer(*there), case, arguments, given)
+    if answer is reference:  # it reads all of them
+        return _seen(answer(*arguments.values()), case, arguments, given)
+    watch, before = Watch(**arguments), _random_states()
+    result = watch.run(lambda: answer(*arguments.values()))
+    if watch.read is not None:
+        return watch.read
+    if watch.draws or before != _random_states():
+        return Text("drawn with other random numbers")
+    return _seen(result, case, arguments, given)
+
+
+def _seen(result, case, arguments, given):
+    names = changed(given, arguments)
+    return {
+        "arguments": Text(f"{listed(names)} changed" if names else "as before"),
+        "result": Text(_kind(result)),
+        "tokens": _tokens(result, case),
+    }
+
+
+def _random_states():
+    return random.getstate(), np.random.get_state()[2]
+
+
+def _kind(result) -> str:
+    if isinstance(result, torch.Tensor):
+        return f"{name_of(result.dtype)} {tuple(result.shape)}"
+    kind = f"a {type(result).__name__}"
+    return f"{kind} of {_kind(result[0])}" if isinstance(result, list) and result else kind
+
+
+def _tokens(result, case):
+    """The token of each row. Any will do for a row that is not finite.
+
+    What is no token is not told apart: a probability is another one on each processor.
+    """
+    vocabulary = range(len(case.rows[0].logits))
+    tokens = [
+        token if isinstance(token, int) or token in vocabulary else Text("no token")
+        for part in tensors_in(result)
+        for token in part.flatten().tolist()
+    ]
+    if len(tokens) != len(case.rows):
+        return Text(tokens)
+    return {
+        number: token if own.is_good or token not in range(len(own.logits)) else ANY
+        for number, (own, token) in enumerate(zip(case.rows, tokens))
+    }
+
+
+def same(expected, actual):
+    if isinstance(expected, Raised) and isinstance(actual, Raised):
+        return _about(expected) == _about(actual)
+    return type(expected) is type(actual) and expected == actual
+
+
+def _about(error: Raised) -> str:
+    if isinstance(error, HostRead):
+        of_one = error.kind in ("number", "copy") and len(error.names) == 1
+        return error.names[0] if of_one and error.names != ("logits",) else error.kind
+    # from gather and from an index these are two kinds of errors, and one mistake
+    return draws.about(error, "out of bounds", "number of dimensions")
+
+
+def describe(case):
+    where = ", on a GPU" if case.elsewhere else ""
+    lines = [f"{counted(len(case.rows), 'row')} of {name_of(case.dtype)} logits{where}"]
+    for number, own in enumerate(case.rows):
+        lines.append(
+            f"row {number}: {draws.in_words(own.logits)}, temperature={own.temperature:g}, "
+            f"top_k={own.top_k}, top_p={own.top_p}, number={own.number}"
+        )
+    return "\n    ".join(lines)
+
+
+def show(expected, actual):
+    if isinstance(actual, HostRead):
+        return "nothing is read on the host", str(actual)
+    if not isinstance(actual, dict):
+        return f"tokens {list(expected['tokens'].values())}", str(actual)
+    part = differences.first_part(expected, actual) or "tokens"
+    ours, theirs = expected[part], actual[part]
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
+        return f"{part}: {ours}", f"{part}: {theirs}"
+    number = differences.first_part(ours, theirs)
+    return f"row {number}: token {ours[number]}", f"row {number}: token {theirs[number]}"

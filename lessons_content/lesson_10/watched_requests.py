@@ -2,9 +2,8 @@
 
 import copy
 
-from lessons_content.exercises.kit import Text, exercise
-from lessons_content.lesson_10.parts import again, chunk, decode, in_words, random_part, size
-from paged_attention.engine.fast.ahead import PENDING, expect_tokens
+from lessons_content.exercises.kit import Text
+from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.request import Request
 
 COPY, EARLY = "into a copy", "asked before the count"
