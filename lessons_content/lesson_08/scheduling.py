@@ -162,6 +162,21 @@ def make_scheduler(scenario: Scenario, row: int = 16, **methods) -> Scheduler:
     return scheduler
 
 
+class WithoutModel:
+    """What an engine has besides its model: a class of engines is derived from this first."""
+
+    def __init__(self, pool: Scenario, end_tokens):
+        self.scheduler = make_scheduler(pool)
+        self.manager, self.prefix_cache = self.scheduler.manager, self.scheduler.prefix_cache
+        self.end_tokens, self.history, self.requests = frozenset(end_tokens), None, {}
+
+    def begin(self, request: Request):
+        """Lets a request run. It has no room yet."""
+        self.requests[request.id] = request
+        self.manager.start(request.id, 0, [])
+        self.scheduler.running.append(request)
+
+
 def run(scenario: Scenario, **methods) -> tuple:
     """A Step for each step of a scenario. An error ends it, as its last entry, in words."""
     scheduler = make_scheduler(scenario, **methods)

@@ -1,29 +1,13 @@
-"""Engines without a model, and what is seen of one when it completes a step: 8.8 and 10.7."""
+"""Steps that an engine without a model completes, and what is seen of them, for 8.8."""
 
 import torch
 
-from lessons_content.exercises.naming_words import Alike
-from lessons_content.lesson_08.scheduling import Scenario, make_scheduler
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Alike, Text
+from lessons_content.lesson_08.scheduling import Scenario, WithoutModel
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.request import Request
+from paged_attention.engine.request import Request, SamplingParams
 
 VOCAB_SIZE, END, OTHER_END = 16, 1, 13
-
-
-class WithoutModel:
-    """What an engine has besides its model: a class of engines is derived from this first."""
-
-    def __init__(self, pool: Scenario, end_tokens):
-        self.scheduler = make_scheduler(pool)
-        self.manager, self.prefix_cache = self.scheduler.manager, self.scheduler.prefix_cache
-        self.end_tokens, self.history, self.requests = frozenset(end_tokens), None, {}
-
-    def begin(self, request: Request):
-        """Lets a request run. It has no room yet."""
-        self.requests[request.id] = request
-        self.manager.start(request.id, 0, [])
-        self.scheduler.running.append(request)
 
 
 class SamplingEngine(WithoutModel, Engine):
@@ -105,3 +89,83 @@ def _reason(request):
     if request.reason not in ("end", "length"):
         return OtherReason(request.reason)
     return Text("end or length" if is_end and is_last else request.reason)
+
+
+POOL = Scenario((), num_blocks=16, block_size=4, token_budget=64)
+COLD = 0.01  # a temperature at which the likeliest token comes
+
+
+def observe(answer, case):
+    engine = SamplingEngine(POOL, case.end_tokens)
+    requests = [_add(engine, case, number) for number in range(len(case.prompts))]
+    owners = {request.params: request.id for request in requests}
+    seen = {}
+    for number, step in enumerate(case.steps, 1):
+        scheduled = [(requests[index], num_tokens) for index, num_tokens, _ in step]
+        as_it_came = list(scheduled)
+        try:
+            for request, num_tokens in scheduled:
+                engine.scheduler.make_room(request, num_tokens)
+        except Exception as error:
+            seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
+            break
+        logits = _logits(case, step)
+        engine.watch_samples(logits, owners)
+        result = answer(engine, scheduled, logits)
+        if engine.rows_given != "as they came":
+            seen["the logits that self.sample got"] = engine.rows_given
+        if scheduled != as_it_came:
+            seen[f"after step {number}, the list `scheduled`"] = Text("changed")
+        for part, value in after_step(engine, requests, result).items():
+            seen[f"after step {number}, {part}"] = value
+        sampled = "; ".join(sorted(engine.sampled)) or "nothing"
+        seen[f"in step {number}, self.sample got"] = Text(sampled)
+    return seen
+
+
+def _add(engine, case, number):
+    params = SamplingParams(
+        case.max_new_tokens[number],
+        temperature=COLD if number in case.cold else 0.0,
+        seed=number,  # so that no two have the same params
+        ignore_end=number in case.ignore_end,
+    )
+    prompt = [2 + number] * case.prompts[number]
+    if case.end_in_prompt:
+        prompt[0] = END
+    request = Request("ABC"[number], prompt, params)
+    request.tokens += [6] * case.generated[number]
+    engine.begin(request)
+    return request
+
+
+def _logits(case, step):
+    logits = torch.linspace(-1.0, 0.0, VOCAB_SIZE).repeat(len(step), 1)
+    for row, (_, _, token) in zip(logits, step, strict=True):
+        row[token] = 3.0
+    return logits
+
+
+def describe(case):
+    those = ", ".join(_request_in_words(case, number) for number in range(len(case.prompts)))
+    numbered = []
+    for number, step in enumerate(case.steps, 1):
+        computes = [f"{'ABC'[i]} computes {num}, next token {token}" for i, num, token in step]
+        numbered.append(f"step {number}: {' and '.join(computes)}")
+    noun = "end token" if len(case.end_tokens) == 1 else "end tokens"
+    ends = ", ".join(map(str, case.end_tokens)) or "none"
+    return f"{noun} {ends}; {those}; {'; '.join(numbered)}"
+
+
+def _request_in_words(case, number):
+    words = f"{'ABC'[number]} (prompt of {case.prompts[number]}"
+    if case.end_in_prompt:
+        words += f" that begins with {END}"
+    if own := case.generated[number]:
+        words += f" and {own} of its own from before it was preempted"
+    words += f", max_new_tokens={case.max_new_tokens[number]}"
+    if number in case.ignore_end:
+        words += ", ignore_end"
+    if number in case.cold:
+        words += f", temperature={COLD}"
+    return f"{words})"
