@@ -48,11 +48,7 @@ class OtherReason(Alike):
 
 
 def after_step(engine: Engine, requests: list[Request], result) -> dict:
-    """What can be seen of a step that has been completed.
-
-    requests: those of the step and others.
-    result: what postprocess() returned.
-    """
+    """What can be seen after a step: what postprocess() returned, and all requests."""
     running, waiting = engine.scheduler.running, engine.scheduler.waiting
     ended = [request for request in requests if request.reason is not None]
     return {
