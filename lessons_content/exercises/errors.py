@@ -6,7 +6,7 @@ from lessons_lib.checks import Raised, raised
 def error_of(answer, *arguments) -> Exception | None:
     """The error that a call of the answer raises, or None.
 
-    NotImplementedError goes on: nobody has written that answer yet.
+    NotImplementedError goes on to the caller: the answer is not written yet.
     """
     try:
         answer(*arguments)

@@ -63,9 +63,9 @@ def silent(method):
 
 
 class Manager(PythonBlockManager):
-    """Breaks a promise, or none. It hands out its blocks in one of three orders, or refuses
-    wrong calls without a word.
+    """A manager that may break a promise.
 
+    order: how it hands out its blocks. SILENT: its errors have no words.
     `shown`: whether a call has come that shows what is wrong.
     """
 

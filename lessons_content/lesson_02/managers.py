@@ -42,8 +42,8 @@ def exercise(scope: dict, answer_name: str, **own) -> Exercise:
     )
 
 
-# Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
-# goes well is another matter.
+# How `chance` draws the arguments of a step or a call. `one` is mostly the id of a sequence.
+# The step may fail.
 DRAWN = {
     ADD: lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
     APPEND: lambda chance, one: (one,),
@@ -70,9 +70,9 @@ def hidden(name: str, chance: random.Random):
 
 
 def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
-    """Takes a drawn step and writes it down, if it goes well.
+    """Takes a drawn step and adds it to `done`, if nothing is wrong with it.
 
-    Or, `raising`, where it can fail in one way only.
+    raising: also if only one thing is wrong with it.
     """
     known = [*manager.sequences]
     args = DRAWN[step](chance, chance.choice([*known, *known, chance.randrange(6)]))
@@ -136,8 +136,8 @@ def drive(name: str, method, case) -> list | Text:
     """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
-    # What was there must stay where callers hold it; what a new slot holds is nobody's
-    # business yet.
+    # Callers hold these, so they must stay the same objects. What a new slot holds does not
+    # count: only the tokens that are there now are watched.
     watched = manager.kv_cache, manager.block_table, lengths_of(manager)
     seen = []
     for args in calls:

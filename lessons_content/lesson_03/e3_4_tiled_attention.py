@@ -18,9 +18,8 @@ from lessons_content.lesson_03 import requests
 from lessons_content.lesson_03.largest_scores import LargestScores
 from paged_attention.attention import by_request
 
-# One request with so few numbers for a token that the scores of more than one pair of blocks
-# stand out. It has one head: to take all heads at once is as good as to take one after the
-# other.
+# A long request with few numbers for each token, so that the scores of several pairs of blocks
+# would be its largest tensor. It has one head, since an answer may take all heads at once.
 LONG = (95, 16, 1, 1, 1, 2, requests.POISON)
 CASES = [LONG, *requests.CASES]  # before the other chancy ones
 

@@ -24,8 +24,8 @@ VIEW = Text("a block_table that is a view of the manager's, and changes when tha
 NAMES = ("cu_seqlens_q", "seq_lens_kv", "block_table", "slot_mapping")
 
 
-# (block size, length of each sequence, the order in which they got their rows, the batch); the
-# last row is nobody's
+# (block size, length of each sequence, the order in which they got their rows, the batch); no
+# sequence has the last row
 CASES = [
     (4, {0: 1}, [0], [(0, 1)]),
     (4, {0: 3}, [0], [(0, 3)]),

@@ -90,7 +90,7 @@ def is_printed(case):
 
 
 def make_batch(case):
-    """The arguments. Each sequence's blocks lie scattered, and the last block is nobody's."""
+    """The arguments. The blocks are in any order, and no sequence has the last one."""
     generator = torch.Generator().manual_seed(case.seed)
     q_lens, kv_lens = map(list, zip(*case.lengths, strict=True))
     counts = [-(-kv_len // case.block_size) for kv_len in kv_lens]
