@@ -1623,7 +1623,7 @@ assert counts[32] < 2 * counts[1]
 # loads PyTorch and the model again, which takes a few seconds.)
 
 # %%
-from paged_attention.engine.shards import serve_sharded
+from paged_attention.engine.parallel.shards import serve_sharded
 
 few = [encode(text) for text in ("Cq7b>", "Szebra>", "Ka17..q42......z93?zq>")]
 on_two = serve_sharded(few, world_size=2, backend="gloo")

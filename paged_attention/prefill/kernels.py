@@ -6,6 +6,8 @@ A rung is compiled for the shapes of a model, planned for a batch, and then laun
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,13 +42,49 @@ from paged_attention.validate import (
     signature_of,
 )
 
+
+@dataclass(frozen=True)
+class PrefillRung(Rung):
+    """A kernel of this ladder. It plans all "tiles", or the "needed tiles".
+
+    tensor_cores: whether it multiplies with them.
+    packs_heads: whether the query heads of a KV head share a tile.
+    copies_boxes: whether whole blocks are copied, by the card's bulk copies.
+    """
+
+    tensor_cores: bool = True
+    packs_heads: bool = False
+    copies_boxes: bool = False
+
+
+_PACKED: dict[str, Any] = {"plans": "tiles", "packs_heads": True}
+_NEEDED: dict[str, Any] = {"plans": "needed tiles", "packs_heads": True}
+_HOPPER: dict[str, Any] = {"architecture": "90a", "copies_boxes": True, **_NEEDED}
 PREFILL_RUNGS = (
-    Rung(0, "each query as a decode", "prefill/0_each_query.cu"),
-    Rung(1, "tiles of queries and keys", "prefill/1_tiles.cu"),
-    Rung(2, "tensor cores", "prefill/2_tensor_cores.cu", gpu_needs.COPIES),
-    Rung(3, "query heads packed", "prefill/3_packed_heads.cu", gpu_needs.COPIES),
-    Rung(4, "only what the causal edge needs", "prefill/4_causal_edge.cu", gpu_needs.COPIES),
-    Rung(5, "Hopper's copies and products", "prefill/5_hopper.cu", gpu_needs.GROUPS, "90a"),
+    PrefillRung(0, "each query as a decode", "prefill/0_each_query.cu", tensor_cores=False),
+    PrefillRung(
+        1,
+        "tiles of queries and keys",
+        "prefill/1_tiles.cu",
+        plans="tiles",
+        tensor_cores=False,
+    ),
+    PrefillRung(
+        2, "tensor cores", "prefill/2_tensor_cores.cu", gpu_needs.COPIES, plans="tiles"
+    ),
+    PrefillRung(
+        3, "query heads packed", "prefill/3_packed_heads.cu", gpu_needs.COPIES, **_PACKED
+    ),
+    PrefillRung(
+        4,
+        "only what the causal edge needs",
+        "prefill/4_causal_edge.cu",
+        gpu_needs.COPIES,
+        **_NEEDED,
+    ),
+    PrefillRung(
+        5, "Hopper's copies and products", "prefill/5_hopper.cu", gpu_needs.GROUPS, **_HOPPER
+    ),
 )
 PREFILL_DTYPES = (torch.float16, torch.bfloat16)
 BLOCK_SIZES = range(8, 65)
@@ -74,10 +112,11 @@ def check_prefill_shape(number: int, shape: Shape) -> None:
         raise ValueError(
             f"block_size must be {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}, not {shape.block_size}"
         )
-    if number == 5 and shape.block_size not in BLOCK_SIZES_OF_BOXES:
+    is_boxed = PREFILL_RUNGS[number].copies_boxes
+    if is_boxed and shape.block_size not in BLOCK_SIZES_OF_BOXES:
         *others, last = BLOCK_SIZES_OF_BOXES
         raise ValueError(
-            f"block_size must be {', '.join(map(str, others))} or {last} for rung 5, "
+            f"block_size must be {', '.join(map(str, others))} or {last} for rung {number}, "
             f"not {shape.block_size}"
         )
     if not 1 <= shape.queries_per_kv_head <= MOST_QUERIES_PER_KV_HEAD:
@@ -140,9 +179,9 @@ def prefill_library(number: int, shape: Shape, target: str | None = None) -> Cud
 
 def tile_sizes(number: int, shape: Shape) -> TileSizes:
     """Returns the sizes of a rung's tiles, as its files in kernels/prefill/ have them."""
-    if number == 1:
+    if not PREFILL_RUNGS[number].tensor_cores:
         return TileSizes(rows=32, keys=32)
-    if number == 5:
+    if PREFILL_RUNGS[number].copies_boxes:
         return TileSizes(rows=128, keys=128 if shape.head_size <= 128 else 64)
     rows, keys = 128, 64
     if (rows + 4 * keys) * shape.head_size * shape.dtype.itemsize > shape.shared_bytes:
@@ -216,17 +255,20 @@ class PagedPrefill:
         self.workspace: dict[str, Tensor | int | None] = {}
         self._checked: tuple | None = None  # what the last call checked, but for addresses
         self._prepared: Callable | None = None
-        if number > 0 and self.num_tokens:
+        self._copies_boxes = PREFILL_RUNGS[number].copies_boxes
+        if PREFILL_RUNGS[number].plans and self.num_tokens:
             self._plan(q_lens, kv_lens, most_tiles)
 
     def _plan(self, q_lens: np.ndarray, kv_lens: np.ndarray, most_tiles: int | None):
         sizes = tile_sizes(self.number, self.shape)
-        heads = self.shape.queries_per_kv_head if self.number >= 3 else 1
-        if self.number < 4:
+        rung = PREFILL_RUNGS[self.number]
+        heads = self.shape.queries_per_kv_head if rung.packs_heads else 1
+        if rung.plans == "tiles":
             plan = plan_all_tiles(q_lens, kv_lens, heads, sizes)
         else:
             # of a multiprocessor
-            blocks_at_once = 2 if self.number == 4 and self.shape.head_size <= 128 else 1
+            is_small = self.shape.head_size <= 128 and not rung.copies_boxes
+            blocks_at_once = 2 if is_small else 1
             num_slots = blocks_at_once * num_multiprocessors(self.device)
             plan = plan_needed_tiles(
                 q_lens, kv_lens, heads, sizes, self.num_kv_heads, num_slots, most_tiles
@@ -238,7 +280,7 @@ class PagedPrefill:
             "planned_rows": sizes.rows,
             "planned_keys": sizes.keys,
         }
-        if self.number >= 4:
+        if rung.plans == "needed tiles":
             rows = (plan.num_parts, self.num_kv_heads, sizes.rows)
             cut = plan.num_parts > 0
             self.workspace |= {
@@ -247,7 +289,7 @@ class PagedPrefill:
                 "part_o": self._floats(*rows, self.shape.head_size) if cut else None,
                 "part_ml": self._floats(*rows, 2) if cut else None,
             }
-        if self.number == 5:
+        if rung.copies_boxes:
             self.workspace["num_slots"] = num_slots
 
     def _floats(self, *shape: int) -> Tensor:
@@ -301,7 +343,7 @@ class PagedPrefill:
             num_kv_heads=self.num_kv_heads,
             max_blocks_per_seq=block_table.shape[1],
             scale=-scale if scale < 0 else scale or 1.0,
-            **(dict(num_blocks=len(k_cache)) if self.number == 5 else {}),
+            **(dict(num_blocks=len(k_cache)) if self._copies_boxes else {}),
             **self.workspace,
         )
         self._checked = signature if usual else None

@@ -151,7 +151,8 @@ def table(run: Run) -> str:
         lines.append([row.name, *numbers])
     return (
         f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n"
-        f"{run.command_today}\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
+        f"{run.command_today}\n"
+        f"for each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
     )
 
 
