@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         stale = [exercise for exercise in chosen if is_stale(exercise)]
         for exercise in stale:
             if options.check:
-                print(f"{exercise.id}: the records are out of step. Run: make records")
+                print(f"{exercise.id}: the records are out of step. Run: python -m lessons_content.mistakes")
             else:
                 record(exercise)
     except (KeyError, MistakesError) as error:

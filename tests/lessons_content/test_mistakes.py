@@ -56,7 +56,9 @@ def test_the_records_are_what_the_forms_give(exercise, every):
             if exercise.mistakes.records.encoded(form.text)[number] == records.HANGS:
                 assert slug in exercise.mistakes.hanging
                 continue
-            assert recorded, f"{exercise.id} has no record of {slug}; run: make records"
+            assert recorded, (
+                f"{exercise.id} has no record of {slug}; run: python -m lessons_content.mistakes"
+            )
             given = checks.attempt(exercise, form, case)
             assert form.gives(exercise.same, recorded[1], given), (form.place, number)
 
@@ -75,7 +77,9 @@ def test_the_records_are_what_some_of_the_forms_give_when_they_are_built(exercis
         given = command.results_of(exercise, form.text)
         for number, encoded in enumerate(given):
             recorded = form.record(number)
-            assert recorded, f"{exercise.id} has no record of {form.place}; run: make records"
+            assert recorded, (
+                f"{exercise.id} has no record of {form.place}; run: python -m lessons_content.mistakes"
+            )
             assert form.gives(exercise.same, recorded[1], result_codec.decode(encoded)), (
                 form.place,
                 number,

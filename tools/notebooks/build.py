@@ -138,7 +138,7 @@ def check(lessons: list[Lesson]) -> list[str]:
     packed = our_answers.FILE.read_text(encoding="utf-8") if our_answers.FILE.exists() else ""
     if packed != our_answers.pack(select([])):
         problems.append(
-            "lessons_content/mistakes/our_answers.json is stale: run `make lessons`"
+            "lessons_content/mistakes/our_answers.json is stale: run `make notebooks`"
         )
     sources = {path.stem for path in SOLUTIONS.glob("*.py")}
     problems += [
@@ -195,7 +195,7 @@ def _out_of_step(path: Path, expected: nbformat.NotebookNode) -> list[str]:
 
 
 def _remedy(path: Path) -> str:
-    return f"run `make lessons ARGS={path.stem.split('_')[0]}`"
+    return f"run `make notebooks ARGS={path.stem.split('_')[0]}`"
 
 
 def leaks(lessons: list[Lesson]) -> list[str]:
