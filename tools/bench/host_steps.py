@@ -1,6 +1,6 @@
 """Counts what the host does in a step of the engine: `python -m tools.bench host_steps`.
 
-    make bench NAME=host_steps     with pool, cached blocks, waiting and running requests times ten
+    make bench NAME=host_steps   with pool, cached blocks, waiting and running requests x ten
 
 There is no model, so that nothing but the host's part is left. Counted are the calls of
 functions, those of C and comparisons of requests included, which are the same on each machine.

@@ -1,7 +1,7 @@
 """Puts small faults into our answers, one at a time, and lists those that a check lets pass.
 
 python -m tools.mutants.answers 4.3 5.2       all mutants of these answers; of all without any
-python -m tools.mutants.answers --built 40    all in Python, and 40 of those that have to be built
+python -m tools.mutants.answers --built 40    all in Python, and 40 that have to be built
 python -m tools.mutants.answers --list 4.3    tries nothing; shows those that pass
 """
 
