@@ -812,7 +812,7 @@ for row in by_flashinfer.batches:
 #
 # ## On your card
 #
-# The whole ladder, with a table and a plot, is one command in a terminal:
+# The whole ladder, with a table and a plot, is one command in a clone of the course:
 # `python -m tools.bench prefill`. With `--recorded` it prints the runs that come with the
 # course.
 #

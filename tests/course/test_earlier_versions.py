@@ -147,7 +147,7 @@ def test_a_command_of_before_goes_on(words, says, tmp_path):
     [
         ("copies", "make lab OPEN=no"),
         ("lessons ARGS=01", 'make notebooks ARGS="01"'),
-        ("mistakes MISTAKES=mine", 'make grade ARGS="mistakes mine"'),
+        ("mistakes MISTAKES=mine", "make grade MISTAKES= ARGS='mistakes \"mine\"'"),
         ("bench-host-steps", "make bench NAME=host_steps"),
         ("wheel", "-m tools.wheel"),
     ],
