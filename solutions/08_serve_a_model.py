@@ -1548,10 +1548,10 @@ for name, serve_all in servers.items():
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course
 # has a benchmark with a longer trace and several turns: `python -m tools.bench serving`, in a
-# clone. It compares the engine with `generate` in batches of several sizes and with `generate_batch`,
-# which is transformers' own continuous batching. These runs come with the course. *Same
-# requests* and *same tokens* compare each server's answers with our engine's. Tokens are
-# counted up to the first that differs:
+# clone. It compares the engine with `generate` in batches of several sizes and with
+# `generate_batch`, which is transformers' own continuous batching. These runs come with the
+# course. *Same requests* and *same tokens* compare each server's answers with our engine's.
+# Tokens are counted up to the first that differs:
 
 # %%
 from lessons_content.lesson_08.bench import serving as serving_bench
