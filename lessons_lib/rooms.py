@@ -71,7 +71,7 @@ def pictures(lesson: str) -> ModuleType:
 def shown_content() -> list[str]:
     """The folders of lessons_content without exercises: pictures, and what is measured."""
     content = _content()
-    folders = [content / "bench"]
+    folders = [content / "bench_records"]
     for name in ("pictures", "bench"):
         folders += content.glob(f"lesson_*/{name}")
     return sorted(str(folder.relative_to(content.parent)) for folder in folders)

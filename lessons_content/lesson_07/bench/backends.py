@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_content.bench.where import driver
+from lessons_content.bench_records.where import driver
 from lessons_content.lesson_07.bench.flashinfer_backends import (
     decode_wrapper,
     flashinfer_version,

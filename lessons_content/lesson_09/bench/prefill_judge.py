@@ -12,8 +12,9 @@ from lessons_lib.cuda.builds import choose_target
 from lessons_lib.cuda.library import build_cuda
 from paged_attention.attention.metadata import BatchMetadata, attn_paged_torch
 from paged_attention.ladder.decode import Shape
-from paged_attention.prefill.kernels import PREFILL_RUNGS, PagedPrefill, prefill_texts
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import PREFILL_RUNGS, prefill_texts
+from paged_attention.prefill.tile_counts import count_work
 
 HEADS = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128}
 JUDGED = (70, 70), (33, 200), (1, 90), (1, 17)  # a prompt, a chunk and two decodes
