@@ -18,6 +18,7 @@ from types import ModuleType
 PACKAGES = ("lessons_lib", "paged_attention", "lessons_content", "lessons_grading")
 JUDGING = (*PACKAGES, "kernels")  # their files decide about an answer
 HANDED_OUT = (*JUDGING, "notebooks")  # what a wheel holds
+WITH_ANSWERS = ("kernels", "lessons_content", "paged_attention")
 # Whose classes a result may be made of, when it comes out of another process.
 RESULT_CLASSES = ("lessons_lib.checks", "lessons_content.")
 BENCH = ("python", "-m", "tools.bench")  # the command of a benchmark, before its name
@@ -70,7 +71,7 @@ def pictures(lesson: str) -> ModuleType:
 def shown_content() -> list[str]:
     """The folders of lessons_content without exercises: pictures, and what is measured."""
     content = _content()
-    folders = [content / "bench"]
+    folders = [content / "bench_records"]
     for name in ("pictures", "bench"):
         folders += content.glob(f"lesson_*/{name}")
     return sorted(str(folder.relative_to(content.parent)) for folder in folders)

@@ -17,7 +17,7 @@ and query head. Keys and values have one for each key and KV head.
 import math
 
 from lessons_content.exercises.kit import calls, counted, exercise, outcomes
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.tile_counts import count_work
 
 # About 100,000 pairs at most in each, so that an answer may count them one by one.
 CASES = [

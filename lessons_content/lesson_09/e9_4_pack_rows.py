@@ -19,7 +19,7 @@ from lessons_content.exercises.kit import (
     listed,
     outcomes,
 )
-from paged_attention.prefill.tiles import pack_rows
+from paged_attention.prefill.tile_counts import pack_rows
 
 # Full last tiles and others, tiles that cut a query, and tiles smaller than a query's rows.
 CASES = calls.numbers("""

@@ -12,7 +12,7 @@ A query that sees n keys sees n // tile_keys tiles whole. Key k is in tile k // 
 """
 
 from lessons_content.exercises.kit import calls, exercise, outcomes
-from paged_attention.prefill.tiles import causal_tiles
+from paged_attention.prefill.tile_counts import causal_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
 # First single queries, at the ends of tiles and between them. Then whole prompts, chunks with

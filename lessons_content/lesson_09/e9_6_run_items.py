@@ -12,7 +12,7 @@ key=...). Python's sort keeps the order of equal ones.
 """
 
 from lessons_content.exercises.kit import calls, counted, differences, exercise, outcomes
-from paged_attention.prefill.tiles import run_items
+from paged_attention.prefill.tile_counts import run_items
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
 # items, and several slots that are free at the same time, which did not begin in their order.

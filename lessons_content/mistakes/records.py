@@ -1,7 +1,8 @@
 """What each form of a mistake gives on each visible case, recorded.
 
-So a mistake is named at once, without trying hundreds of forms. `make records` writes one file
-for each exercise. A record counts only for the text and the exercise that it was made with.
+So a mistake is named at once, without trying hundreds of forms. This package's command
+writes one file for each exercise. A record counts only for the text and the exercise that it
+was made with.
 """
 
 import base64

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
-from lessons_lib.processes import pickles, process_tree
+from lessons_lib.processes import linux, pickles, process_tree
 
 BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
@@ -93,11 +93,10 @@ def _limit_memory():
     """Limits the process's data, so that an endlessly growing list ends in a MemoryError.
 
     Its address space has no limit, because CUDA reserves a lot of it without using it.
-    On Linux only. Elsewhere such a list grows until the run's time is over.
+    On Linux only (linux.py).
     """
     with suppress(OSError, ValueError):
-        data_pages = int(open("/proc/self/statm").read().split()[5])
-        limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
+        limit = linux.data_pages() * resource.getpagesize() + MEMORY_LIMIT
         most = limit + MEMORY_RESERVE
         resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         _limits[:] = (limit, most), (most, most)

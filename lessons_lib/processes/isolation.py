@@ -81,7 +81,7 @@ def run_isolated(
 
     Functions of the notebook travel by value, with the globals that they use.
 
-    time_limit: seconds at work or asleep (own_time.py). Waiting for a processor does not
+    time_limit: seconds at work or asleep (cpu_time.py). Waiting for a processor does not
         count, so a busy machine ends no run that a quiet one would not end. By the clock the
         run may take BUSY times as long.
     report: whether the function gets a keyword argument `report`, a callable that sends a

@@ -1,22 +1,21 @@
 """All processes that come from one, whatever parents, groups and sessions they have by now."""
 
-import ctypes
 import os
 import resource
 import signal
 from contextlib import suppress
 
-_PR_SET_CHILD_SUBREAPER = 36
+from lessons_lib.processes import linux
+
 _GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 def adopt_orphans():
     """From now on, a descendant of this process that loses its parent becomes our child.
 
-    On Linux only. Elsewhere, an orphan with its own session is not found and keeps running.
+    On Linux only (linux.py).
     """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    linux.prctl(linux.SET_CHILD_SUBREAPER, 1)
 
 
 def split() -> int:

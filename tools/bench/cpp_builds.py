@@ -1,6 +1,6 @@
 """Times the build of lesson 01's block manager: our way, and load_inline with default headers.
 
-    make bench-build          each once, in separate folders; takes about a minute
+    make bench NAME=cpp_builds     each once, in separate folders; takes about a minute
 
 Prints seconds and ratios. Exits with 1 if our build takes more than a quarter of the default's
 time, or if an unchanged rebuild takes 0.3 s or more.

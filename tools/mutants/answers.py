@@ -1,8 +1,8 @@
 """Puts small faults into our answers, one at a time, and lists those that a check lets pass.
 
-make answer-mutants ARGS="4.3 5.2"         all mutants of these answers; of all without any
-make answer-mutants ARGS="--built 40"      all in Python, and 40 of those that have to be built
-make answer-mutants ARGS="--list 4.3"      tries nothing; shows those that pass
+python -m tools.mutants.answers 4.3 5.2       all mutants of these answers; of all without any
+python -m tools.mutants.answers --built 40    all in Python, and 40 that have to be built
+python -m tools.mutants.answers --list 4.3    tries nothing; shows those that pass
 """
 
 import argparse
@@ -37,7 +37,7 @@ OUTCOMES = ("refused", "explained", "passes", "not built", "to do")
 def main(words: list[str] | None = None) -> int:
     """Returns 0 if no mutant passes."""
     parser = argparse.ArgumentParser(
-        prog="make answer-mutants", description=__doc__.splitlines()[0]
+        prog="python -m tools.mutants.answers", description=__doc__.splitlines()[0]
     )
     parser.add_argument("exercises", nargs="*", help="ids, such as 4.3; all without any")
     parser.add_argument("--list", action="store_true", help="try nothing; show what passes")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_content.bench.recorded_runs import Record
+from lessons_content.bench_records.recorded_runs import Record
 
 LONGEST_TITLE = 50  # of a server in the table, which then fits a notebook's cell on a laptop
 
