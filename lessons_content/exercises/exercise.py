@@ -43,8 +43,6 @@ def exercise(
     hidden = found.pop("hidden")
     heading, *hints = paragraphs(scope["__doc__"])
     found = {"title": heading.partition(": ")[2].rstrip("."), "hints": tuple(hints)} | found
-    if isinstance(found["hints"], str):  # files that have no hints in their docstring yet
-        found["hints"] = paragraphs(found["hints"])
     answer_name = answer_name or found["reference"].__name__
     names = _names_beside(found["reference"]) | scope | (also or {})
     return Exercise(
