@@ -16,7 +16,7 @@ from lessons_lib.cuda.compiler import compiler
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine: what was found ("" if nothing), and what it is needed for."""
+    """One part of the machine: what was found ("" if nothing), and why lessons need it."""
 
     name: str
     found: str
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings. `ready` says whether everything that the lessons need is there."""
+    """All findings. `ready` says whether the machine has everything that lessons need."""
 
     findings: tuple[Finding, ...]
 
@@ -187,7 +187,7 @@ def _cuda_on_cpu() -> str:
 
 
 def _line_finder() -> str:
-    """What cuda_on_cpu/source_lines.py asks: addr2line, LLVM's program or macOS's."""
+    """The program that cuda_on_cpu/source_lines.py calls: addr2line, LLVM's, or macOS's."""
     versions = (_first_line(name, "--version") for name in ("addr2line", "llvm-symbolizer"))
     return next(filter(None, versions), shutil.which("atos") or "")
 
