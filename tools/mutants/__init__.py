@@ -1,3 +1,1 @@
-"""Puts small faults into the course's code, one at a time, and sees whether a test notices:
-`make mutants`.
-"""
+"""Puts small faults into the course's code, one at a time, and sees whether a test notices."""
