@@ -1,9 +1,9 @@
-"""Looks whether each place that `places.toml` names is there, in copies of those projects:
+"""Looks whether each place in `vllm_places.toml` exists in a copy of its project:
 
     python -m tools.notebooks.vllm_checkouts vLLM=FOLDER nano-vllm=FOLDER …
 
 A folder is a clone of the project that has the commit, bare or not, or the unpacked source
-archive of the release. What has no folder is not looked at, and the last lines say so.
+archive of the release. Projects without a folder are left out, and the last lines say so.
 """
 
 import argparse
