@@ -1,4 +1,4 @@
-"""What an exercise is, and the verdict of a check."""
+"""The parts of an exercise, and the verdict of a check."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

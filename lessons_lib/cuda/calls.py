@@ -26,7 +26,7 @@ _one_at_a_time = threading.Lock()  # the runtime has only one report and one set
 
 @dataclass(frozen=True)
 class Access:
-    """What a thread did to a traced element: "read", "write" or "atomic"."""
+    """An access of a thread to a traced element. kind: "read", "write" or "atomic"."""
 
     block: tuple[int, int, int]
     thread: tuple[int, int, int]

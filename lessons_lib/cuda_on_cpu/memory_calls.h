@@ -1,4 +1,4 @@
-// What cudaMalloc, cudaMemcpy and similar functions do (memory.h), and which calls are wrong.
+// Implements cudaMalloc, cudaMemcpy and similar functions (memory.h), and reports wrong calls.
 #pragma once
 #include "allocations.h"
 #include "watch.h"

@@ -63,7 +63,7 @@ def _allocated_name(report: Report, texts: dict[str, str]) -> str:
 
 
 def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
-    """What happened; the lines; what to look at; the kernel, block and thread."""
+    """A sentence; the lines; what to look at; the kernel, block and thread."""
     scene = _Scene(report, texts, tensors)
     what, advice = _SENTENCES.get(report.kind, _other)(scene)
     return "\n".join(

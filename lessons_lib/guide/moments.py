@@ -1,4 +1,4 @@
-"""What a passed exercise means: what the learner can do now, and what the lesson has built."""
+"""Says what a passed exercise means: what the learner can do now, what the lesson built."""
 
 import functools
 import tomllib

@@ -174,7 +174,7 @@ def _headers() -> str:
     return header.name if header.is_file() else ""
 
 
-# What test_platforms.py and the course's own tests have shown for each platform.
+# The result of test_platforms.py and of the course's own tests for each platform.
 _PLATFORMS = {
     ("Linux", "x86_64"): "fast and checked, tested in full",
     ("Linux", "aarch64"): "fast and checked, tested in an emulator",

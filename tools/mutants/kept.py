@@ -1,4 +1,4 @@
-"""What is already known: results of earlier runs, and mutants that no test can notice."""
+"""Keeps the results of earlier runs, and the mutants that no test can notice."""
 
 import ast
 import hashlib

@@ -1,6 +1,4 @@
-"""What `python -m tools.bench ladder` compares: ways to compute a batch of decodes, and the
-GPU.
-"""
+"""Ways to compute a batch of decodes, and the GPU, for `python -m tools.bench ladder`."""
 
 import gc
 import inspect

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from lessons_lib.drawing import EDGE, LINES, PINK, QUIET, SHARED, USED, WASTED, ink
 
-# What a request does in a step: a colour, and a hatch for people who cannot tell colours
-# apart.
+# For each state of a request: a colour, and a hatch for people who cannot tell colours apart.
 STATES = {
     "waits": (WASTED, ".."),
     "prefills": (SHARED, ""),
