@@ -5,14 +5,13 @@
 
         old => new        an edit. `old` is in our answer exactly once.
         old =>> new       in all places, one or more.
-            f(…) => g(…)      `…` is any argument, or the rest of a line: each place alone, and
-            all
-                              places together.
-            old =>            the lines below, indented once more, are the new text.
-                new
-            or old => new     another form of the same mistake
-               old => new     its second edit
-            maybe old => new  an edit that makes two forms of one: with it, and without it
+        f(…) => g(…)      `…` is any argument, or the rest of a line: each place by itself, and
+                          all places together.
+        old =>            the lines below, indented once more, are the new text.
+            new
+        or old => new     another form of the same mistake
+           old => new     its second edit
+        maybe old => new  an edit that makes two forms of one: with it, and without it
 
 The lines up to the next `or` are one form. All its edits are made, from top to bottom. `old`
 is one line here: write several lines of our answer one after the other. White space in `old`

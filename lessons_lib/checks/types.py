@@ -6,7 +6,7 @@ from typing import Any
 
 NOT_ATTEMPTED = "not-attempted"
 NOT_JUDGED = "not-judged"  # this machine cannot try our own answer either
-NO_ANSWER = object()  # given to a check by a learner who has left the answer out
+NO_ANSWER = object()  # the answer if check() is called without one
 
 
 class Form:

@@ -1,5 +1,5 @@
-"""How requests look, in stills and in the player: each has a colour and a pattern. So eyes
-that do not see the colours' difference see the patterns'.
+"""How requests look, in stills and in the player: each has a colour and a pattern. So people
+who cannot tell the colours apart see different patterns.
 
 A look is written once. It gives the CSS of the player and the SVG pattern of the still.
 """

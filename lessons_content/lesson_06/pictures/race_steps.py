@@ -34,8 +34,7 @@ def record(accesses: Sequence, race: Any, texts: Mapping[str, str]) -> Recording
 
 def _lines(accesses: Sequence) -> Iterator[list]:
     """The accesses of a thread at a line. A read of a number that the thread itself wrote is
-    left
-    out: the number may still be in a register, so not every compiler reads it.
+    left out: the number may still be in a register, so not every compiler reads it.
     """
     writer: dict[tuple, tuple] = {}
     seen = []

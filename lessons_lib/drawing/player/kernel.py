@@ -9,9 +9,8 @@
 The values are
 
 - of a box: null, or [text, shade, lit, tells]: `shade` is the number of its shade, or -1;
-`lit`
-  is whether this step is about it; `tells` is the text that is read out instead of its own. A
-  box whose name has dots is named with the parts of `noun`: "block 5, offset 2".
+  `lit` is whether this step is about it; `tells` is read out instead of its text. A box whose
+  name has dots is named with the parts of `noun`: "block 5, offset 2".
 - of a line of code, `code/paged_scores 20`: null, or the mark at this line.
 """
 
