@@ -74,17 +74,17 @@ site: $(READY)-test  ## build the website of the lessons in .build/site, and loo
 	$(PY) -m tools.site $(if $(PIP_ARGS),--pip-args="$(PIP_ARGS)") $(ARGS)
 
 # The names of before version 2.0.0. They work for one more release, and say what is new.
-NOW = @echo 'make $@ is now:  $(1)'; $(1)
+NOW = $(info make $@ is now:  $(1))@$(1)
 BENCHES = bench-fast-engine bench-prefill bench-host-steps bench-timeline bench-engine-peers bench-two-gpus bench-serving bench-load
 .PHONY: copies wheel fuzz mutants answer-mutants lessons records check mistakes draft colour screenshots clean bench-build bench-cuda $(BENCHES)
 copies: ; $(call NOW,make lab OPEN=no)
-lessons: ; $(call NOW,make notebooks ARGS="$(ARGS)")
-check: ; $(call NOW,make notebooks ARGS="--check $(ARGS)")
-mistakes: ; $(call NOW,make grade ARGS="mistakes $(MISTAKES)" MISTAKES=)
-draft: ; $(call NOW,make grade ARGS="draft $(RESULTS) $(GROUP) $(MISTAKES) $(ARGS)" MISTAKES=)
+lessons: ; $(call NOW,make notebooks$(if $(ARGS), ARGS="$(ARGS)"))
+check: ; $(call NOW,make notebooks ARGS="--check$(if $(ARGS), $(ARGS))")
+mistakes: ; $(call NOW,make grade MISTAKES= ARGS='mistakes "$(MISTAKES)"')
+draft: ; $(call NOW,make grade MISTAKES= ARGS='draft "$(RESULTS)" "$(GROUP)" "$(MISTAKES)"')
 bench-build: ; $(call NOW,make bench NAME=cpp_builds)
 bench-cuda: ; $(call NOW,make bench NAME=cuda_builds)
-$(BENCHES): bench-%: ; $(call NOW,make bench NAME=$(subst -,_,$*) ARGS="$(ARGS)")
+$(BENCHES): bench-%: ; $(call NOW,make bench NAME=$(subst -,_,$*)$(if $(ARGS), ARGS="$(ARGS)"))
 wheel: $(READY)-test ; $(call NOW,$(PY) -m tools.wheel)
 records: $(READY)-test ; $(call NOW,$(PY) -m lessons_content.mistakes $(ARGS))
 fuzz: $(READY)-test ; $(call NOW,$(PY) -m tools.fuzz $(ARGS))

@@ -1,8 +1,9 @@
 """The course as a sandbox sees it.
 
 The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
-Nothing of `solutions/` is in a sandbox, and of `lessons_content/` only pictures and what is
-measured. An exercise comes in as a package with what is needed to try an answer, and nothing more.
+Nothing of `solutions/` is in a sandbox, and of `lessons_content/` only pictures and
+measured runs. An exercise comes in as a package with what is needed to try an
+answer, and nothing more.
 """
 
 import functools

@@ -44,7 +44,7 @@ missing = confinement.missing
 class Limits:
     """What one submission may take.
 
-    Sizes are bytes. Seconds are its own (own_time.py); by the clock it gets BUSY times as
+    Sizes are bytes. Seconds are its own (cpu_time.py); by the clock it gets BUSY times as
     many, and never more than `total_seconds` for all that is done with it.
 
     memory, processes: of all its processes together; threads count as processes.

@@ -19,6 +19,7 @@ from types import ModuleType
 PACKAGES = ("lessons_lib", "paged_attention", "lessons_content", "lessons_grading")
 JUDGING = (*PACKAGES, "kernels")  # the files of these rooms decide about an answer
 HANDED_OUT = (*JUDGING, "notebooks")  # the rooms that a wheel holds
+WITH_ANSWERS = ("kernels", "lessons_content", "paged_attention")
 # A result from another process may have objects of these modules' classes.
 RESULT_CLASSES = ("lessons_lib.checks", "lessons_content.")
 BENCH = ("python", "-m", "tools.bench")  # the command of a benchmark, before its name
@@ -72,7 +73,7 @@ def pictures(lesson: str) -> ModuleType:
 def shown_content() -> list[str]:
     """The folders of lessons_content that have no exercises: pictures and benchmarks."""
     content = _content()
-    folders = [content / "bench"]
+    folders = [content / "bench_records"]
     for name in ("pictures", "bench"):
         folders += content.glob(f"lesson_*/{name}")
     return sorted(str(folder.relative_to(content.parent)) for folder in folders)

@@ -9,7 +9,7 @@ import torch
 
 from paged_attention.gpu_needs import Capability, in_words
 from paged_attention.ladder.rungs import RUNGS, Rung
-from paged_attention.prefill.kernels import PREFILL_RUNGS
+from paged_attention.prefill.rungs import PREFILL_RUNGS
 
 LADDERS = {"Lesson 07, decodes": RUNGS, "Lesson 09, prompts": PREFILL_RUNGS}
 

@@ -1213,7 +1213,7 @@ for workload in WORKLOADS:
 # ## On your card
 #
 # With a GPU and nvcc, the next cell measures three rungs here. Building them takes a while.
-# The whole ladder, with a table and a plot, is one command in a terminal:
+# The whole ladder, with a table and a plot, is one command in a clone of the course:
 # `python -m tools.bench ladder`.
 
 # %% tags=["nbval-ignore-output"]

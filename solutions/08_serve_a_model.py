@@ -1547,11 +1547,11 @@ for name, serve_all in servers.items():
 
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course
-# has a benchmark with a longer trace and several turns: `python -m tools.bench serving`. It
-# compares the engine with `generate` in batches of several sizes and with `generate_batch`,
-# which is transformers' own continuous batching. These runs come with the course. *Same
-# requests* and *same tokens* compare each server's answers with our engine's. Tokens are
-# counted up to the first that differs:
+# has a benchmark with a longer trace and several turns: `python -m tools.bench serving`, in a
+# clone. It compares the engine with `generate` in batches of several sizes and with
+# `generate_batch`, which is transformers' own continuous batching. These runs come with the
+# course. *Same requests* and *same tokens* compare each server's answers with our engine's.
+# Tokens are counted up to the first that differs:
 
 # %%
 from lessons_content.lesson_08.bench import serving as serving_bench
@@ -1623,7 +1623,7 @@ assert counts[32] < 2 * counts[1]
 # loads PyTorch and the model again, which takes a few seconds.)
 
 # %%
-from paged_attention.engine.shards import serve_sharded
+from paged_attention.engine.parallel.shards import serve_sharded
 
 few = [encode(text) for text in ("Cq7b>", "Szebra>", "Ka17..q42......z93?zq>")]
 on_two = serve_sharded(few, world_size=2, backend="gloo")

@@ -74,7 +74,7 @@ draw.reads(num_tokens=8, tile_tokens=4)
 # queries, and that several of them share the keys and values of a KV head.
 
 # %% exercise="9.1"
-# INCLUDE paged_attention/prefill/tiles.py count_work
+# INCLUDE paged_attention/prefill/tile_counts.py count_work
 
 
 # %% check="9.1"
@@ -419,7 +419,7 @@ draw.rungs(run, "1 prompt of 8,192", 2, multiplies)
 # ### Exercise 9.4: rows of a tile
 
 # %% exercise="9.4"
-# INCLUDE paged_attention/prefill/tiles.py pack_rows
+# INCLUDE paged_attention/prefill/tile_counts.py pack_rows
 
 
 # %% check="9.4"
@@ -486,7 +486,7 @@ draw.tiles_met([all_read], 32, pool_ids)
 # and are not needed. Say where the second kind begins and where the third.
 
 # %% exercise="9.5"
-# INCLUDE paged_attention/prefill/tiles.py causal_tiles
+# INCLUDE paged_attention/prefill/tile_counts.py causal_tiles
 
 
 # %% check="9.5"
@@ -517,7 +517,7 @@ assert with_mask == 256
 # ### Exercise 9.6: the order of work
 
 # %% exercise="9.6"
-# INCLUDE paged_attention/prefill/tiles.py run_items
+# INCLUDE paged_attention/prefill/tile_counts.py run_items
 
 
 # %% check="9.6"
@@ -552,7 +552,8 @@ draw.order(orders, times, 8)
 # %%
 import numpy as np
 
-from paged_attention.prefill.plan import TileSizes, plan_needed_tiles
+from paged_attention.prefill.tile_sizes import TileSizes
+from paged_attention.prefill.plan import plan_needed_tiles
 
 sizes = TileSizes(rows=128, keys=64, few_rows=16)
 heads_in_a_tile, num_kv_heads, num_blocks = 4, 8, 2 * 132  # that the card runs at once
@@ -812,7 +813,7 @@ for row in by_flashinfer.batches:
 #
 # ## On your card
 #
-# The whole ladder, with a table and a plot, is one command in a terminal:
+# The whole ladder, with a table and a plot, is one command in a clone of the course:
 # `python -m tools.bench prefill`. With `--recorded` it prints the runs that come with the
 # course.
 #

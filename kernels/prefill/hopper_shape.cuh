@@ -3,7 +3,7 @@
 #include "tile_shape.cuh"
 
 // The sizes of rung 5. Two groups of four warps compute, 64 rows of the tile each, and one
-// warp copies. A stage is a tile of keys, or of values. kernels.py of the ladder counts
+// warp copies. A stage is a tile of keys, or of values. tile_sizes.py counts
 // alike.
 constexpr int num_groups = 2, group_threads = 128, group_rows = tile_rows / num_groups;
 constexpr int copying_warp = num_groups * 4;

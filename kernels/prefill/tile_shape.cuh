@@ -3,7 +3,7 @@
 #include "params.cuh"
 
 // The sizes of tiles from rung 2 on. A block has tile_rows queries, and loads tile_keys keys
-// and values at a time into one of two stages. paged_attention/prefill/plan.py counts alike.
+// and values at a time into one of two stages. tile_sizes.py counts alike.
 constexpr int row_chunks = head_size / 8;  // a row in chunks of 16 bytes
 
 template <int rows, int keys>

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lessons_content.exercises import outcomes
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.tile_counts import count_work
 
 
 @dataclass(frozen=True)

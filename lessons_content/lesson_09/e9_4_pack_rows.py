@@ -3,7 +3,7 @@
 from lessons_content.exercises import outcomes
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted, listed
-from paged_attention.prefill.tiles import pack_rows
+from paged_attention.prefill.tile_counts import pack_rows
 
 NAMES = "num_queries", "queries_per_kv_head", "kv_head", "tile_rows"
 # Full last tiles and others, tiles that cut a query, and tiles smaller than a query's rows.

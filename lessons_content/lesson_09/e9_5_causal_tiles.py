@@ -2,7 +2,7 @@
 
 from lessons_content.exercises import outcomes
 from lessons_content.exercises.exercise import exercise
-from paged_attention.prefill.tiles import causal_tiles
+from paged_attention.prefill.tile_counts import causal_tiles
 
 # The first and the last query, the queries and the keys of the sequence, the keys of a tile.
 # First single queries, at the ends of tiles and between them. Then whole prompts, chunks with

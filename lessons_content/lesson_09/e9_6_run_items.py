@@ -3,7 +3,7 @@
 from lessons_content.exercises import outcomes
 from lessons_content.exercises.exercise import exercise
 from lessons_content.exercises.naming_words import counted
-from paged_attention.prefill.tiles import run_items
+from paged_attention.prefill.tile_counts import run_items
 
 # The times of the items, and the slots: none, more slots than items, one slot, equally long
 # items, and several slots that are free at the same time, which did not begin in their order.

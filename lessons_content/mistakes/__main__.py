@@ -22,6 +22,9 @@ from lessons_lib.processes import isolation
 FORM_LIMIT = 30.0  # seconds for one form on all cases; most forms take milliseconds
 
 
+AGAIN = "Run: python -m lessons_content.mistakes"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m lessons_content.mistakes",
@@ -35,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         stale = [exercise for exercise in chosen if is_stale(exercise)]
         for exercise in stale:
             if options.check:
-                print(f"{exercise.id}: the records are out of step. Run: make records")
+                print(f"{exercise.id}: its records are out of step. {AGAIN}")
             else:
                 record(exercise)
     except (KeyError, MistakesError) as error:

@@ -1,8 +1,8 @@
 """The recorded result of each form of a mistake on each visible case.
 
-With them a mistake is named at once, without trying hundreds of forms.
-`python -m lessons_content.mistakes` writes one file for each exercise. A record counts only
-for the text and the exercise that it was made with.
+With them a mistake is named at once, without trying hundreds of forms. This package's command
+writes one file for each exercise. A record counts only for the text and the exercise that it
+was made with.
 """
 
 import base64

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from lessons_lib.checks import solution_cells
 from lessons_lib.paths import progress_folder
 from lessons_lib.processes.locks import one_at_a_time
+from lessons_lib.whole_files import write_whole
 
 NOTHING: dict[str, Any] = {"passed": False, "mistakes": []}
 _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
@@ -41,7 +40,7 @@ def remember(exercise: str, passed: bool, mistake: str | None):
             _keep_aside()
             record = {key: each for key, each in (record or {}).items() if key != exercise}
         _add(record, exercise, passed, mistake)
-        replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
+        write_whole(_file(), json.dumps(record, indent=1, sort_keys=True), mode=0o600)
 
 
 def _read() -> dict[str, Any] | None:
@@ -71,7 +70,7 @@ def _keep_aside():
     """Copies a file that cannot be understood to another name, so that nothing is lost."""
     copies = (_file().with_name(f"unreadable-{number}.json") for number in itertools.count(1))
     free = next(copy for copy in copies if not copy.exists())
-    replace_file(free, _file().read_bytes())
+    write_whole(free, _file().read_bytes(), mode=0o600)
 
 
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
@@ -87,15 +86,3 @@ def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | No
 
 def _file() -> Path:
     return progress_folder() / "progress.json"
-
-
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Writes the whole file, or nothing. Text is written as UTF-8."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -17,6 +17,7 @@ from pathlib import Path
 from lessons_lib.checks import progress, solution_cells
 from lessons_lib.paths import progress_folder
 from lessons_lib.processes import added_methods, pickles
+from lessons_lib.whole_files import write_whole
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -47,7 +48,7 @@ def save(exercise_id: str, answer: object) -> None:
     try:
         path = _file(exercise_id)
         path.parent.mkdir(exist_ok=True)
-        progress.replace_file(path, text)
+        write_whole(path, text, mode=0o600)
     except OSError:
         pass
 

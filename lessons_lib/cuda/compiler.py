@@ -10,6 +10,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from lessons_lib.processes import linux
+
 # With C++17 and -Og, pybind11 compiles in 60 % of the time that it takes with PyTorch's own
 # C++20 and -O1. Calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
@@ -36,14 +38,7 @@ class Recipe:
 
 def processor_features() -> str:
     """The features of this processor. Code that was compiled with NATIVE depends on them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line for line in lines if line.startswith(("flags", "Features"))),
-        platform.processor(),
-    )
+    return linux.about_processor("flags", "Features") or platform.processor()
 
 
 def compiler() -> list[str]:

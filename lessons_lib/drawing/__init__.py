@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from PIL import ExifTags, Image
 
 # The colours of Okabe and Ito, with a lighter green. People with any common form of colour
@@ -82,6 +82,22 @@ def as_png(figure, **options) -> bytes:
     # A drawing has few colours: with a palette the file is a third as large.
     image.crop((0, 0, width, height)).quantize(64).save(small, format="png", optimize=True)
     return small.getvalue()
+
+
+def draw_arrow(axes, start: tuple, end: tuple, curve: float = 0.0) -> None:
+    """Draws an arrow from one place (x, y) to another. curve: 0 for a straight one."""
+    axes.add_patch(
+        FancyArrowPatch(
+            start,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=12,
+            color=EDGE,
+            shrinkA=0,
+            shrinkB=0,
+            connectionstyle=f"arc3,rad={curve}",
+        )
+    )
 
 
 def as_jpeg(png: bytes) -> bytes:

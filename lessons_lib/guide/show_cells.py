@@ -29,7 +29,7 @@ def say_whose_notebook_it_is() -> None:
     which the learner does not see, tells of the new version.
     """
     if handed_out.is_here():
-        start = "make copies" if IS_CHECKOUT else f"{installation.NAME} lab"
+        start = "make lab OPEN=no" if IS_CHECKOUT else f"{installation.NAME} lab"
         show(Card(f"This is the course's own copy. Work in yours: `{start}` makes it."))
     elif new := _newer_version():
         show(Card(f"A new version of this notebook, with your answers, is beside it: {new}"))

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
-from lessons_lib.processes import pickles, process_tree
+from lessons_lib.processes import linux, pickles, process_tree
 
 BUSY = 10  # a run may take its time limit this many times by the clock, if processors are busy
 MEMORY_LIMIT = 4 << 30  # bytes that a run may use on top of PyTorch
@@ -94,11 +94,10 @@ def _limit_memory():
     """Limits the data of this process, so that an endlessly growing list raises MemoryError.
 
     Its address space has no limit, because CUDA reserves a lot of it without using it.
-    This works on Linux only. Elsewhere such a list grows until the time limit ends the run.
+    This works on Linux only (linux.py).
     """
     with suppress(OSError, ValueError):
-        data_pages = int(open("/proc/self/statm").read().split()[5])
-        limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
+        limit = linux.data_pages() * resource.getpagesize() + MEMORY_LIMIT
         most = limit + MEMORY_RESERVE
         resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         _limits[:] = (limit, most), (most, most)

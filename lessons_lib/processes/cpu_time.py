@@ -10,8 +10,9 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
+
+from lessons_lib.processes import linux
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds; the system counts processor time in ticks
 
@@ -104,7 +105,7 @@ def observe_session(session: int) -> Observation | None:
 
     None if not on Linux.
     """
-    if not Path("/proc/self/stat").exists():
+    if not linux.has_proc():
         return None
     return observe_processes(_of_session(session))
 
@@ -121,7 +122,7 @@ def observe_processes(processes: Iterable[int]) -> Observation:
     ticks, threads = 0, {}
     for process in processes:
         with suppress(OSError, ValueError, IndexError):  # it has just ended
-            ticks += sum(map(int, _fields(f"/proc/{process}/stat")[11:15]))
+            ticks += sum(map(int, linux.fields(f"/proc/{process}/stat")[11:15]))
             for number in os.listdir(f"/proc/{process}/task"):
                 threads[int(number)] = _thread(f"/proc/{process}/task/{number}")
     return ticks * _TICK, threads
@@ -129,24 +130,9 @@ def observe_processes(processes: Iterable[int]) -> Observation:
 
 def own_clock() -> float:
     """Clock seconds, without the time in which the main thread waited for a processor."""
-    return time.monotonic() - (_ran_and_waited("/proc/self")[1] or 0.0)
+    return time.monotonic() - (linux.ran_and_waited("/proc/self")[1] or 0.0)
 
 
 def _thread(folder: str) -> Thread:
-    is_ready = _fields(f"{folder}/stat")[0] in ("R", "D")
-    return Thread(is_ready, *_ran_and_waited(folder))
-
-
-def _ran_and_waited(folder: str) -> tuple[float | None, float | None]:
-    with suppress(OSError, ValueError):
-        ran, waited, _ = map(int, Path(f"{folder}/schedstat").read_text().split())
-        return ran / 1e9, waited / 1e9  # they are in nanoseconds
-    return None, None
-
-
-def _fields(file: str) -> list[str]:
-    """The fields of proc(5) after the name: the state, then numbers.
-
-    A name may hold anything.
-    """
-    return Path(file).read_text(errors="replace").rpartition(")")[2].split()
+    is_ready = linux.fields(f"{folder}/stat")[0] in ("R", "D")
+    return Thread(is_ready, *linux.ran_and_waited(folder))

@@ -1,22 +1,21 @@
 """Finds and ends all descendants of a process, even in other groups and sessions."""
 
-import ctypes
 import os
 import resource
 import signal
 from contextlib import suppress
 
-_PR_SET_CHILD_SUBREAPER = 36
+from lessons_lib.processes import linux
+
 _GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 def adopt_orphans():
     """From now on, this process becomes the parent of any descendant that loses its parent.
 
-    On Linux only. Elsewhere, an orphan with its own session is not found and keeps running.
+    On Linux only (linux.py).
     """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    linux.prctl(linux.SET_CHILD_SUBREAPER, 1)
 
 
 def split() -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from lessons_lib.guide import handed_out
 from lessons_lib.start import answers
 from lessons_lib.start.earlier_notebooks import Earlier
+from lessons_lib.whole_files import write_whole
 
 LIST = ".lessons.json"
 
@@ -216,11 +217,5 @@ def _read_list(path: Path) -> dict[str, str]:
 
 
 def _write(path: Path, content: bytes):
-    """Writes the whole file or nothing, even if the disk is full or the connection is lost."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, content)

@@ -30,7 +30,8 @@ from paged_attention.attention.metadata import (
 from paged_attention.attention.paged_kernel import attn_paged_cuda
 from paged_attention.engine.cpu.attention import in_place
 from paged_attention.ladder.decode import PagedDecode, Shape, check_card, check_shape
-from paged_attention.prefill.kernels import PagedPrefill, best_prefill_rung
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import best_prefill_rung
 
 FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 

@@ -139,14 +139,15 @@ class PagedDecode:
         self.max_context_len = int(lens.max())
         self.scores: Tensor | None = None
         self.workspace: dict[str, Tensor | int] = {}
-        if number <= 2:
-            self._plan_scores()
-        elif number == 6:
-            self._plan_splits(lens, num_splits)
-        elif number == 9:
-            self._plan_on_device(num_blocks)
-        elif number >= 7:
-            self._plan_work(lens, heads_at_once, num_blocks)
+        match RUNGS[number].plans:
+            case "scores":
+                self._plan_scores()
+            case "splits":
+                self._plan_splits(lens, num_splits)
+            case "work":
+                self._plan_work(lens, heads_at_once, num_blocks)
+            case "on the device":
+                self._plan_on_device(num_blocks)
 
     def _plan_scores(self):
         if self.max_context_len * torch.float32.itemsize > SHARED_BYTES_FOR_SCORES:
@@ -183,7 +184,8 @@ class PagedDecode:
             )
         if num_blocks is not None and num_blocks < 1:
             raise ValueError(f"num_blocks must be positive, not {num_blocks}")
-        busy = BUSY if self.number == 7 else 1.0  # fp8 has more to compute for each byte
+        # with fp8 there is more to compute for each byte
+        busy = BUSY if RUNGS[self.number].fp8 == "never" else 1.0
         if heads_at_once is None and num_blocks is None:
             heads_at_once, plan = choose_plan(
                 lens, self.num_kv_heads, most, multiprocessors, busy
@@ -290,14 +292,12 @@ class PagedDecode:
             dtype=KERNEL_DTYPES.index(q.dtype),
             scale=1 / math.sqrt(head_size) if scale is None else scale,
         )
-        scales = dict(k_scales=k_scales, v_scales=v_scales)
-        if self.number == 9:
-            more = scales | self.workspace
-            self.library.paged_attention_planned(**arguments, **more, early=0)
-        elif self.number == 8:
-            self.library.paged_attention_fp8(**arguments, **scales, **self.workspace)
-        else:
-            self.library.paged_attention(**arguments, **self.workspace)
+        rung = RUNGS[self.number]
+        if rung.fp8 != "never":
+            arguments |= dict(k_scales=k_scales, v_scales=v_scales)
+        if rung.plans == "on the device":
+            arguments["early"] = 0
+        getattr(self.library, rung.launcher)(**arguments, **self.workspace)
         return out
 
 

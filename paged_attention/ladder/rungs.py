@@ -28,6 +28,7 @@ from paged_attention.validate import (
 HEAD_SIZES = (64, 128, 256)
 MOST_QUERIES_PER_KV_HEAD = 16
 FP8 = torch.float8_e4m3fn
+HALF_PRECISION = KERNEL_DTYPES[1:]
 TYPES = {
     torch.float32: "float",
     torch.float16: "__half",
@@ -89,6 +90,12 @@ class Rung:
     file: its path below kernels/.
     needs: the least GPU that it runs on.
     architecture: what it is compiled for, if it needs what only one kind of GPU has.
+    plans: what is made before a launch: "scores" (memory for them), "splits" of each context,
+        equal shares of "work", or that "on the device"; "" for nothing.
+    dtypes: of queries and of the result.
+    fp8: whether it reads caches of 8 bits: "never", "always" or "also".
+    loads: bytes that a thread reads at once.
+    launcher: the function in its file.
     """
 
     number: int
@@ -96,6 +103,11 @@ class Rung:
     file: str
     needs: Need = gpu_needs.EVERY
     architecture: str = ""
+    plans: str = ""
+    dtypes: tuple[torch.dtype, ...] = HALF_PRECISION
+    fp8: str = "never"
+    loads: int = 16
+    launcher: str = "paged_attention"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -103,19 +115,33 @@ class Rung:
         return _with_includes(self.file)
 
 
+_ALL: dict[str, Any] = {"dtypes": KERNEL_DTYPES}
+_TWO_PASSES: dict[str, Any] = {"plans": "scores", **_ALL}
+_FP8: dict[str, Any] = {"plans": "work", "fp8": "always", "launcher": "paged_attention_fp8"}
+_PLANS_ITSELF: dict[str, Any] = {
+    "plans": "on the device",
+    "fp8": "also",
+    "launcher": "paged_attention_planned",
+}
 RUNGS = (
-    Rung(0, "one thread's softmax", "ladder/0_serial_softmax.cu"),
-    Rung(1, "parallel softmax", "ladder/1_parallel_softmax.cu"),
-    Rung(2, "wide loads", "ladder/2_wide_loads.cu"),
-    Rung(3, "one pass", "ladder/3_one_pass.cu"),
+    Rung(0, "one thread's softmax", "ladder/0_serial_softmax.cu", loads=2, **_TWO_PASSES),
+    Rung(1, "parallel softmax", "ladder/1_parallel_softmax.cu", loads=2, **_TWO_PASSES),
+    Rung(2, "wide loads", "ladder/2_wide_loads.cu", **_TWO_PASSES),
+    Rung(3, "one pass", "ladder/3_one_pass.cu", **_ALL),
     Rung(
         4, "query heads packed, tensor cores", "ladder/4_tensor_cores.cu", gpu_needs.PRODUCTS
     ),
     Rung(5, "copies in stages", "ladder/5_async_copies.cu", gpu_needs.COPIES),
-    Rung(6, "split KV", "ladder/6_split_kv.cu", gpu_needs.COPIES),
-    Rung(7, "balanced, one launch", "ladder/7_balanced.cu", gpu_needs.COPIES),
-    Rung(8, "fp8 cache", "ladder/8_fp8.cu", gpu_needs.EIGHT_BITS),
-    Rung(9, "plans its own work", "ladder/9_plans_itself.cu", gpu_needs.COPIES),
+    Rung(6, "split KV", "ladder/6_split_kv.cu", gpu_needs.COPIES, plans="splits"),
+    Rung(7, "balanced, one launch", "ladder/7_balanced.cu", gpu_needs.COPIES, plans="work"),
+    Rung(8, "fp8 cache", "ladder/8_fp8.cu", gpu_needs.EIGHT_BITS, **_FP8),
+    Rung(
+        9,
+        "plans its own work",
+        "ladder/9_plans_itself.cu",
+        gpu_needs.COPIES,
+        **_PLANS_ITSELF,
+    ),
 )
 
 
@@ -159,10 +185,9 @@ def check_shape(number: int, shape: Shape) -> None:
         raise ValueError(
             f"number must be a rung of the ladder, 0 to {len(RUNGS) - 1}, not {number}"
         )
-    is_fp8 = number == 8 or (number == 9 and shape.cache_dtype == FP8)
-    dtypes: tuple[torch.dtype, ...] = KERNEL_DTYPES if number <= 3 else KERNEL_DTYPES[1:]
-    if is_fp8:
-        dtypes = (torch.float16,)  # 8-bit numbers are widened to it
+    rung = RUNGS[number]
+    is_fp8 = rung.fp8 == "always" or (rung.fp8 == "also" and shape.cache_dtype == FP8)
+    dtypes = (torch.float16,) if is_fp8 else rung.dtypes  # 8-bit numbers are widened to it
     if shape.dtype not in dtypes:
         raise TypeError(
             f"dtype must be {' or '.join(map(str, dtypes))} for rung {number}, "
@@ -254,7 +279,7 @@ def check_decode_call(
         )
     tensors = dict(q=q, k_cache=k_cache, v_cache=v_cache, out=out)
     check_launch(shape.block_size, longest, **tensors, block_table=block_table, **others)
-    if number >= 2:  # loads of 16 bytes
+    if RUNGS[number].loads == 16:
         check_chunks(**tensors)
 
 

@@ -3,7 +3,6 @@
 A rung is compiled for the shapes of a model, planned for a batch, and then launched.
 """
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -11,25 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lessons_lib.cuda.builds import choose_target
-from lessons_lib.cuda.inline import read_kernel
-from lessons_lib.cuda.library import CudaLibrary, build_cuda
-from paged_attention import gpu_needs
+from lessons_lib.cuda.library import CudaLibrary
 from paged_attention.ladder.decode import (
-    HEAD_SIZES,
-    MOST_QUERIES_PER_KV_HEAD,
-    Rung,
     Shape,
     num_multiprocessors,
-    shape_text,
     shared_bytes,
 )
-from paged_attention.prefill.plan import (
-    PrefillPlan,
-    TileSizes,
-    plan_all_tiles,
-    plan_needed_tiles,
+from paged_attention.prefill.plan import PrefillPlan, plan_all_tiles, plan_needed_tiles
+from paged_attention.prefill.rungs import (
+    PREFILL_DTYPES,
+    PREFILL_RUNGS,
+    best_prefill_rung,
+    check_prefill_shape,
+    prefill_library,
 )
+from paged_attention.prefill.tile_sizes import tile_sizes
 from paged_attention.transfer import send
 from paged_attention.validate import (
     check_chunks,
@@ -39,116 +34,6 @@ from paged_attention.validate import (
     check_tensor,
     signature_of,
 )
-
-PREFILL_RUNGS = (
-    Rung(0, "each query as a decode", "prefill/0_each_query.cu"),
-    Rung(1, "tiles of queries and keys", "prefill/1_tiles.cu"),
-    Rung(2, "tensor cores", "prefill/2_tensor_cores.cu", gpu_needs.COPIES),
-    Rung(3, "query heads packed", "prefill/3_packed_heads.cu", gpu_needs.COPIES),
-    Rung(4, "only what the causal edge needs", "prefill/4_causal_edge.cu", gpu_needs.COPIES),
-    Rung(5, "Hopper's copies and products", "prefill/5_hopper.cu", gpu_needs.GROUPS, "90a"),
-)
-PREFILL_DTYPES = (torch.float16, torch.bfloat16)
-BLOCK_SIZES = range(8, 65)
-BLOCK_SIZES_OF_BOXES = (8, 16, 32, 64)  # of rung 5, which copies whole blocks into tiles
-
-
-def check_prefill_shape(number: int, shape: Shape) -> None:
-    """Raises ValueError or TypeError naming what a rung is not made for."""
-    if number not in range(len(PREFILL_RUNGS)):
-        raise ValueError(
-            f"number must be a rung of the prefill ladder, 0 to {PREFILL_RUNGS[-1].number}, "
-            f"not {number}"
-        )
-    if shape.dtype not in PREFILL_DTYPES:
-        raise TypeError(
-            f"dtype must be {' or '.join(map(str, PREFILL_DTYPES))}, not {shape.dtype}"
-        )
-    if shape.cache_dtype != shape.dtype:
-        raise TypeError(f"kv_dtype must be {shape.dtype}, as q's, not {shape.cache_dtype}")
-    if shape.head_size not in HEAD_SIZES:
-        raise ValueError(
-            f"head_size must be {' or '.join(map(str, HEAD_SIZES))}, not {shape.head_size}"
-        )
-    if shape.block_size not in BLOCK_SIZES:
-        raise ValueError(
-            f"block_size must be {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}, not {shape.block_size}"
-        )
-    if number == 5 and shape.block_size not in BLOCK_SIZES_OF_BOXES:
-        *others, last = BLOCK_SIZES_OF_BOXES
-        raise ValueError(
-            f"block_size must be {', '.join(map(str, others))} or {last} for rung 5, "
-            f"not {shape.block_size}"
-        )
-    if not 1 <= shape.queries_per_kv_head <= MOST_QUERIES_PER_KV_HEAD:
-        raise ValueError(
-            f"a KV head must be shared by 1 to {MOST_QUERIES_PER_KV_HEAD} query heads, "
-            f"not {shape.queries_per_kv_head}"
-        )
-
-
-def lack_of_card(number: int) -> str:
-    """Says what this machine's GPU lacks for a rung of this ladder; "" if it can run it."""
-    return gpu_needs.lack(PREFILL_RUNGS[number].needs, [rung.needs for rung in PREFILL_RUNGS])
-
-
-def check_prefill_card(number: int, target: str | None) -> None:
-    """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
-    if choose_target(target) == "gpu" and (lack := lack_of_card(number)):
-        raise ValueError(f"rung {number} of the prefill ladder {lack}")
-
-
-def best_prefill_rung(shape: Shape, target: str | None = None) -> int:
-    """Returns the fastest rung that is made for a shape, and runs where `target` is.
-
-    Rung 5 on a Hopper GPU, and rung 4 elsewhere: on the CPU there is nothing to gain.
-    Raises TypeError or ValueError naming what the ladder is not made for.
-    """
-    check_prefill_shape(4, shape)
-    on_gpu = choose_target(target) == "gpu"
-    if on_gpu and not lack_of_card(5) and shape.block_size in BLOCK_SIZES_OF_BOXES:
-        return 5
-    check_prefill_card(4, target)
-    return 4
-
-
-def prefill_texts(number: int, shape: Shape) -> dict[str, str]:
-    """Returns a rung's texts by file name, in the order in which they are compiled."""
-    texts = {file: read_kernel(file) for file in PREFILL_RUNGS[number].files}
-    return texts | {"ladder/shape.cuh": shape_text(shape)}
-
-
-@functools.cache
-def prefill_library(number: int, shape: Shape, target: str | None = None) -> CudaLibrary:
-    """Compiles a rung of the prefill ladder for `shape`.
-
-    target: as for `build_cuda`.
-    Raises ValueError or TypeError for a shape that the rung is not made for.
-    Raises ValueError if this machine's GPU cannot run the rung.
-    """
-    check_prefill_shape(number, shape)
-    check_prefill_card(number, target)
-    texts = prefill_texts(number, shape)
-    return build_cuda(
-        *texts.values(),
-        names=tuple(texts),
-        target=target,
-        name=f"prefill_{number}",
-        architecture=PREFILL_RUNGS[number].architecture,
-    )
-
-
-def tile_sizes(number: int, shape: Shape) -> TileSizes:
-    """Returns the sizes of a rung's tiles, as its files in kernels/prefill/ have them."""
-    if number == 1:
-        return TileSizes(rows=32, keys=32)
-    if number == 5:
-        return TileSizes(rows=128, keys=128 if shape.head_size <= 128 else 64)
-    rows, keys = 128, 64
-    if (rows + 4 * keys) * shape.head_size * shape.dtype.itemsize > shape.shared_bytes:
-        rows, keys = 64, 32
-    num_warps = rows // (32 if shape.head_size <= 128 else 16)
-    return TileSizes(rows, keys, few_rows=num_warps // (keys // 16) * 16)
 
 
 class PagedPrefill:
@@ -216,17 +101,20 @@ class PagedPrefill:
         self.workspace: dict[str, Tensor | int | None] = {}
         self._checked: tuple | None = None  # what the last call checked, but for addresses
         self._prepared: Callable | None = None
-        if number > 0 and self.num_tokens:
+        self._copies_boxes = PREFILL_RUNGS[number].copies_boxes
+        if PREFILL_RUNGS[number].plans and self.num_tokens:
             self._plan(q_lens, kv_lens, most_tiles)
 
     def _plan(self, q_lens: np.ndarray, kv_lens: np.ndarray, most_tiles: int | None):
         sizes = tile_sizes(self.number, self.shape)
-        heads = self.shape.queries_per_kv_head if self.number >= 3 else 1
-        if self.number < 4:
+        rung = PREFILL_RUNGS[self.number]
+        heads = self.shape.queries_per_kv_head if rung.packs_heads else 1
+        if rung.plans == "tiles":
             plan = plan_all_tiles(q_lens, kv_lens, heads, sizes)
         else:
             # of a multiprocessor
-            blocks_at_once = 2 if self.number == 4 and self.shape.head_size <= 128 else 1
+            is_small = self.shape.head_size <= 128 and not rung.copies_boxes
+            blocks_at_once = 2 if is_small else 1
             num_slots = blocks_at_once * num_multiprocessors(self.device)
             plan = plan_needed_tiles(
                 q_lens, kv_lens, heads, sizes, self.num_kv_heads, num_slots, most_tiles
@@ -238,7 +126,7 @@ class PagedPrefill:
             "planned_rows": sizes.rows,
             "planned_keys": sizes.keys,
         }
-        if self.number >= 4:
+        if rung.plans == "needed tiles":
             rows = (plan.num_parts, self.num_kv_heads, sizes.rows)
             cut = plan.num_parts > 0
             self.workspace |= {
@@ -247,7 +135,7 @@ class PagedPrefill:
                 "part_o": self._floats(*rows, self.shape.head_size) if cut else None,
                 "part_ml": self._floats(*rows, 2) if cut else None,
             }
-        if self.number == 5:
+        if rung.copies_boxes:
             self.workspace["num_slots"] = num_slots
 
     def _floats(self, *shape: int) -> Tensor:
@@ -301,7 +189,7 @@ class PagedPrefill:
             num_kv_heads=self.num_kv_heads,
             max_blocks_per_seq=block_table.shape[1],
             scale=-scale if scale < 0 else scale or 1.0,
-            **(dict(num_blocks=len(k_cache)) if self.number == 5 else {}),
+            **(dict(num_blocks=len(k_cache)) if self._copies_boxes else {}),
             **self.workspace,
         )
         self._checked = signature if usual else None

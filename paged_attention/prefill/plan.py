@@ -8,22 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paged_attention.prefill.tile_sizes import TileSizes
+
 # The time of a tile with few rows, whose keys the warps divide; a full tile takes 1.
 FEW_ROWS_COST = 0.35
 ITEM_COST = 1.5  # an item's time to begin and to end, in the same unit
 LEAST_TILES = 4  # an item that was cut from a longer one has at least as many
-
-
-@dataclass(frozen=True)
-class TileSizes:
-    """The queries and keys of a tile.
-
-    few_rows: with no more rows than these, the warps divide the keys.
-    """
-
-    rows: int
-    keys: int
-    few_rows: int = 0
 
 
 @dataclass(frozen=True)

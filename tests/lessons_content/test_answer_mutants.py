@@ -1,4 +1,4 @@
-"""Small faults in our answers: `make answer-mutants`."""
+"""Small faults in our answers: `python -m tools.mutants.answers`."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_result_counts_for_the_check_that_it_was_made_with(tmp_path, monkeypat
 
 
 def test_each_explanation_fits_a_mutant_and_gives_a_reason():
-    pytest.importorskip("mutmut", reason="make answer-mutants installs it")
+    pytest.importorskip("mutmut", reason="python -m tools.mutants installs it")
     explained = Explained(answers.ROOT, "answers.toml")
     named = {place[0] for place in explained.reasons}
     mutants = [mutant for id in named for mutant in answers.mutants_of(checks.find(id))]
@@ -62,7 +62,7 @@ def test_each_explanation_fits_a_mutant_and_gives_a_reason():
 
 
 def test_the_table_is_of_the_mutants_that_there_are():
-    pytest.importorskip("mutmut", reason="make answer-mutants installs it")
+    pytest.importorskip("mutmut", reason="python -m tools.mutants installs it")
     lines = answers.TABLE.read_text(encoding="utf-8").splitlines()[1:]
     counts = {line.split()[0]: int(line.split()[1]) for line in lines}
     found = {id: len(answers.mutants_of(checks.find(id))) for id in OURS}

@@ -1,4 +1,4 @@
-"""A teacher's own mistakes are tried before students meet them: `make mistakes`."""
+"""A teacher tries their own mistakes first: `make grade ARGS="mistakes …"`."""
 
 import os
 import subprocess

@@ -8,6 +8,7 @@ import pytest
 from answers import every_exercise, forms_of, is_built
 from lessons_content.mistakes import __main__ as command
 from lessons_content.mistakes import records
+from lessons_content.mistakes.__main__ import AGAIN
 from lessons_content.mistakes.bank import Bank, RecordedForm
 from lessons_lib import checks
 from lessons_lib.checks import result_codec
@@ -56,7 +57,7 @@ def test_the_records_are_what_the_forms_give(exercise, every):
             if exercise.mistakes.records.encoded(form.text)[number] == records.HANGS:
                 assert slug in exercise.mistakes.hanging
                 continue
-            assert recorded, f"{exercise.id} has no record of {slug}; run: make records"
+            assert recorded, f"{exercise.id} has no record of {slug}. {AGAIN}"
             given = checks.attempt(exercise, form, case)
             assert form.gives(exercise.same, recorded[1], given), (form.place, number)
 
@@ -75,7 +76,7 @@ def test_the_records_are_what_some_of_the_forms_give_when_they_are_built(exercis
         given = command.results_of(exercise, form.text)
         for number, encoded in enumerate(given):
             recorded = form.record(number)
-            assert recorded, f"{exercise.id} has no record of {form.place}; run: make records"
+            assert recorded, f"{exercise.id} has no record of {form.place}. {AGAIN}"
             assert form.gives(exercise.same, recorded[1], result_codec.decode(encoded)), (
                 form.place,
                 number,

@@ -25,7 +25,8 @@ from paged_attention.attention.paged_kernel import attn_paged_cuda
 from paged_attention.ladder.decode import FP8, PagedDecode, attn_paged_fast
 from paged_attention.ladder.rungs import rung_library
 from paged_attention.ladder.self_planned import SelfPlannedDecode
-from paged_attention.prefill.kernels import PagedPrefill, attn_paged_prefill, prefill_library
+from paged_attention.prefill.kernels import PagedPrefill, attn_paged_prefill
+from paged_attention.prefill.rungs import prefill_library
 from refused import refused
 
 SCALES = torch.ones(2)

@@ -13,7 +13,8 @@ from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attent
 from paged_attention.engine.fast import fast_engine
 from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder.decode import FP8, RUNGS, PagedDecode
-from paged_attention.prefill.kernels import PREFILL_RUNGS, PagedPrefill
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import PREFILL_RUNGS
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))

@@ -17,8 +17,8 @@ from lessons_content.lesson_09.bench.prefill_runs import of_the_ladder, of_the_p
 from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS
 from lessons_content.lesson_09.pictures.prefill import batches, ladder, overview
 from lessons_lib.cuda.inline import read_kernel
-from paged_attention.prefill.kernels import PREFILL_RUNGS
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.rungs import PREFILL_RUNGS
+from paged_attention.prefill.tile_counts import count_work
 from prose import prose
 from tools.bench.two_gpus_ranks import QWEN3_8B
 

@@ -68,7 +68,7 @@ def course(tmp_path):
 
 
 def mutants(course, *words, **options):
-    pytest.importorskip("mutmut", reason="make mutants installs it")
+    pytest.importorskip("mutmut", reason="python -m tools.mutants installs it")
     command = [
         sys.executable,
         "-c",
@@ -85,7 +85,7 @@ def mutants(course, *words, **options):
 def changes(name: str, body: str) -> set[str]:
     """What a line within a function becomes."""
     if name.endswith(".py"):
-        pytest.importorskip("mutmut", reason="make mutants installs it")
+        pytest.importorskip("mutmut", reason="python -m tools.mutants installs it")
         from tools.mutants.python_text import python_mutants
 
         found = python_mutants(name, f"def f(a, b):\n    {body}\n")
@@ -173,7 +173,7 @@ def test_each_explanation_fits_a_mutant_and_gives_a_reason():
     explained = Explained(ROOT)
     files = {place[0] for place in explained.reasons}
     if any(file.endswith(".py") for file in files):
-        pytest.importorskip("mutmut", reason="make mutants installs it")
+        pytest.importorskip("mutmut", reason="python -m tools.mutants installs it")
     assert (
         explained.unused([mutant for file in files for mutant in mutants_of(ROOT, file)]) == []
     )

@@ -179,7 +179,7 @@ class TestLessonPage:
         nbformat.validate(page)
 
     def test_an_exercise_that_learners_do_not_have_is_an_error(self, pictures):
-        with pytest.raises(ValueError, match="1.1 is missing in notebooks/.*make lessons"):
+        with pytest.raises(ValueError, match="1.1 is missing in notebooks/.*make notebooks"):
             self.page(pictures, [self.exercise("x")])
 
     def test_progress_that_is_none_is_left_out(self, pictures):

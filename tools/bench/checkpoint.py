@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import fast_engine

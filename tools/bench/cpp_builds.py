@@ -1,6 +1,6 @@
 """Times the build of lesson 01's block manager: ours, and load_inline with default headers.
 
-    python -m tools.bench cpp_builds     each once, in separate folders; about a minute
+    make bench NAME=cpp_builds     each once, in separate folders; about a minute
 
 Prints seconds and ratios. Exits with 1 if our build takes more than a quarter of the default's
 time, or if an unchanged rebuild takes 0.3 s or more.

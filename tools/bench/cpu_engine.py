@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_08.bench.conversation import QUESTIONS, SYSTEM
 from lessons_content.lesson_08.bench.speaker import add_model, model_folder, model_name
 from paged_attention.engine.checkpoint import load_model

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_08.bench.servers import random_model
 from lessons_content.lesson_08.bench.serving import MODELS
 from lessons_content.lesson_10.bench.engine_peers_runs import PeerRow, Run, table

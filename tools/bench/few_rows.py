@@ -15,7 +15,7 @@ from functools import partial
 
 import torch
 
-from lessons_content.bench.command import Command
+from lessons_content.bench_records.command import Command
 from lessons_content.lesson_07.bench.backends import Gpu
 from lessons_content.lesson_08.bench.servers import BLOCK_SIZE, random_model
 from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, same_share

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_content.bench.command import Command
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.command import Command
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request, SamplingParams
@@ -151,7 +151,8 @@ def table(run: Run) -> str:
         lines.append([row.name, *numbers])
     return (
         f"{run.card}, Python {run.python}, PyTorch {run.torch}, {run.date}\n"
-        f"{run.command_today}\nfor each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
+        f"{run.command_today}\n"
+        f"for each request of a step, over {STEPS} steps\n\n{aligned(lines)}"
     )
 
 

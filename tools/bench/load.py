@@ -17,8 +17,8 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_11.bench.load_runs import LoadRow, LoadRun, table
 from tools.bench.load_clients import Heard, ask_all, questions, random_arrivals
 

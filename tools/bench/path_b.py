@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lessons_content.bench.command import Command, say
+from lessons_content.bench_records.command import Command, say
 from lessons_content.lesson_07.bench.backends import Gpu
 from lessons_content.lesson_07.bench.build_ahead import build_ahead
 from lessons_content.lesson_08.bench.path_b_runs import (

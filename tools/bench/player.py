@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lessons_content.bench.command import Command
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command
+from lessons_content.bench_records.where import facts_for
 from lessons_lib.drawing.player import Cell, Cells, Recording, Row, View
 from lessons_lib.drawing.player.recording import script, style
 from tools.bench.player_runs import PlayerRun, table

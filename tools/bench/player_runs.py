@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
+from lessons_content.bench_records.recorded_runs import Record
 
 
 @dataclass(frozen=True)

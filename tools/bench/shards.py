@@ -7,8 +7,8 @@ import torch
 
 from lessons_content.lesson_08.bench.servers import random_model, random_trace, task_trace
 from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.parallel.shards import choose_backend, run_sharded
 from paged_attention.engine.request import SamplingParams
-from paged_attention.engine.shards import choose_backend, run_sharded
 
 
 def main(words=None) -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_08.bench.servers import random_model
 from lessons_content.lesson_08.bench.serving import MODELS
 from lessons_content.lesson_10.bench.fast_engine import decoding, engines, timed

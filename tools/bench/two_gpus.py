@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_11.bench.two_gpus_runs import Row, Run, table
 from tools.bench.two_gpus_ranks import QWEN3_8B, Sizes, measure, same_tokens
 

@@ -17,9 +17,9 @@ from paged_attention.engine.fast import FastParts
 from paged_attention.engine.fast.layers import local_of
 from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
 from paged_attention.engine.parallel.model import parallel_model
+from paged_attention.engine.parallel.shards import run_sharded
 from paged_attention.engine.parallel.weights import RandomWeights
 from paged_attention.engine.request import Request, SamplingParams
-from paged_attention.engine.shards import run_sharded
 from paged_attention.tiny_qwen3.tasks import encode
 
 BLOCK_SIZE, TOKEN_BUDGET = 16, 8192

@@ -1,8 +1,8 @@
 """Puts small faults into the code, one at a time, and lists those that no test notices.
 
-python -m tools.mutants paged_attention/pool/slots.py     all mutants of a file, or of a folder
-python -m tools.mutants --sample 50 --seed 1               some of all mutants
-python -m tools.mutants --list lessons_lib                 runs nothing; shows survivors
+python -m tools.mutants paged_attention/pool/slots.py     all mutants of a file, or a folder
+python -m tools.mutants --sample 50 --seed 1              some of all
+python -m tools.mutants --list lessons_lib                runs nothing; shows survivors
 """
 
 import argparse
@@ -72,7 +72,9 @@ def main(words: list[str] | None = None, root: Path = ROOT) -> int:
 
 
 def _arguments(words):
-    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutants", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
         "paths",
         nargs="*",

@@ -38,7 +38,7 @@ OUTCOMES = ("refused", "explained", "passes", "not built", "to do")
 def main(words: list[str] | None = None) -> int:
     """Returns 0 if no mutant passes."""
     parser = argparse.ArgumentParser(
-        prog="make answer-mutants", description=__doc__.splitlines()[0]
+        prog="python -m tools.mutants.answers", description=__doc__.splitlines()[0]
     )
     parser.add_argument("exercises", nargs="*", help="ids, such as 4.3; all without any")
     parser.add_argument("--list", action="store_true", help="try nothing; show what passes")

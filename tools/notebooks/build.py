@@ -10,7 +10,6 @@ python -m tools.notebooks --handed-out  the same for learners' notebooks, before
 import argparse
 import functools
 import hashlib
-import os
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from lessons_lib import checks
 from lessons_lib.guide import handed_out
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from lessons_lib.source.lesson import Cell, Lesson, SourceError
+from lessons_lib.whole_files import write_whole
 from tools.notebooks import only_words, our_answers, pictures
 from tools.notebooks.lesson_files import read_lesson
 
@@ -138,7 +138,7 @@ def check(lessons: list[Lesson]) -> list[str]:
     packed = our_answers.FILE.read_text(encoding="utf-8") if our_answers.FILE.exists() else ""
     if packed != our_answers.pack(select([])):
         problems.append(
-            "lessons_content/mistakes/our_answers.json is stale: run `make lessons`"
+            "lessons_content/mistakes/our_answers.json is stale: run `make notebooks`"
         )
     sources = {path.stem for path in SOLUTIONS.glob("*.py")}
     problems += [
@@ -195,7 +195,7 @@ def _out_of_step(path: Path, expected: nbformat.NotebookNode) -> list[str]:
 
 
 def _remedy(path: Path) -> str:
-    return f"run `make lessons ARGS={path.stem.split('_')[0]}`"
+    return f"run `make notebooks ARGS={path.stem.split('_')[0]}`"
 
 
 def leaks(lessons: list[Lesson]) -> list[str]:
@@ -343,6 +343,4 @@ def _is_executed(notebook) -> bool:
 def _write(path: Path, notebook: nbformat.NotebookNode):
     """Writes the whole notebook, or nothing."""
     nbformat.validate(notebook)
-    partial = path.with_suffix(".partial")
-    partial.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, nbformat.writes(notebook, version=4) + "\n")

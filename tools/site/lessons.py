@@ -69,7 +69,7 @@ def _stub(cell, stubs: dict):
     """The learner's version of an exercise cell, without outputs."""
     if cell.id not in stubs:
         raise ValueError(
-            f"Exercise {cell.metadata['exercise']} is missing in notebooks/. `make lessons`"
+            f"Exercise {cell.metadata['exercise']} is missing in notebooks/. `make notebooks`"
             " makes both notebooks of a lesson."
         )
     stub = copy.deepcopy(stubs[cell.id])

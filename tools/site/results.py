@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
+from lessons_content.lesson_00.pictures.conversation import recorded as drawn_conversation
 from lessons_content.lesson_07.bench import ladder_runs
 from lessons_content.lesson_07.bench.workloads import TITLES
 from lessons_content.lesson_08.bench import conversation_runs, serving_runs
-from lessons_content.lesson_00.pictures.conversation import recorded as drawn_conversation
 from lessons_content.lesson_09.bench import prefill_runs
 from lessons_content.lesson_10.bench import (
     engine_peers_runs,

@@ -2,9 +2,17 @@
 
 import matplotlib.pyplot as plt
 
-from lessons_content.lesson_00.pictures import reserving
-from lessons_content.lesson_00.pictures import conversation
-from lessons_lib.drawing import EDGE, FREE, GREEN, USED, WASTED, Picture, draw_block, show
+from lessons_content.lesson_00.pictures import conversation, reserving
+from lessons_lib.drawing import (
+    FREE,
+    GREEN,
+    USED,
+    WASTED,
+    Picture,
+    draw_arrow,
+    draw_block,
+    show,
+)
 from lessons_lib.drawing.player import Player
 
 
@@ -80,8 +88,8 @@ def _tables_and_pool(words: dict, tables: dict, num_blocks: int):
         for block_id in ids:
             draw_block(axes, left, 4.4, contents[block_id], colours[name], width=1.9)
             draw_block(axes, left + 0.6, 2.7, str(block_id), FREE, width=0.7)
-            _arrow(axes, left + 0.95, 4.4, left + 0.95, 3.75)
-            _arrow(axes, left + 0.95, 2.7, 1.5 * block_id + 0.7, 1.05)
+            draw_arrow(axes, (left + 0.95, 4.4), (left + 0.95, 3.75))
+            draw_arrow(axes, (left + 0.95, 2.7), (1.5 * block_id + 0.7, 1.05))
             left += 1.9
         left += 1.1
     for block_id in range(num_blocks):
@@ -93,11 +101,6 @@ def _tables_and_pool(words: dict, tables: dict, num_blocks: int):
     axes.set(xlim=(-2.4, 12.1), ylim=(-0.6, 6.0))
     axes.axis("off")
     return figure
-
-
-def _arrow(axes, x: float, y: float, to_x: float, to_y: float) -> None:
-    style = {"arrowstyle": "->", "color": EDGE, "linewidth": 1.1}
-    axes.annotate("", (to_x, to_y), (x, y), arrowprops=style)
 
 
 def _bars(lengths: dict[str, int], reserved: dict[str, int], limit: int, title: str):

@@ -15,6 +15,7 @@ from lessons_lib.drawing import (
     SHARED,
     USED,
     WASTED,
+    draw_arrow,
     draw_block,
     ink,
 )
@@ -44,17 +45,17 @@ def decode_step(tables: list[list[int]], num_blocks: int):
         draw_block(axes, block_id, 6.4, str(block_id), colour)
     for column, (owner, block_id) in enumerate(zip(owners, ids, strict=True)):
         middle = column + shift + 0.5
-        _arrow(axes, block_id + 0.5, 6.4, middle, 5.4)
+        draw_arrow(axes, (block_id + 0.5, 6.4), (middle, 5.4))
         draw_block(axes, column + shift, 4.4, str(block_id), colour_of(owner))
         draw_block(axes, column + shift, 3.4, f"q{owner + 1}", colour_of(owner))
-        _arrow(axes, middle, 3.4, middle, 2.9)
+        draw_arrow(axes, (middle, 3.4), (middle, 2.9))
         draw_block(axes, column + shift, 1.9, "o, m, l", colour_of(owner))
     for request in range(len(tables)):
         columns = [
             column + shift + 0.5 for column, owner in enumerate(owners) if owner == request
         ]
         for column in columns:
-            _arrow(axes, column, 1.9, sum(columns) / len(columns), 1.1)
+            draw_arrow(axes, (column, 1.9), (sum(columns) / len(columns), 1.1))
         draw_block(
             axes, sum(columns) / len(columns) - 0.5, 0.1, f"o{request + 1}", colour_of(request)
         )
@@ -234,12 +235,3 @@ def _canvas(columns: float, height: float, title: str = ""):
     if title:
         axes.set_title(title, loc="left", fontsize=11)
     return figure, axes
-
-
-def _arrow(axes, x: float, y: float, to_x: float, to_y: float) -> None:
-    axes.annotate(
-        "",
-        (to_x, to_y),
-        (x, y),
-        arrowprops={"arrowstyle": "->", "color": EDGE, "linewidth": 1.2},
-    )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_content.bench.where import driver
+from lessons_content.bench_records.where import driver
 from lessons_content.lesson_07.bench.flashinfer_backends import (
     decode_wrapper,
     flashinfer_version,
@@ -188,7 +188,7 @@ def plan_rung(number: int, workload: Workload, context_lens: Tensor) -> PagedDec
         head_size=workload.head_size,
         block_size=workload.block_size,
         dtype=workload.dtype,
-        kv_dtype=FP8 if number == 8 else None,
+        kv_dtype=FP8 if RUNGS[number].fp8 == "always" else None,
     )
 
 
@@ -258,7 +258,7 @@ BACKENDS = (
             rung.title,
             _rung(rung.number),
             partial(_lack_of_card, rung.number),
-            fp8=rung.number == 8,
+            fp8=rung.fp8 == "always",
             compiled_for=_all_but_lengths,
         )
         for rung in RUNGS

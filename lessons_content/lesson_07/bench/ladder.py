@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from lessons_content.bench.command import Command, say
+from lessons_content.bench_records.command import Command, say
 from lessons_content.lesson_07.bench.backends import BACKENDS, Backend, Gpu, make_batch
 from lessons_content.lesson_07.bench.build_ahead import build_ahead
 from lessons_content.lesson_07.bench.compare import compare

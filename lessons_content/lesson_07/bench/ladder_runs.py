@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 from lessons_content.lesson_07.bench.workloads import TITLES
 
 LAST_RUNG, FP8_RUNG = "rung 7", "rung 8"

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lessons_content.bench.command import Command
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_08.bench.conversation_runs import Answer, ConversationRun, table
 from lessons_content.lesson_08.bench.speaker import add_model, model_folder, model_name
 from paged_attention.engine.checkpoint import load_model

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from lessons_content.bench.command import Command, say
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command, say
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_08.bench.attention_share import attention_share
 from lessons_content.lesson_08.bench.servers import (
     BLOCK_SIZE,

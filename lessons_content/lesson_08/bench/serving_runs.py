@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_content.bench.recorded_runs import Record
+from lessons_content.bench_records.recorded_runs import Record
 
 # a longer title would make the table wider than a notebook's cell on a laptop
 LONGEST_TITLE = 50

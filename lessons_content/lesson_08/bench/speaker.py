@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lessons_content.bench.command import Command
+from lessons_content.bench_records.command import Command
 from paged_attention.engine.speaking import SMOLLM2, ModelNotHereError, speaking_model
 
 

@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from lessons_content.lesson_00.pictures import conversation
+from lessons_content.lesson_00.pictures.conversation import Columns
 from lessons_content.lesson_08.pictures import serving, timeline
 from lessons_content.lesson_08.pictures.afternoon import played
-from lessons_content.lesson_00.pictures.conversation import Columns
 from lessons_content.lesson_08.pictures.live_engine import LiveEngine
 from lessons_lib.drawing import Picture, pool_steps, show
 from lessons_lib.drawing.player import Player

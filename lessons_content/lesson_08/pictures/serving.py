@@ -1,9 +1,9 @@
 """Pictures of lesson 08 that explain: the engine's loop, one row, batches, drawing a token."""
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from lessons_lib.drawing import EDGE, FREE, QUIET, SEVERAL, USED, WASTED
+from lessons_lib.drawing import EDGE, FREE, QUIET, SEVERAL, USED, WASTED, draw_arrow
 
 PART = "#eeeeee"  # for parts of the engine; no sequence has this colour
 
@@ -21,12 +21,12 @@ def loop():
         axes.text(x + 1.05, 3.17, title, ha="center", va="center", fontsize=11, weight="bold")
         axes.text(x + 1.05, 2.63, text, ha="center", va="center", fontsize=9)
     for start, end in ((4.3, 4.9), (7.0, 7.6)):
-        _arrow(axes, (start, 2.83), (end, 2.83))
-    _arrow(axes, (1.65, 2.83), (2.2, 2.83))
+        draw_arrow(axes, (start, 2.83), (end, 2.83))
+    draw_arrow(axes, (1.65, 2.83), (2.2, 2.83))
     axes.text(0.85, 2.83, "requests\nthat wait", ha="center", va="center", fontsize=9.5)
-    _arrow(axes, (9.7, 2.83), (10.2, 2.83))
+    draw_arrow(axes, (9.7, 2.83), (10.2, 2.83))
     axes.text(10.75, 2.83, "tokens,\none by one", ha="center", va="center", fontsize=9.5)
-    _arrow(axes, (8.65, 3.48), (3.25, 3.48), curve=0.16)
+    draw_arrow(axes, (8.65, 3.48), (3.25, 3.48), curve=0.16)
     axes.text(
         5.95,
         4.33,
@@ -58,7 +58,7 @@ def loop():
         (5.95, "writes and reads\nkeys and values"),
         (8.65, "gives blocks back"),
     ):
-        _arrow(axes, (x, 2.2), (x, 1.05))
+        draw_arrow(axes, (x, 2.2), (x, 1.05))
         axes.text(x + 0.12, 1.62, text, ha="left", va="center", fontsize=9)
     axes.set(xlim=(0.1, 11.4), ylim=(0, 4.6))
     axes.axis("off")
@@ -74,21 +74,6 @@ def _box(axes, x: float, y: float, width: float, height: float, colour: str) -> 
             boxstyle="round,pad=0,rounding_size=0.12",
             facecolor=colour,
             edgecolor=EDGE,
-        )
-    )
-
-
-def _arrow(axes, start: tuple, end: tuple, curve: float = 0.0) -> None:
-    axes.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            arrowstyle="-|>",
-            mutation_scale=13,
-            color=EDGE,
-            shrinkA=0,
-            shrinkB=0,
-            connectionstyle=f"arc3,rad={curve}",
         )
     )
 

@@ -19,7 +19,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from lessons_content.bench.command import Command, say
+from lessons_content.bench_records.command import Command, say
 from lessons_content.lesson_07.bench.backends import Gpu
 from lessons_content.lesson_07.bench.build_ahead import build_ahead
 from lessons_content.lesson_07.bench.compare import MOST_ERROR, turns
@@ -30,7 +30,8 @@ from lessons_content.lesson_09.bench.prefill_workloads import (
     WORKLOADS,
     PrefillWorkload,
 )
-from paged_attention.prefill.kernels import PREFILL_RUNGS, PagedPrefill, lack_of_card
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import PREFILL_RUNGS, lack_of_card
 
 ROUNDS, QUICK_ROUNDS = 15, 5
 MOST_MILLISECONDS = 400.0  # for all rounds of a backend; there is at least one round

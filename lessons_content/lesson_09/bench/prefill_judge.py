@@ -12,8 +12,9 @@ from lessons_lib.cuda.builds import choose_target
 from lessons_lib.cuda.library import build_cuda
 from paged_attention.attention.metadata import BatchMetadata, attn_paged_torch
 from paged_attention.ladder.decode import Shape
-from paged_attention.prefill.kernels import PagedPrefill, prefill_texts
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import PREFILL_RUNGS, prefill_texts
+from paged_attention.prefill.tile_counts import count_work
 
 HEADS = {"num_q_heads": 4, "num_kv_heads": 1, "head_size": 128}
 JUDGED = (70, 70), (33, 200), (1, 90), (1, 17)  # a prompt, a chunk and two decodes
@@ -120,7 +121,8 @@ class Ladder:
         operations, _ = count_work(*zip(*lens, strict=True), **HEADS, bytes_per_number=2)
         needed = operations // (4 * 128)  # pairs of a query and a key
         items, sizes = planned.plan.items, planned.workspace
-        for_each = 1 if number >= 3 else 4  # from rung 3 on, an item has several heads
+        # heads that are packed share an item
+        for_each = 1 if PREFILL_RUNGS[number].packs_heads else 4
         meetings = int((items[:, 3] - items[:, 2]).sum()) * for_each
         room = meetings * sizes["planned_rows"] * sizes["planned_keys"]
         return f"{words}, {meetings:5,} meetings, {needed / room:4.0%} needed"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 
 FLASHINFER = ("FlashInfer FA2", "FlashInfer FA3")
 

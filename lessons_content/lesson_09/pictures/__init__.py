@@ -7,7 +7,7 @@ from lessons_content.lesson_09.bench.prefill_runs import Run, of_the_ladder, rec
 from lessons_content.lesson_09.pictures import prefill, prompt
 from lessons_content.lesson_09.pictures.overlap import overlap
 from lessons_lib.drawing import GREEN, SHARED, USED, WASTED, Picture, show
-from paged_attention.prefill.tiles import count_work
+from paged_attention.prefill.tile_counts import count_work
 
 DATA_SHEET = 989  # TFLOP/s of an H200 with 16-bit numbers
 LAYERS, WEIGHTS_IN_LAYERS = 36, 6.95e9  # of Qwen3-8B

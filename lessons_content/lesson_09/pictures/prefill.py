@@ -17,7 +17,7 @@ from lessons_lib.drawing import (
     WASTED,
     ink,
 )
-from paged_attention.prefill.kernels import PREFILL_RUNGS
+from paged_attention.prefill.rungs import PREFILL_RUNGS
 
 HATCH = "///"
 CHOSEN_LANE = 9  # r = 2, s = 1

@@ -3,8 +3,8 @@
 import statistics
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 from lessons_content.lesson_10.bench.host_calls import CallRow
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_content.bench.command import Command
-from lessons_content.bench.where import facts_for
+from lessons_content.bench_records.command import Command
+from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_07.bench.backends import Gpu
 from lessons_content.lesson_08.bench.servers import BLOCK_SIZE, random_model, random_trace
 from lessons_content.lesson_08.bench.serving import MODELS

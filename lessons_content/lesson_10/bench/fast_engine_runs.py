@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 
 
 @dataclass(frozen=True)

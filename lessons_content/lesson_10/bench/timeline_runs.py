@@ -7,8 +7,8 @@ each as the distance from the one before.
 import itertools
 from dataclasses import dataclass
 
-from lessons_content.bench.recorded_runs import Record
-from lessons_content.bench.tables import aligned
+from lessons_content.bench_records.recorded_runs import Record
+from lessons_content.bench_records.tables import aligned
 
 # A host's work in a step. "other": all that has no name, such as the step's bookkeeping.
 HOST = ("schedules", "launches", "waits", "completes", "other")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 from lessons_lib.drawing import EDGE, FREE, GREEN, LINES, QUIET, SHARED, USED, WASTED, YELLOW
 
@@ -169,12 +169,3 @@ def box(axes, x: float, y: float, width: float, height: float, text: str, colour
     """Draws a box with a text in its middle."""
     axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor=EDGE))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9.5)
-
-
-def arrow(axes, start, end) -> None:
-    """Draws an arrow from one place (x, y) to another."""
-    axes.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="-|>", mutation_scale=12, color=EDGE, shrinkA=0, shrinkB=0
-        )
-    )

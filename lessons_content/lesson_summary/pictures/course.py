@@ -1,9 +1,9 @@
 """The picture of the summary: one sequence's way through everything that the lessons build."""
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import ConnectionPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from lessons_lib.drawing import EDGE, EMPTY, FREE, GREEN, SHARED, USED
+from lessons_lib.drawing import EDGE, EMPTY, FREE, GREEN, SHARED, USED, draw_arrow
 
 BLOCK_SIZE = 4
 
@@ -34,15 +34,15 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
             whose, colour = "free", FREE
         _cell(axes, 1.3 * block_id, 2.9, 1.2, 0.7, f"block {block_id}\n{whose}", colour)
     for index, block_id in enumerate(block_ids):
-        _arrow(axes, (2.1 * index + 0.95, 4.6), (1.3 * block_id + 0.6, 3.6))
+        draw_arrow(axes, (2.1 * index + 0.95, 4.6), (1.3 * block_id + 0.6, 3.6))
     for index, block_id in enumerate(sorted(block_ids)):
-        _arrow(axes, (1.3 * block_id + 0.6, 2.9), (1.3 * block_id + 0.6, 2.3))
+        draw_arrow(axes, (1.3 * block_id + 0.6, 2.9), (1.3 * block_id + 0.6, 2.3))
         _box(axes, 1.3 * block_id, 1.75, 1.2, 0.55, "(o, m, l)", SHARED)
-        _arrow(axes, (1.3 * block_id + 0.6, 1.75), (3.6 + 0.4 * index, 1.1))
+        draw_arrow(axes, (1.3 * block_id + 0.6, 1.75), (3.6 + 0.4 * index, 1.1))
     _box(axes, 2.6, 0.5, 2.9, 0.6, "combine_result", SHARED)
-    _arrow(axes, (5.5, 0.8), (6.3, 0.8))
+    draw_arrow(axes, (5.5, 0.8), (6.3, 0.8))
     _box(axes, 6.3, 0.5, 3.0, 0.6, "the rest of the model", FREE)
-    _arrow(axes, (9.3, 0.8), (10.6, 0.8))
+    draw_arrow(axes, (9.3, 0.8), (10.6, 0.8))
     axes.text(10.7, 0.8, "next token", fontsize=9.5, va="center", weight="bold")
     _labels(axes)
     axes.set(xlim=(-3.6, 13.2), ylim=(0.3, 6.5))
@@ -69,7 +69,7 @@ def _tokens(axes, num_tokens: int, num_logical_blocks: int) -> None:
         if taken:
             axes.text(x + 0.24, 6.0, position, ha="center", va="center", fontsize=8)
     for index in range(num_logical_blocks):
-        _arrow(axes, (2.1 * index + 0.95, 5.75), (2.1 * index + 0.95, 5.2))
+        draw_arrow(axes, (2.1 * index + 0.95, 5.75), (2.1 * index + 0.95, 5.2))
 
 
 def _labels(axes) -> None:
@@ -106,11 +106,3 @@ def _box(
         )
     )
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9)
-
-
-def _arrow(axes, start: tuple, end: tuple) -> None:
-    axes.add_artist(
-        ConnectionPatch(
-            start, end, "data", "data", arrowstyle="-|>", mutation_scale=11, color=EDGE
-        )
-    )

@@ -12,7 +12,8 @@ from paged_attention.engine.fp8 import WidenedBlocks
 from paged_attention.engine.paths import gather, is_hopper, is_one_long_prompt
 from paged_attention.ladder.decode import Shape, shared_bytes
 from paged_attention.ladder.rungs import FP8
-from paged_attention.prefill.kernels import PagedPrefill, best_prefill_rung
+from paged_attention.prefill.kernels import PagedPrefill
+from paged_attention.prefill.rungs import best_prefill_rung
 from paged_attention.transfer import send
 
 

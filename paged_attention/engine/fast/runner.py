@@ -23,7 +23,7 @@ from paged_attention.engine.forks import logits_of_each
 from paged_attention.engine.request import Request
 from paged_attention.gpu_needs import COPIES, EARLY, Need, lack_of
 from paged_attention.pool.kv_cache import Sequence
-from paged_attention.prefill.kernels import prefill_library
+from paged_attention.prefill.rungs import prefill_library
 from paged_attention.transfer import Arriving, send
 
 

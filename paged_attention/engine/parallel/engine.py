@@ -5,7 +5,7 @@ from typing import Any
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.parallel.model import load_parallel_model
-from paged_attention.engine.shards import ShardedRun, run_sharded
+from paged_attention.engine.parallel.shards import ShardedRun, run_sharded
 from paged_attention.engine.supported_models import UnsupportedModelError
 
 

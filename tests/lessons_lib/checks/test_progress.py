@@ -12,6 +12,7 @@ import pytest
 
 from lessons_lib.checks import progress
 from lessons_lib.paths import ROOT, SOLUTIONS
+from lessons_lib.whole_files import write_whole
 
 pytestmark = pytest.mark.usefixtures("learner")
 
@@ -105,7 +106,7 @@ def test_a_record_that_cannot_be_read_now_is_not_written(learner):
 
 @pytest.mark.usefixtures("plain_locale")
 def test_records_are_utf8_whatever_the_locale(learner):
-    progress.replace_file(learner / "progress.json", '{"é": {"passed": true, "mistakes": []}}')
+    write_whole(learner / "progress.json", '{"é": {"passed": true, "mistakes": []}}')
     assert "é".encode() in (learner / "progress.json").read_bytes()
     assert progress.load()["é"]["passed"]
 
@@ -113,7 +114,7 @@ def test_records_are_utf8_whatever_the_locale(learner):
 def test_a_file_that_cannot_be_replaced_stays_as_it_was(learner):
     (learner / "a folder").mkdir()
     with pytest.raises(OSError):
-        progress.replace_file(learner / "a folder", "after")
+        write_whole(learner / "a folder", "after")
     assert [path.name for path in learner.iterdir()] == ["a folder"]
 
 

@@ -17,7 +17,7 @@ from paged_attention.engine.paths import choose_path
 from paged_attention.gpu_needs import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
 from paged_attention.ladder.decode import attn_paged_fast
 from paged_attention.ladder.rungs import FP8, RUNGS, Shape, check_card, rung_library
-from paged_attention.prefill.kernels import (
+from paged_attention.prefill.rungs import (
     PREFILL_RUNGS,
     best_prefill_rung,
     check_prefill_card,

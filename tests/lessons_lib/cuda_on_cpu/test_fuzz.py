@@ -1,6 +1,6 @@
 """Any metadata, any table, any arguments, any text: a result or an error in words, nothing
-half-changed, and the process lives on. `make fuzz` does the same for texts and for the C++
-with fuzzers that are guided by coverage.
+half-changed, and the process lives on. `python -m tools.fuzz` does the same for texts and
+C++, with fuzzers that are guided by coverage.
 """
 
 import random

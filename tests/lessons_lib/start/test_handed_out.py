@@ -48,7 +48,7 @@ def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
     )
     assert 'raise NotImplementedError("Exercise 0.1")' in shown and "while True" not in shown
     assert "CodeCell(" in shown and "00 · Start here" in shown
-    own = "This is the course's own copy. Work in yours: `make copies` makes it."
+    own = "This is the course's own copy. Work in yours: `make lab OPEN=no` makes it."
     assert own in there and "own copy" not in shown
 
 
@@ -57,10 +57,10 @@ def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
     "words",
     [
         ["-m", "tools.site", "--prepare"],
-        ["-m", "tools.notebooks", "--handed-out"],  # `make wheel`
+        ["-m", "tools.notebooks", "--handed-out"],  # `python -m tools.wheel`
         ["-m", "pip", "wheel", "--no-deps", "--wheel-dir", "wheels", "."],
     ],
-    ids=["site", "make wheel", "wheel"],
+    ids=["site", "tools.wheel", "wheel"],
 )
 def test_site_and_wheel_refuse_in_one_sentence_that_names_the_notebook(clone, words):
     done = python(*words, cwd=clone, PYTHONPATH=str(clone))

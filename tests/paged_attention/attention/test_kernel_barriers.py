@@ -13,7 +13,7 @@ from lessons_lib.paths import KERNELS, ROOT
 from paged_attention.attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from paged_attention.ladder.decode import RUNGS, PagedDecode, Shape, shape_text
-from paged_attention.prefill.kernels import PREFILL_RUNGS
+from paged_attention.prefill.rungs import PREFILL_RUNGS
 from paged_batch import Batch, PrefillBatch, planned
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")

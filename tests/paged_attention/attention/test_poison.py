@@ -82,7 +82,11 @@ def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtyp
     assert_within_rounding(expected, q, pool_attention(q, *caches, metadata))
     if path in ("gather", "blockwise"):
         with torch.device("meta"):  # what is made without a device cannot be read
-            assert torch.equal(PATHS[path](metadata)(q, *caches), expected)
+            again = PATHS[path](metadata)(q, *caches)
+        # a GPU adds segments in any order
+        torch.testing.assert_close(
+            again, expected, **({"rtol": 0, "atol": 0} if device == "cpu" else {})
+        )
     padding = metadata.block_table < 0
     for poison in POISONS.values():
         fill_where(caches, where, poison)

@@ -6,7 +6,7 @@ from decode_calls import shape
 from paged_attention.ladder.decode import FP8, RUNGS, rung_texts
 from paged_attention.ladder.kv_bytes import kv_bytes
 from paged_attention.ladder.rungs import num_warps
-from paged_attention.prefill.kernels import PREFILL_RUNGS, prefill_texts
+from paged_attention.prefill.rungs import PREFILL_RUNGS, prefill_texts
 
 LADDERS = [(RUNGS, rung_texts, "ladder"), (PREFILL_RUNGS, prefill_texts, "prefill")]
 

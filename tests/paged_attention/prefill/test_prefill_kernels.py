@@ -16,12 +16,8 @@ from launches import Launches
 from lessons_content.lesson_09.bench import prefill as bench
 from lessons_lib.cuda.library import KernelError
 from paged_attention.ladder.decode import Shape
-from paged_attention.prefill.kernels import (
-    PREFILL_RUNGS,
-    PagedPrefill,
-    attn_paged_prefill,
-    prefill_library,
-)
+from paged_attention.prefill.kernels import PagedPrefill, attn_paged_prefill
+from paged_attention.prefill.rungs import PREFILL_RUNGS, prefill_library
 from paged_batch import PrefillBatch, on_each_target, planned
 from poison import POISONS, poisons
 from rounding import assert_within_rounding

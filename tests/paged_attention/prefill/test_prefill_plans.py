@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from paged_attention.ladder.decode import Shape
 from paged_attention.ladder.rungs import SHARED_BYTES_ON_CPU
-from paged_attention.prefill.kernels import tile_sizes
-from paged_attention.prefill.plan import TileSizes, plan_all_tiles, plan_needed_tiles
+from paged_attention.prefill.plan import plan_all_tiles, plan_needed_tiles
+from paged_attention.prefill.tile_sizes import TileSizes, tile_sizes
 
 HALF = torch.float16
 SMALL = TileSizes(rows=4, keys=2, few_rows=1)

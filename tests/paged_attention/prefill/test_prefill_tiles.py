@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lessons_content.lesson_09.bench.prefill_workloads import VARIANTS, WORKLOADS
 from paged_attention.attention.metadata import visible_keys
-from paged_attention.prefill.tiles import causal_tiles, count_work, pack_rows, run_items
+from paged_attention.prefill.tile_counts import causal_tiles, count_work, pack_rows, run_items
 
 often = settings(max_examples=200)
 lens = st.integers(0, 20).flatmap(lambda n: st.tuples(st.just(n), st.integers(n, n + 40)))

@@ -9,9 +9,9 @@ from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.parallel.engine import parallel_engine, serve_parallel
 from paged_attention.engine.parallel.model import load_parallel_model, parallel_model
+from paged_attention.engine.parallel.shards import run_sharded
 from paged_attention.engine.parallel.weights import RandomWeights
 from paged_attention.engine.request import SamplingParams
-from paged_attention.engine.shards import run_sharded
 from paged_attention.engine.supported_models import UnsupportedModelError
 from paged_attention.tiny_qwen3.tasks import encode
 from small_sizes import BIASES, SIZES

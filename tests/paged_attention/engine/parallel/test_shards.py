@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from lessons_lib.processes import isolation
-from paged_attention.engine import shards
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.request import EmptyPromptError, SamplingParams
-from paged_attention.engine.shards import (
+from paged_attention.engine.parallel import shards
+from paged_attention.engine.parallel.shards import (
     ShardError,
     choose_backend,
     run_sharded,
     serve_sharded,
 )
+from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
 from pretended_card import pretend_gpus
 from tools.bench import shards as command

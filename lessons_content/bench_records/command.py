@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from lessons_content.bench.recorded_runs import Record
+from lessons_content.bench_records.recorded_runs import Record
 from lessons_lib import rooms
 
 

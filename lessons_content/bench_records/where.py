@@ -5,10 +5,11 @@ import shutil
 import subprocess
 from dataclasses import fields
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from lessons_lib.processes import linux
 
 
 def facts_for(run: type, device: str = "cuda") -> dict[str, Any]:
@@ -29,14 +30,7 @@ def facts_for(run: type, device: str = "cuda") -> dict[str, Any]:
 
 def processor() -> str:
     """The processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        "a CPU",
-    )
+    return linux.about_processor("model name").partition(":")[2].strip() or "a CPU"
 
 
 def driver() -> str:
