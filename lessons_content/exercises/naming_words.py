@@ -1,6 +1,7 @@
 """Words for hints and for the descriptions of cases, and results whose words do not count."""
 
-from lessons_lib.checks import Raised, Text, raised
+from lessons_content.exercises.errors import retold
+from lessons_lib.checks import Raised, Text
 
 # Python raises these where a name, an attribute or an argument is wrong: their words say what
 # the mistake is. Of other errors only the type counts: their words may be the learner's own.
@@ -46,7 +47,4 @@ def named_where(nothing: bool, run):
     except Exception as error:
         if not nothing or isinstance(error, NotImplementedError):
             raise
-        words = raised(error)
-        result = RaisedWithNothing(words)
-        result.where = words.where
-        return result
+        return retold(error, kind=RaisedWithNothing)

@@ -1,6 +1,7 @@
 """Results that hold tensors: how checks compare them, and how they look in a message."""
 
 import copy
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,11 @@ def values(result, *names: str):
     return Text(f"{_word(result)} instead of {expected}")
 
 
+def observe(answer, case: tuple):
+    """For `Exercise.observe`: what an answer returns for a case's arguments."""
+    return values(answer(*case))
+
+
 def _word(result) -> str:
     kind = type(result).__name__
     if isinstance(result, tuple | list) and not result:
@@ -66,8 +72,8 @@ def same(expected, actual) -> bool:
 
     Integers and booleans are compared exactly, dtype included.
 
-    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no result
-    of ours holds one.
+    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no right
+    result holds one.
     """
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         return len(expected) == len(actual) and all(map(same, expected, actual))
@@ -125,6 +131,7 @@ def integer(result):
 def in_double(function):
     """The function in float64, as our results are. A manager's pool keeps its dtype."""
 
+    @functools.wraps(function)
     def wrapped(*arguments):
         doubled = [*map(_doubled, arguments)]
         result = function(*doubled)

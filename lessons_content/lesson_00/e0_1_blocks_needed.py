@@ -1,12 +1,17 @@
-"""The exercise of lesson 00, with its mistake bank."""
+"""Exercise 0.1: blocks needed.
+
+How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16` give?
+
+`a // b` rounds down. Adding just enough to `a` first makes it round up. What is the smallest
+amount that lifts 17 to the next multiple of 16 without lifting 16?
+"""
 
 import math
 from numbers import Integral
 
 import numpy
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
 
 
 def blocks_needed(num_tokens, block_size):
@@ -35,17 +40,4 @@ def hidden(chance):
         yield from ((num_tokens, block_size) for num_tokens in (0, full, full - 1, full + 1))
 
 
-EXERCISE = exercise(
-    globals(),
-    title="blocks needed",
-    answer_name="blocks_needed",
-    size=lambda case: case,
-    describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
-    hints="""
-        How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16`
-        give?
-
-        `a // b` rounds down. Adding just enough to `a` first makes it round up. What is the
-        smallest amount that lifts 17 to the next multiple of 16 without lifting 16?
-    """,
-)
+EXERCISE = exercise(globals(), answer_name="blocks_needed", size=lambda case: case)

@@ -1,11 +1,19 @@
-"""Exercise 1.1: the free list."""
+"""Exercise 1.1: the free list.
+
+`std::vector` is a stack already: push_back() puts on top, back() looks at the top, pop_back()
+removes it.
+
+The last id that the constructor pushes is the first one popped. So push the ids from the
+highest to the lowest.
+
+pop() needs three steps: read the top, remove it, return what you read.
+"""
 
 import itertools
 import re
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_01.native import free_list_class, without_comments
-from lessons_lib.checks import Text
 
 
 class FreeList:
@@ -107,19 +115,9 @@ def name_from_text(source: str) -> str | None:
 
 EXERCISE = exercise(
     globals(),
-    title="the free list",
     answer_name="free_list",
     language="c++",
     reference=FreeList,
     prepare=free_list_class,
     size=lambda case: (len(case[1]), case[0]),
-    hints="""
-        `std::vector` is a stack already: push_back() puts on top, back() looks at the top,
-        pop_back() removes it.
-
-        The last id that the constructor pushes is the first one popped. So push the ids from
-        the highest to the lowest.
-
-        pop() needs three steps: read the top, remove it, return what you read.
-    """,
 )

@@ -1,16 +1,20 @@
-"""Exercise 1.2: the block manager with reference counts and errors."""
+"""Exercise 1.2: reference counts and errors.
+
+Write check_index() first. Every method that takes a block_id calls it before anything else.
+
+The order is the same in each method. Look for what can be wrong, and throw. Only then change
+something.
+
+free() takes one user away. The block returns to the free list exactly when that was the last
+user, that is, when the count becomes 0.
+"""
 
 import itertools
 import random
 import re
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.lesson_01.native import (
-    OUR_ERRORS,
-    block_manager_class,
-    without_comments,
-)
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
+from lessons_content.lesson_01 import native
 from paged_attention.pool.block_manager import PythonBlockManager
 
 TAKE_AN_ID = "free", "increase_ref_count", "get_ref_count"
@@ -104,7 +108,7 @@ def describe(case):
     return ", ".join([f"BlockManager({num_blocks})", *shown])
 
 
-NAMES = "|".join(error.__name__ for error in OUR_ERRORS)
+NAMES = "|".join(error.__name__ for error in native.OUR_ERRORS)
 # an error that is thrown as a pointer, and one that is made and dropped
 ERRORS_NOT_THROWN = {
     "throws-a-pointer": r"\bthrow\s+new\b",
@@ -121,27 +125,16 @@ CONDITIONS = {
 
 def name_from_text(source: str, known: dict[str, str] = ERRORS_NOT_THROWN) -> str | None:
     """The first mistake in `known` that the text shows. 1.3 asks for those of errors."""
-    text = without_comments(source)
+    text = native.without_comments(source)
     return next((slug for slug, shown in known.items() if re.search(shown, text)), None)
 
 
 EXERCISE = exercise(
     globals(),
-    title="reference counts and errors",
     answer_name="block_manager",
     language="c++",
     reference=PythonBlockManager,
-    prepare=block_manager_class,
+    prepare=native.block_manager_class,
     name_from_text=lambda source: name_from_text(source, ERRORS_NOT_THROWN | CONDITIONS),
     points=2,
-    hints="""
-        Write check_index() first. Every method that takes a block_id calls it before anything
-        else.
-
-        The order is the same in each method. Look for what can be wrong, and throw. Only then
-        change something.
-
-        free() takes one user away. The block returns to the free list exactly when that was
-        the last user, that is, when the count becomes 0.
-    """,
 )

@@ -1,21 +1,28 @@
-"""Exercise 1.3: the block manager that several threads may use.
+"""Exercise 1.3: thread safety.
 
-Races are rare, so the check does not wait for one. It needs no second thread. It looks which
-data each method touches, and which lock it holds at that moment. If two methods touch the same
-data and one of them changes it, both must hold the same lock. Where a method gives the lock
-back in between, the check lets another call in. See watched.h.
+The class needs one `mutable std::mutex mutex_;`. It is mutable because the const methods lock
+it too.
+
+`std::lock_guard<std::mutex> guard(mutex_);` locks at that line. It unlocks at the end of the
+method, even after an error.
+
+It is the first line of every public method, before any look at the data.
 """
 
 import itertools
 import re
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_01 import e1_2_reference_counts as reference_counts
+from lessons_content.lesson_01.const_locks import GUARDS, recognise
 from lessons_content.lesson_01.native import METHODS, without_comments
 from lessons_content.lesson_01.native import watched_block_manager_class as build
-from lessons_lib.checks import Text
 from paged_attention.pool.block_manager import PythonBlockManager
+
+# Races are rare, so the check does not wait for one. It needs no second thread. It looks which
+# data each method touches, and which lock the method holds at that moment. If two methods
+# touch the same data and one of them changes it, both must hold the same lock. Where a method
+# gives the lock back in between, the check lets another call in: see watched.h.
 
 
 class ThreadSafeBlockManager(PythonBlockManager):
@@ -178,7 +185,6 @@ def describe(case):
     return f"{pool}: {KINDS[kind][2]}"
 
 
-GUARDS = "(?:lock_guard|unique_lock|scoped_lock|shared_lock)"
 NAMELESS = re.compile(rf"[;{{}}]\s*(?:std\s*::\s*)?{GUARDS}\s*(?:<[^;>]*>)?\s*[({{]")
 
 
@@ -189,67 +195,8 @@ def name_from_text(source: str) -> str | None:
     return reference_counts.name_from_text(source)
 
 
-# comments, and texts, which may hold brackets
-NO_CODE = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
-)
-MUTEX = re.compile(
-    r"(?:(?:public|private|protected)\s*:\s*)*"
-    r"std\s*::\s*(?:recursive_|shared_)?(?:timed_)?mutex\s+(\w+)$"
-)
-CONST_METHOD = re.compile(r"\)\s*const(?:\s|noexcept|override|final)*$")
-
-
-def recognise(source: str) -> str | None:
-    """A member that is a mutex and not mutable, and a const method that locks it."""
-    text = NO_CODE.sub(" ", source)
-    if re.search(r"^\s*#\s*(?:if|define)", text, re.MULTILINE):
-        return None  # the compiler may read another text
-    members, methods = [], []
-    for head, body in _parts(text):
-        if re.search(r"\b(?:class|struct)\s+BlockManager\b[^()]*$", head):
-            members += _parts(body)
-        elif re.search(r"\bBlockManager\s*::\s*\w+\s*\(", head):
-            methods.append((head, body))
-    mutexes = [found[1] for head, _ in members if (found := MUTEX.match(head))]
-    for head, body in (*members, *methods):
-        # what a template does is compiled where it is used
-        is_const = CONST_METHOD.search(head) and not re.search(r"\b(?:template|auto)\b", head)
-        if is_const and any(_locks(body, name) for name in mutexes if name not in head):
-            return "mutable-forgotten"
-    return None
-
-
-def _parts(text: str) -> list[tuple[str, str]]:
-    """(head, what is in its braces) of each declaration."""
-    parts, begin, depth, opened = [], 0, 0, 0
-    for found in re.finditer(r"[;{}]", text):
-        depth += {"{": 1, "}": -1, ";": 0}[found[0]]
-        if found[0] == "{" and depth == 1:
-            opened = found.start()
-        elif depth == 0:
-            end = opened if found[0] == "}" else found.start()
-            parts.append((text[begin:end].strip(), text[end + 1 : found.start()]))
-            begin = found.end()
-    return parts
-
-
-def _locks(body: str, name: str) -> bool:
-    """Whether a method locks the mutex of this name, and does nothing else with the name."""
-    guard = rf"\bstd\s*::\s*{GUARDS}\b\s*(?:<[^;(){{}}]*>)?"
-    mutex = rf"(?<![\w.>:])(?:this\s*->\s*)?{name}\b"
-    locked = (
-        rf"(?:=|\breturn)\s*{guard}\s*[({{]\s*{mutex}"
-        rf"|{guard}\s*(?:\w+\s*[({{]|{{)\s*{mutex}"
-        rf"|{mutex}\s*\.\s*(?:try_)?(?:un)?lock(?:_shared)?\s*\("
-    )
-    rest, times = re.subn(locked, "", body)
-    return times > 0 and not re.search(rf"\b{name}\b", rest)
-
-
 EXERCISE = exercise(
     globals(),
-    title="thread safety",
     answer_name="safe_block_manager",
     language="c++",
     reference=ThreadSafeBlockManager,
@@ -258,13 +205,4 @@ EXERCISE = exercise(
     chancy=lambda case: case[0] == "meet",
     points=2,
     time_limit=30.0,
-    hints="""
-        The class needs one `mutable std::mutex mutex_;`. It is mutable because the const
-        methods lock it too.
-
-        `std::lock_guard<std::mutex> guard(mutex_);` locks at that line. It unlocks at the end
-        of the method, even after an error.
-
-        It is the first line of every public method, before any look at the data.
-    """,
 )

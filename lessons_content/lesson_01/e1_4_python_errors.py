@@ -1,12 +1,18 @@
-"""Exercise 1.4: the C++ errors as Python exceptions."""
+"""Exercise 1.4: errors reach Python.
+
+Each error takes one line: `py::register_local_exception<CppType>(module, "PythonName",
+base);`.
+
+The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,
+PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs to which error.
+"""
 
 import re
 import types
 from collections.abc import Iterator
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, exercise
 from lessons_content.lesson_01.native import without_comments
-from lessons_lib.checks import Text
 from lessons_lib.cuda.inline import build_cpp, read_kernel
 from paged_attention.pool import block_manager as errors
 from paged_attention.pool.block_manager import PythonBlockManager
@@ -114,7 +120,6 @@ def _names_with_bases(text: str) -> Iterator[tuple[str, str]]:
 
 EXERCISE = exercise(
     globals(),
-    title="errors reach Python",
     answer_name="binding",
     language="c++",
     reference=types.SimpleNamespace(
@@ -124,12 +129,4 @@ EXERCISE = exercise(
     cases=lambda: [(name, number) for name, (_, number, _) in ERRORS.items()],
     size=lambda case: 1,  # each makes one call too many
     describe=lambda case: WORDS[case[0]].format(case[1]),
-    hints="""
-        Each error takes one line: `py::register_local_exception<CppType>(module, "PythonName",
-        base);`.
-
-        The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,
-        PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs to
-        which error.
-    """,
 )

@@ -1,41 +1,14 @@
-"""Exercise 1.5: a second sequence that shares the first one's blocks."""
+"""Exercise 1.5: fork a sequence.
+
+How many sequences use each of these blocks before the fork, and how many after it?
+
+The child needs a list of its own with the same ids in it: `list(blocks)`.
+"""
 
 from collections.abc import Iterator
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
-from paged_attention.pool.block_manager import PythonBlockManager
-
-
-class BlockManager:
-    """The five methods of a block manager and no more, as the compiled one has them."""
-
-    def __init__(self, num_blocks):
-        inner = PythonBlockManager(num_blocks)
-        self.allocate, self.free = inner.allocate, inner.free
-        self.increase_ref_count = inner.increase_ref_count
-        self.get_ref_count = inner.get_ref_count
-        self.get_num_free_blocks = inner.get_num_free_blocks
-
-    def __repr__(self):
-        return "the manager"
-
-
-def manager_of(num_blocks, blocks, further_users, last_first=False):
-    """A manager of which `blocks` are in use, and the others were freed in their order."""
-    manager = BlockManager(num_blocks)
-    for _ in range(num_blocks):
-        manager.allocate()
-    for block_id in sorted(set(range(num_blocks)) - set(blocks), reverse=last_first):
-        manager.free(block_id)
-    for block_id in further_users:
-        manager.increase_ref_count(block_id)
-    return manager
-
-
-def counts_of(manager, num_blocks):
-    return [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+from lessons_content.exercises.kit import Text, counted, exercise
+from lessons_content.lesson_01.managers import counts_of, manager_of
 
 
 def fork(manager, blocks):
@@ -91,13 +64,5 @@ def describe(case):
 
 
 EXERCISE = exercise(
-    globals(),
-    title="fork a sequence",
-    answer_name="fork",
-    size=lambda case: (len(case[1]), case[2], case[0]),
-    hints="""
-        How many sequences use each of these blocks before the fork, and how many after it?
-
-        The child needs a list of its own with the same ids in it: `list(blocks)`.
-    """,
+    globals(), answer_name="fork", size=lambda case: (len(case[1]), case[2], case[0])
 )

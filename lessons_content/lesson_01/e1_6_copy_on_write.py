@@ -1,13 +1,20 @@
-"""Exercise 1.6: write to a block that may be shared."""
+"""Exercise 1.6: copy on write.
+
+`divmod(position, block_size)` gives both: which block of the list, and which slot in it.
+
+Only a block with a reference count above 1 is copied. The copy takes four steps: allocate,
+copy the contents, free the old one, put the new id into the list.
+
+Of those four steps one can fail. It comes first, so that nothing is half done.
+"""
 
 import re
 
 import torch
 
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import Text, error_of, exercise, retold
 from lessons_content.exercises.naming_words import SLIPS
-from lessons_content.lesson_01.e1_5_fork import counts_of, manager_of
-from lessons_lib.checks import Text, raised
+from lessons_content.lesson_01.managers import counts_of, manager_of
 from paged_attention.pool.block_manager import OutOfBlocksError
 
 
@@ -66,18 +73,10 @@ def observe(answer, case):
     num_blocks, block_size, parent, further_users, position, value = case
     manager = manager_of(num_blocks, parent, further_users, last_first=True)
     pool, blocks = rows(num_blocks, block_size), list(parent)
-    try:
-        answer(manager, pool, blocks, position, value)
-        ending = Text("no error")
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        ending = raised(error)
+    error = error_of(answer, manager, pool, blocks, position, value)
     counts = counts_of(manager, num_blocks)
-    left = f"blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
-    seen = type(ending)(f"{ending}; {left}")
-    vars(seen).update(vars(ending))  # where it raised
-    return seen
+    left = f"; blocks {blocks}; pool {pool.tolist()}; reference counts {counts}"
+    return retold(error, left) if error else Text(f"no error{left}")
 
 
 def same(expected, actual):
@@ -106,17 +105,7 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="copy on write",
     answer_name="write",
     size=lambda case: (case[0] * case[1], len(case[3]), case[4]),
     points=2,
-    hints="""
-        `divmod(position, block_size)` gives both: which block of the list, and which slot in
-        it.
-
-        Only a block with a reference count above 1 is copied. The copy takes four steps:
-        allocate, copy the contents, free the old one, put the new id into the list.
-
-        Of those four steps one can fail. It comes first, so that nothing is half done.
-    """,
 )

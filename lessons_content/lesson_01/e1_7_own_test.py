@@ -1,8 +1,18 @@
-"""Exercise 1.7: a test that tells a right block manager from wrong ones."""
+"""Exercise 1.7: a test of your own.
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike, counted
-from lessons_lib.checks import NoEnd, Raised, Text, raised
+Which calls bring a block to two users, and back to one? What should `get_ref_count()` say
+then?
+
+A wrong call belongs into `try`. `except RuntimeError` is the good end. After `else:` comes
+what happens if nothing was raised, and that is where your test raises.
+
+A manager may refuse a call and still have changed something. So look at the count once more,
+after the call was refused.
+"""
+
+from lessons_content.exercises.kit import Alike, Raised, Text, counted, exercise, retold
+from lessons_content.lesson_01.managers import BlockManager
+from lessons_lib.checks import NoEnd
 from paged_attention.pool.block_manager import BlockNotAllocatedError, PythonBlockManager
 
 
@@ -33,7 +43,6 @@ PROMISES = {
     "double free": "that lets a free block be freed",
     "half done": "that counts a user of a free block before it refuses",
 }
-METHODS = ["allocate", "free", "increase_ref_count", "get_ref_count", "get_num_free_blocks"]
 NO_ERROR, AN_ERROR = Text("no error"), Text("an error")
 THOUGH_SHOWN = Text("no error, though your test has made the call that shows it")
 SAID_FALSE = Text("no error; your test returned False")
@@ -54,9 +63,9 @@ def silent(method):
 
 
 class Manager(PythonBlockManager):
-    """Breaks a promise, or none. It hands out its blocks in one of three orders, or refuses
-    wrong calls without a word.
+    """A manager that may break a promise.
 
+    order: how it hands out its blocks. SILENT: its errors have no words.
     `shown`: whether a call has come that shows what is wrong.
     """
 
@@ -82,11 +91,11 @@ class Manager(PythonBlockManager):
 
     def as_compiled(self):
         """The five methods and no more."""
-        methods = {name: staticmethod(getattr(self, name)) for name in METHODS}
+        manager = BlockManager(self)
         if self.order == SILENT:
             for name in ("free", "increase_ref_count"):
-                methods[name] = staticmethod(silent(getattr(self, name)))
-        return type("BlockManager", (), methods)()
+                setattr(manager, name, silent(getattr(self, name)))
+        return manager
 
 
 # (order, number of blocks, which promise is broken)
@@ -108,18 +117,15 @@ def hidden(chance):
 def observe(answer, case):
     """What a test does with a wrong manager, if it does nothing with a right one."""
     order, num_blocks, broken = case
-    wrong = Manager(num_blocks, order, broken)
     try:
-        returned = answer(Manager(num_blocks, order).as_compiled())
+        answer(Manager(num_blocks, order).as_compiled())
     except (NotImplementedError, SystemExit, NoEnd):
         raise
     except BaseException as error:  # as pytest's failures are
-        words = raised(error)
-        result = RefusesRight(f"{words}, for a right manager")
-        result.where = words.where
-        return result
+        return retold(error, ", for a right manager", RefusesRight)
     if broken is None:
         return NO_ERROR
+    wrong = Manager(num_blocks, order, broken)
     try:
         returned = answer(wrong.as_compiled())
     except (SystemExit, NoEnd):
@@ -137,17 +143,6 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="a test of your own",
     answer_name="test_manager",
     size=lambda case: ([None, *PROMISES].index(case[2]), case[1]),
-    hints="""
-        Which calls bring a block to two users, and back to one? What should
-        `get_ref_count()` say then?
-
-        A wrong call belongs into `try`. `except RuntimeError` is the good end. After `else:`
-        comes what happens if nothing was raised, and that is where your test raises.
-
-        A manager may refuse a call and still have changed something. So look at the count
-        once more, after the call was refused.
-    """,
 )

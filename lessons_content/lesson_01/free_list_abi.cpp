@@ -2,34 +2,36 @@
 #include <cstring>
 #include <exception>
 
-static int failed(char* message, const char* text) {
-  std::strncpy(message, text, 255);
-  return 1;
+enum Method { POP, PUSH, SIZE };
+constexpr int RUNTIME_ERROR = 7;  // as in native.py
+
+// Runs `body`; returns 0, or the number of an error with its text in `message`.
+template <class Body>
+static int guarded(char* message, Body body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    std::strncpy(message, error.what(), 255);
+  } catch (...) {
+    std::strncpy(message, "something thrown that is no std::exception", 255);
+  }
+  return RUNTIME_ERROR;
 }
 
-extern "C" void* free_list_new(int num_blocks, char* message) {
-  try {
-    return new FreeList(num_blocks);
-  } catch (const std::exception& error) {
-    failed(message, error.what());
-    return nullptr;
-  }
+extern "C" void* free_list_new(int num_blocks, int* code, char* message) {
+  void* list = nullptr;
+  *code = guarded(message, [&] { list = new FreeList(num_blocks); });
+  return list;
 }
 extern "C" void free_list_delete(void* list) { delete static_cast<FreeList*>(list); }
-extern "C" int free_list_pop(void* list, int* result, char* message) {
-  try {
-    *result = static_cast<FreeList*>(list)->pop();
-    return 0;
-  } catch (const std::exception& error) { return failed(message, error.what()); } catch (...) {
-    return failed(message, "something thrown that is no std::exception");
-  }
+
+extern "C" int free_list_call(void* pointer, int method, int block_id, int* result,
+                              char* message) {
+  FreeList& list = *static_cast<FreeList*>(pointer);
+  return guarded(message, [&] {
+    if (method == POP) *result = list.pop();
+    if (method == PUSH) list.push(block_id);
+    if (method == SIZE) *result = list.size();
+  });
 }
-extern "C" int free_list_push(void* list, int block_id, char* message) {
-  try {
-    static_cast<FreeList*>(list)->push(block_id);
-    return 0;
-  } catch (const std::exception& error) { return failed(message, error.what()); } catch (...) {
-    return failed(message, "something thrown that is no std::exception");
-  }
-}
-extern "C" int free_list_size(void* list) { return static_cast<FreeList*>(list)->size(); }

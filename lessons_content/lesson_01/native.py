@@ -57,36 +57,7 @@ def free_list_class(source: str) -> type:
     """A Python class over the C++ class `FreeList` in `source`."""
     texts, names = (source, _read("free_list_abi.cpp")), ("your code", "the check")
     library = build_library(*texts, names=names, name="check", flags=CHECKED)
-    library.free_list_new.restype = ctypes.c_void_p
-    library.free_list_delete.argtypes = [ctypes.c_void_p]
-
-    class NativeFreeList:
-        def __init__(self, num_blocks):
-            message = ctypes.create_string_buffer(256)
-            self.pointer = ctypes.c_void_p(library.free_list_new(num_blocks, message))
-            if not self.pointer:
-                raise RuntimeError(message.value.decode())
-
-        def __del__(self):
-            library.free_list_delete(self.pointer)
-
-        def pop(self):
-            result = ctypes.c_int()
-            self._call(library.free_list_pop, ctypes.byref(result))
-            return result.value
-
-        def push(self, block_id):
-            self._call(library.free_list_push, block_id)
-
-        def size(self):
-            return library.free_list_size(self.pointer)
-
-        def _call(self, function, argument):
-            message = ctypes.create_string_buffer(256)
-            if function(self.pointer, argument, message):
-                raise RuntimeError(message.value.decode())
-
-    return NativeFreeList
+    return _class_over(library, "free_list", ("pop", "push", "size"))
 
 
 def block_manager_class(source: str) -> type:
@@ -95,7 +66,7 @@ def block_manager_class(source: str) -> type:
     Our errors and a FreeList come before it.
     """
     library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
-    return _class_over(library, library.manager_new, library.manager_call)
+    return _class_over(library, "manager", METHODS)
 
 
 def watched_block_manager_class(source: str) -> type:
@@ -103,7 +74,7 @@ def watched_block_manager_class(source: str) -> type:
     texts = _read("watched.h"), *_manager_texts(source), _read("watched_abi.cpp")
     names = "the watch", *NAMES, "the watch's calls"
     library = build_library(*texts, name="check", names=names, flags=WATCHED, link=LINK)
-    base = _class_over(library, library.watched_new, library.watched_manager_call)
+    base = _class_over(library, "watched_manager", METHODS)
 
     class Outcome(ctypes.Structure):
         _fields_ = [(name, ctypes.c_int) for name in ("code", "result")]
@@ -119,17 +90,14 @@ def watched_block_manager_class(source: str) -> type:
             super().__init__(num_blocks)
             self.has_mutex = library.has_mutex(self.pointer) == 1
 
-        @staticmethod
-        def is_locked() -> bool:
+        def is_locked(self) -> bool:
             """Whether a lock is held, between two calls."""
             return library.is_locked() == 1
 
-        @staticmethod
-        def record():
+        def record(self):
             library.record()
 
-        @staticmethod
-        def uses() -> dict[str, str]:
+        def uses(self) -> dict[str, str]:
             """For each method: how it used the lock since record(). "" if all is well."""
             numbers = (ctypes.c_int * len(METHODS))()
             library.uses_of_locks(numbers)
@@ -154,22 +122,25 @@ def _manager_texts(source):
     return (*errors_and_list, source, _read("block_manager_abi.cpp"))
 
 
-def _class_over(library, new, call) -> type:
-    new.restype = ctypes.c_void_p
-    library.manager_delete.argtypes = [ctypes.c_void_p]
+def _class_over(library, name: str, methods: tuple[str, ...]) -> type:
+    """A Python class over the functions `name`_new, _call and _delete of a library."""
+    new, call_method, delete = (
+        getattr(library, f"{name}_{part}") for part in ("new", "call", "delete")
+    )
+    new.restype, delete.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
-    class NativeBlockManager:
+    class Native:
         def __init__(self, num_blocks):
             code, message = ctypes.c_int(), ctypes.create_string_buffer(256)
             self.pointer = ctypes.c_void_p(new(num_blocks, ctypes.byref(code), message))
             _raise(code.value, message)
 
         def __del__(self):
-            library.manager_delete(self.pointer)
+            delete(self.pointer)
 
-    for number, name in enumerate(METHODS):
-        setattr(NativeBlockManager, name, _method(call, number))
-    return NativeBlockManager
+    for number, method in enumerate(methods):
+        setattr(Native, method, _method(call_method, number))
+    return Native
 
 
 def _method(function, number):

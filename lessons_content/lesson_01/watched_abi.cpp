@@ -1,4 +1,4 @@
-// What the check of exercise 1.3 asks beside the calls themselves. watched.h stands before the
+// What the check of exercise 1.3 asks beside the calls themselves. watched.h is before the
 // learner's text.
 
 static int watched_call(void* manager, int method, int block_id, int* result, char* message) {
@@ -11,7 +11,7 @@ static int watched_call(void* manager, int method, int block_id, int* result, ch
   return check::watch.stuck ? 8 : code;
 }
 
-extern "C" void* watched_new(int num_blocks, int* code, char* message) {
+extern "C" void* watched_manager_new(int num_blocks, int* code, char* message) {
   check::watch.held.clear();  // what others never gave back
   return manager_new(num_blocks, code, message);
 }
@@ -19,6 +19,7 @@ extern "C" int watched_manager_call(void* manager, int method, int block_id, int
                                     char* message) {
   return watched_call(manager, method, block_id, result, message);
 }
+extern "C" void watched_manager_delete(void* manager) { manager_delete(manager); }
 extern "C" int is_locked() { return !check::watch.held.empty(); }
 
 // From here on it is written down who touches what.

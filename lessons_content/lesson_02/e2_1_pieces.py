@@ -1,12 +1,20 @@
-"""Exercise 2.1: in how many pieces a part of the pool lies in memory."""
+"""Exercise 2.1: pieces of memory.
+
+Go through the dimensions from the last to the first, and keep how many numbers lie side by
+side so far.
+
+A dimension continues the piece when its stride equals the length of the piece so far. (Of size
+1, it has only one entry, and its stride is never used.)
+
+The first dimension that breaks the piece ends the search. The number of pieces is that of all
+numbers divided by the length of one.
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 
 
 def count_pieces(view):
@@ -94,18 +102,5 @@ def describe(case):
 
 
 EXERCISE = exercise(
-    globals(),
-    title="pieces of memory",
-    answer_name="count_pieces",
-    size=lambda case: (math.prod(case[0]), len(case[0])),
-    hints="""
-        Go through the dimensions from the last to the first, and keep how many numbers lie
-        side by side so far.
-
-        A dimension continues the piece when its stride equals the length of the piece so far.
-        (Of size 1, it has only one entry, and its stride is never used.)
-
-        The first dimension that breaks the piece ends the search. The number of pieces is that
-        of all numbers divided by the length of one.
-    """,
+    globals(), answer_name="count_pieces", size=lambda case: (math.prod(case[0]), len(case[0]))
 )

@@ -1,10 +1,17 @@
-"""Exercise 2.2: from positions in a sequence to slots in the pool."""
+"""Exercise 2.2: slots.
+
+Which entry of the block table belongs to position 5 when a block holds 4 tokens? And to
+positions 3 and 4?
+
+A tensor can be indexed by a tensor: `block_ids[positions // block_size]` looks up all blocks
+at once.
+
+The table is int32, slots are int64: `.long()` changes the type.
+"""
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 from paged_attention.pool.slots import slot_mapping
 
 MOST_SLOTS = 1000  # of a result; of those with more, only the number counts
@@ -65,17 +72,7 @@ def hidden(chance):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="slots",
     answer_name="slot_mapping",
     chancy=lambda case: case is FAR,
     size=lambda case: (len(case[2]), len(case[1]) + case[3], case[0], max(case[1])),
-    hints="""
-        Which entry of the block table belongs to position 5 when a block holds 4 tokens? And
-        to positions 3 and 4?
-
-        A tensor can be indexed by a tensor: `block_ids[positions // block_size]` looks up all
-        blocks at once.
-
-        The table is int32, slots are int64: `.long()` changes the type.
-    """,
 )

@@ -1,14 +1,17 @@
-"""Exercise 2.3: keys and values into their slots."""
+"""Exercise 2.3: write keys and values.
+
+In which shape does the cache have one row for each slot? No number moves for that: `view` is
+enough.
+
+`tensor[indices] = rows` writes row i to place indices[i].
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, error_of, exercise, tensors
 from paged_attention.pool.slots import write_kv
-from paged_attention.validate import check_write
 
 WRONG_ARGUMENTS = {
     "one slot twice": lambda slots, k, v: (torch.full_like(slots, int(slots[0])), k, v),
@@ -59,20 +62,15 @@ def observe(answer, case):
     return tensors.values((k_cache, v_cache, slots, k, v), *names)
 
 
-def _refusal(answer, k_cache, v_cache, slots, k, v):
+def _refusal(answer, k_cache, v_cache, *wrong):
     """Whether wrong arguments are refused, and the caches are as they were."""
     before = k_cache.clone(), v_cache.clone()
-    try:
-        answer(k_cache, v_cache, slots, k, v)
-        ending = "no error"
-    except NotImplementedError:
-        raise
-    except (TypeError, ValueError):
+    error = error_of(answer, k_cache, v_cache, *wrong)
+    ending = type(error).__name__ if error else "no error"
+    if isinstance(error, TypeError | ValueError):
         ending = "ValueError or TypeError"
-    except Exception as error:
-        ending = type(error).__name__
-    written = not (torch.equal(k_cache, before[0]) and torch.equal(v_cache, before[1]))
-    return Text(f"{ending}, {'something' if written else 'nothing'} written")
+    is_written = not all(map(torch.equal, (k_cache, v_cache), before))
+    return Text(f"{ending}, {'something' if is_written else 'nothing'} written")
 
 
 def describe(case):
@@ -87,15 +85,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="write keys and values",
     answer_name="write_kv",
     size=lambda case: (len(case[4]), math.prod(case[:4])),
     # whether the arguments are checked has nothing to do with what is written
     chancy=is_refused,
-    hints="""
-        In which shape does the cache have one row for each slot? No number moves for that:
-        `view` is enough.
-
-        `tensor[indices] = rows` writes row i to place indices[i].
-    """,
 )

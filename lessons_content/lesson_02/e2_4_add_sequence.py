@@ -1,4 +1,13 @@
-"""Exercise 2.4: add a sequence."""
+"""Exercise 2.4: add a sequence.
+
+Everything that can fail comes first: the id, the row, the length, the number of free blocks.
+Then take.
+
+`check_new` and `blocks_for` raise by themselves. What is left for you to compare is the number
+of blocks needed with `self.block_manager.get_num_free_blocks()`.
+
+`start` takes a row, writes the blocks into it and remembers the sequence.
+"""
 
 from lessons_content.lesson_02.managers import ADD, FREE, SMALL, exercise, sizes_of
 
@@ -21,17 +30,4 @@ CASES = [
     (SMALL, [], [(0, -1)]),
 ]
 
-EXERCISE = exercise(
-    globals(),
-    title="add a sequence",
-    answer_name="add_sequence",
-    hints="""
-        Everything that can fail comes first: the id, the row, the length, the number of free
-        blocks. Then take.
-
-        `check_new` and `blocks_for` raise by themselves. What is left for you to compare is
-        the number of blocks needed with `self.block_manager.get_num_free_blocks()`.
-
-        `start` takes a row, writes the blocks into it and remembers the sequence.
-    """,
-)
+EXERCISE = exercise(globals(), answer_name="add_sequence")

@@ -1,4 +1,16 @@
-"""Exercise 2.5: a sequence grows by a token."""
+"""Exercise 2.5: append a token.
+
+`divmod(sequence.length, self.block_size)` says where the new token goes: which entry of the
+row, which offset.
+
+Three situations: the offset is 0 (a new block), the last block is shared (a copy of it),
+neither (write in place).
+
+Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing may have changed
+before them.
+
+`self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.
+"""
 
 from lessons_content.lesson_02.managers import ADD, FORK, FREE, ROOMY, SMALL, exercise
 
@@ -26,21 +38,4 @@ CASES = [
     (ROOMY, [(ADD, 0, 4), (FREE, 0), (ADD, 1, 5), (FORK, 1, 0)], [(0,), (1,), (0,), (1,)] * 2),
 ]
 
-EXERCISE = exercise(
-    globals(),
-    title="append a token",
-    answer_name="append_token",
-    points=2,
-    hints="""
-        `divmod(sequence.length, self.block_size)` says where the new token goes: which entry
-        of the row, which offset.
-
-        Three situations: the offset is 0 (a new block), the last block is shared (a copy of
-        it), neither (write in place).
-
-        Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing may have
-        changed before them.
-
-        `self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.
-    """,
-)
+EXERCISE = exercise(globals(), answer_name="append_token", points=2)

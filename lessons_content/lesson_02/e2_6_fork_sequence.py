@@ -1,4 +1,13 @@
-"""Exercise 2.6: fork a sequence."""
+"""Exercise 2.6: fork a sequence and its row.
+
+What does exercise 1.5 do with the block manager? And what is new here: the table's row, and
+the length.
+
+Two lookups can fail: the parent's id and the child's, in either order. Both come before the
+first count is increased.
+
+`start` writes a list of blocks into a free row.
+"""
 
 from lessons_content.lesson_02.managers import ADD, FREE, ROOMY, SMALL, exercise
 
@@ -19,17 +28,4 @@ CASES = [
     (SMALL, [(ADD, 0, 6), (FREE, 0), (ADD, 1, 5)], [(1, 0), (0, 2)]),
 ]
 
-EXERCISE = exercise(
-    globals(),
-    title="fork a sequence and its row",
-    answer_name="fork_sequence",
-    hints="""
-        What does exercise 1.5 do with the block manager? And what is new here: the table's
-        row, and the length.
-
-        Two lookups can fail: the parent's id and the child's, in either order. Both come
-        before the first count is increased.
-
-        `start` writes a list of blocks into a free row.
-    """,
-)
+EXERCISE = exercise(globals(), answer_name="fork_sequence")

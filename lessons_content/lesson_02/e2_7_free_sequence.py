@@ -1,4 +1,12 @@
-"""Exercise 2.7: free a sequence."""
+"""Exercise 2.7: free a sequence.
+
+What did the sequence hold? Blocks, a row of the table, its entry in `self.sequences`. Each
+goes back.
+
+Read the blocks before you empty the row.
+
+`table.clear` empties a row on both sides and makes it free.
+"""
 
 from lessons_content.lesson_02.managers import ADD, APPEND, FORK, SMALL, exercise
 
@@ -16,16 +24,4 @@ CASES = [
     (SMALL, [(ADD, 0, 3), (FORK, 0, 1), (APPEND, 1)], [(0,), (1,)]),
 ]
 
-EXERCISE = exercise(
-    globals(),
-    title="free a sequence",
-    answer_name="free_sequence",
-    hints="""
-        What did the sequence hold? Blocks, a row of the table, its entry in `self.sequences`.
-        Each goes back.
-
-        Read the blocks before you empty the row.
-
-        `table.clear` empties a row on both sides and makes it free.
-    """,
-)
+EXERCISE = exercise(globals(), answer_name="free_sequence")

@@ -8,9 +8,9 @@ import torch
 from lessons_content.exercises import exercise as common
 from lessons_content.exercises import tensors
 from lessons_content.exercises.naming_words import SLIPS
+from lessons_content.exercises.pools import lengths_of, users_of
 from lessons_lib.checks import Exercise, Raised, Text, raised
 from lessons_lib.processes.isolation import describe_error
-from paged_attention.pool import kv_cache
 from paged_attention.pool.block_manager import PythonBlockManager
 from paged_attention.pool.kv_cache import PagedAttentionManager
 
@@ -27,7 +27,7 @@ SMALL, ROOMY = sizes_of(4, 2, 3, 3), sizes_of(12, 3, 4, 6)
 
 
 def exercise(scope: dict, answer_name: str, **own) -> Exercise:
-    """The exercise on a method. Its mistakes may use the names in kv_cache.py and in here."""
+    """The exercise on a method. Its mistakes may use the names in here, too."""
     of_calls = {"size": size, "hidden": hidden, "observe": drive, "describe": describe}
     fields = {field: functools.partial(its, answer_name) for field, its in of_calls.items()}
     return common.exercise(
@@ -37,13 +37,13 @@ def exercise(scope: dict, answer_name: str, **own) -> Exercise:
         arrange=arrange,
         same=same,
         show=show,
-        also=vars(kv_cache) | globals(),
+        also=globals(),
         **fields | own,
     )
 
 
-# Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
-# goes well is another matter.
+# How `chance` draws the arguments of a step or a call. `one` is mostly the id of a sequence.
+# The step may fail.
 DRAWN = {
     ADD: lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
     APPEND: lambda chance, one: (one,),
@@ -55,10 +55,8 @@ DRAWN = {
 def hidden(name: str, chance: random.Random):
     """Managers of any size with any past, and calls of the method."""
     for number in range(20):
-        num_blocks, block_size = (
-            chance.randint(2, 7),
-            chance.randint(2, 4) if number != 9 else 1,
-        )
+        num_blocks = chance.randint(2, 7)
+        block_size = chance.randint(2, 4) if number != 9 else 1
         sizes = sizes_of(num_blocks, block_size, chance.randint(3, 5), chance.randint(2, 5))
         manager = PagedAttentionManager(num_kv_heads=1, head_size=1, **sizes)
         steps = [(ADD, chance.randrange(5), chance.randint(0, 2 * block_size))]
@@ -72,9 +70,9 @@ def hidden(name: str, chance: random.Random):
 
 
 def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
-    """Takes a drawn step and writes it down, if it goes well.
+    """Takes a drawn step and adds it to `done`, if nothing is wrong with it.
 
-    Or, `raising`, where it can fail in one way only.
+    raising: also if only one thing is wrong with it.
     """
     known = [*manager.sequences]
     args = DRAWN[step](chance, chance.choice([*known, *known, chance.randrange(6)]))
@@ -138,10 +136,9 @@ def drive(name: str, method, case) -> list | Text:
     """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
-    # What was there must stay where callers hold it; what a new slot holds is nobody's
-    # business yet.
-    lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
-    watched = manager.kv_cache, manager.block_table, lengths
+    # Callers hold these, so they must stay the same objects. What a new slot holds does not
+    # count: only the tokens that are there now are watched.
+    watched = manager.kv_cache, manager.block_table, lengths_of(manager)
     seen = []
     for args in calls:
         try:
@@ -168,14 +165,14 @@ def parts(manager, pool: torch.Tensor, block_table: torch.Tensor, lengths: dict)
     """
     sequences, cpu = dict(sorted(manager.sequences.items())), manager.table.cpu
     rows = {seq_id: sequence.row for seq_id, sequence in sequences.items()}
-    blocks, users = {id: cpu[row].tolist() for id, row in rows.items()}, manager.block_manager
+    blocks = {id: cpu[row].tolist() for id, row in rows.items()}
     found = {
-        "the sequences' lengths": {id: sequence.length for id, sequence in sequences.items()},
+        "the sequences' lengths": dict(sorted(lengths_of(manager).items())),
         "the sequences' blocks": blocks,
         "the rows that no sequence has": [
             row.tolist() for index, row in enumerate(cpu) if index not in rows.values()
         ],
-        "the users of each block": [*map(users.get_ref_count, range(pool.shape[2]))],
+        "the users of each block": users_of(manager, range(pool.shape[2])),
         "the number of free rows": len(set(manager.table.free_rows)),
         "all rows, in use or free": sorted([*rows.values(), *manager.table.free_rows]),
         "the table on the device": block_table.tolist(),
@@ -201,22 +198,18 @@ def _numbers(cache: torch.Tensor, row: list[int], length: int) -> list[float]:
 
 
 def same(expected, actual) -> bool:
-    """For `Exercise.same`."""
-    return _without_messages(expected) == _without_messages(actual)
+    """Of an error the text counts only if it says what the slip is."""
+    return _without_texts(expected) == _without_texts(actual)
 
 
-def _without_messages(seen):
-    """A result in which errors whose text does not count are the name of their type."""
-    if not isinstance(seen, list) or not all(isinstance(part, dict) for part in seen):
+def _without_texts(seen):
+    if isinstance(seen, list):
+        return [*map(_without_texts, seen)]
+    if not isinstance(seen, dict) or "raised" not in seen:
         return seen
-    return [
-        part | {"raised": _kind(part["raised"])} if "raised" in part else part for part in seen
-    ]
-
-
-def _kind(error: Raised) -> str:
+    error = seen["raised"]
     name = error.partition(":")[0]
-    return str(error) if name in SLIPS else name
+    return seen | {"raised": str(error) if name in SLIPS else name}
 
 
 def show(expected, actual) -> tuple[str, str]:

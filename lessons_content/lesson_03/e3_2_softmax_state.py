@@ -1,15 +1,25 @@
-"""Exercise 3.2: the online softmax, part by part."""
+"""Exercise 3.2: the online softmax.
+
+Three numbers for each row. Before the first key: which maximum loses against every score, and
+what do two empty sums hold?
+
+In update(): first the new maximum, then the factor exp(old maximum - new maximum), then the
+new exponentials. Only then may `self.m` change.
+
+Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row without keys
+gets exp(-inf) = 0 and not NaN.
+
+Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[..., None]`
+fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted sum.
+"""
 
 import math
 import re
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted, listed
+from lessons_content.exercises.kit import Raised, Text, counted, exercise, listed, tensors
 from lessons_content.lesson_03.requests import FEW, InputsChanged, in_digits, simple, tens
-from lessons_lib.checks import Raised, Text
 from paged_attention.attention import softmax_state
 from paged_attention.attention.softmax_state import NO_KEY, finite
 
@@ -86,12 +96,13 @@ def parts(case):
         if is_small(case):
             scores, values = simple(shape, generator), tens(of_values, sum(sizes[:part]))
         else:
-            scores = torch.randn(shape, generator=generator, dtype=dtype)
-            values = torch.randn(of_values, generator=generator, dtype=dtype)
+            scores, values = (
+                torch.randn(each, generator=generator, dtype=dtype)
+                for each in (shape, of_values)
+            )
         scores = centre + spread * scores
-        for masked_part, row in masked:
-            if masked_part == part:
-                scores[..., slice(None) if row is None else row, :] = NO_KEY
+        for row in (row for masked_part, row in masked if masked_part == part):
+            scores[..., slice(None) if row is None else row, :] = NO_KEY
         if spread == 0:
             values += HIGH * (1 - 2 * (torch.arange(size) % 2))[:, None]
         yield scores, values
@@ -127,15 +138,15 @@ def before_the_first_part(state, dtype):
     if dtype == FLOAT or isinstance(result, Text):
         return result
     kinds = [tensors.name_of(part.tensor.dtype) for part in result]
-    if len(set(kinds)) == 1:
-        return *result, Text("o, m and l have one dtype before the first part")
-    words = (f"{name} is {kind}" for name, kind in zip("oml", kinds, strict=True))
-    return *result, Text(f"{listed(words)} before the first part")
+    words = "o, m and l have one dtype"
+    if len(set(kinds)) > 1:
+        words = listed(f"{name} is {kind}" for name, kind in zip("oml", kinds, strict=True))
+    return *result, Text(f"{words} before the first part")
 
 
 def same(expected, actual):
     """The name of the learner's class makes no difference in Python's words on arguments."""
-    return tensors.same(_without_class(expected), _without_class(actual))
+    return tensors.same(*map(_without_class, (expected, actual)))
 
 
 def _without_class(result):
@@ -144,60 +155,42 @@ def _without_class(result):
     return Raised(re.sub(r"^TypeError: \S+\.__init__\(\)", "TypeError:", result))
 
 
-def tells_little(case):
-    """For `Exercise.chancy`: mistakes keep their names before the first part, in float64."""
-    return not case[1] or case[-1] == DOUBLE
-
-
-def size(case):
-    rows, sizes, head_size, _, _, masked, *_ = case
-    return math.prod(rows) * sum(sizes) * head_size, len(sizes), len(masked)
-
-
 def describe(case):
     rows, sizes, head_size, centre, spread, masked, often, _, dtype = case
     row_words = "one row" if rows == (1,) else f"rows {rows}"
-    words = f"{row_words}, {{}}, head_size {head_size}, {tensors.name_of(dtype)}"
+    of = f"{len(sizes)} parts" if len(sizes) > 1 else "one part" if sizes else "no part yet"
+    if sizes and not is_small(case):
+        of = f"parts of {listed(sizes)} keys"
+        if len(sizes) == 1:
+            of = f"one part of {counted(sizes[0], 'key')}"
+    words = f"{row_words}, {of}, head_size {head_size}, {tensors.name_of(dtype)}"
     if not sizes:
-        return words.format("no part yet")
-    when = f"finish() {'after each part' if often else 'at the end'}"
+        return words
     if is_small(case):
-        of = f"{len(sizes)} parts" if len(sizes) > 1 else "one part"
         for number, (scores, values) in enumerate(parts(case), 1):
             words += f"; part {number}: " if len(sizes) > 1 else "; "
             words += f"scores {in_digits(scores)}, values {in_digits(values)}"
-        return f"{words.format(of)}; {when}"
-    of = f"parts of {listed(sizes)} keys"
-    if len(sizes) == 1:
-        of = f"one part of {counted(sizes[0], 'key')}"
-    words = f"{words.format(of)}, scores {'around' if spread else 'all'} {centre:g}"
-    if spread == 0:
-        words += f", values around {HIGH:g} and {-HIGH:g} by turns"
-    rows_of = [("all" if row is None else f"row {row}", part + 1) for part, row in masked]
-    hidden = ", ".join(f"{row} of part {part}" for row, part in rows_of)
-    return f"{words} (-inf in {hidden}); {when}" if hidden else f"{words}; {when}"
+    else:
+        words += f", scores {'around' if spread else 'all'} {centre:g}"
+        if spread == 0:
+            words += f", values around {HIGH:g} and {-HIGH:g} by turns"
+        rows_of = [("all" if row is None else f"row {row}", part + 1) for part, row in masked]
+        if hidden := ", ".join(f"{row} of part {part}" for row, part in rows_of):
+            words += f" (-inf in {hidden})"
+    return f"{words}; finish() {'after each part' if often else 'at the end'}"
 
 
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="the online softmax",
     answer_name="SoftmaxState",
     reference=InDouble,
-    chancy=tells_little,
+    size=lambda case: (
+        math.prod(case[0]) * sum(case[1]) * case[2],
+        len(case[1]),
+        len(case[5]),
+    ),
+    # mistakes keep their names before the first part, and in float64
+    chancy=lambda case: not case[1] or case[-1] == DOUBLE,
     points=2,
-    hints="""
-        Three numbers for each row. Before the first key: which maximum loses against every
-        score, and what do two empty sums hold?
-
-        In update(): first the new maximum, then the factor exp(old maximum - new maximum),
-        then the new exponentials. Only then may `self.m` change.
-
-        Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row without
-        keys gets exp(-inf) = 0 and not NaN.
-
-        Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). `m[...,
-        None]` fits a row's number to its keys. (p[..., None] * values).sum(-2) is a weighted
-        sum.
-    """,
 )

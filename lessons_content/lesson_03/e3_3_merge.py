@@ -1,12 +1,19 @@
-"""Exercise 3.3: two states of the same rows become one."""
+"""Exercise 3.3: merge two states.
+
+An update rescales one side, because the other is counted from the new maximum already. Here
+both sides may need it.
+
+Each side has its own factor, exp(its maximum - the new maximum), and one of the two is 1. `l`
+and `acc` of a side take the same factor.
+
+Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import counted, exercise, tensors
 from lessons_content.lesson_03.requests import FEW, in_digits, simple, tens
 from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState, finite
 
@@ -20,7 +27,6 @@ def merge_in_double(self, other):
 
 
 TWICE = "twice"
-NUMBERS = "m", "l", "acc"
 
 # (rows, keys that the first has seen, keys that the second has seen, head size, centre of the
 # second's scores, seed). Where there are more than two rows, the last row of the first state
@@ -53,8 +59,9 @@ def hidden(chance):
     yield rows, 0, num_others, chance.randint(1, 9), 0.0, chance.randrange(2**31), TWICE
 
 
-def two_states(case):
-    rows, num_keys, num_others, head_size, centre, seed = case[:6]
+def states(case):
+    """Both states, and where the first merges twice the one that it merges last."""
+    rows, num_keys, num_others, head_size, centre, seed, *twice = case
     generator = torch.Generator().manual_seed(seed)
     score, keys_before = simple((1,), generator), 0
     for size, middle, masked in ((num_keys, 0.0, -1), (num_others, centre, 0)):
@@ -70,6 +77,8 @@ def two_states(case):
             state.update(scores, torch.randn(*rows, size, head_size, generator=generator))
         keys_before += size
         yield state
+    if twice:
+        yield next(states((rows, num_others, 0, head_size, centre, seed + 1)))
 
 
 def is_small(case):
@@ -78,58 +87,43 @@ def is_small(case):
     return rows == (1,) and (num_keys + num_others) * (1 + head_size) <= FEW
 
 
-def third(case):
-    """The case whose first state is the one to be merged last."""
-    rows, _, num_others, head_size, centre, seed = case[:6]
-    return rows, num_others, 0, head_size, centre, seed + 1
-
-
 def observe(answer, case):
-    mine, other = two_states(case)
-    answer(mine, other)
-    if case[6:] == (TWICE,):
-        answer(mine, next(two_states(third(case))))
+    mine, other, *third = states(case)
+    for each in (other, *third):
+        answer(mine, each)
     result = (*mine.finish(), other.m, other.l, other.acc)
     return tensors.values(result, "o", "m", "l", "other.m", "other.l", "other.acc")
 
 
 def describe(case):
-    rows, num_keys, num_others, head_size, centre, _ = case[:6]
-    words = "one row" if rows == (1,) else f"rows {rows}"
+    rows, num_keys, num_others, head_size, centre, _, *twice = case
+    words = ["one row" if rows == (1,) else f"rows {rows}"]
     if rows[-1] > 2:
-        words += " (one of each state has seen no key)"
+        words[0] += " (one of each state has seen no key)"
     if is_small(case):
-        states = dict(zip(("self", "other"), two_states(case), strict=True))
-        if case[6:] == (TWICE,):
-            states["then a third state is merged into self"] = next(two_states(third(case)))
-        for name, state in states.items():
-            numbers = [f"{part} {in_digits(getattr(state, part))}" for part in NUMBERS]
-            words += f"; {name}: {', '.join(numbers)}"
-        return words
-    self_words, other_words = (
+        names = "self", "other", "then a third state is merged into self"
+        for name, state in zip(names, states(case)):
+            numbers = (
+                f"{part} {in_digits(getattr(state, part))}" for part in ("m", "l", "acc")
+            )
+            words.append(f"{name}: {', '.join(numbers)}")
+        return "; ".join(words)
+    mine, others = (
         f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
         for size, middle in ((num_keys, 0.0), (num_others, centre))
     )
-    words += f"; self has seen {self_words}, other {other_words}; head_size {head_size}"
-    if case[6:] == (TWICE,):
-        words += f"; then a third state with {counted(num_others, 'key')} is merged into self"
-    return words
+    words += [f"self has seen {mine}, other {others}", f"head_size {head_size}"]
+    if twice:
+        words.append(
+            f"then a third state with {counted(num_others, 'key')} is merged into self"
+        )
+    return "; ".join(words)
 
 
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="merge two states",
     answer_name="merge",
     reference=merge_in_double,
     size=lambda case: (math.prod(case[0]) * sum(case[1:3]) * case[3], len(case)),
-    hints="""
-        An update rescales one side, because the other is counted from the new maximum already.
-        Here both sides may need it.
-
-        Each side has its own factor, exp(its maximum - the new maximum), and one of the two is
-        1. `l` and `acc` of a side take the same factor.
-
-        Assign to `self.m` last, and use `finite()` where you subtract the new maximum.
-    """,
 )

@@ -1,23 +1,27 @@
-"""Exercise 3.4: the same attention, block by block."""
+"""Exercise 3.4: attention block by block.
 
-import math
+Two loops: over the blocks of queries, and inside over the blocks of keys that come before or
+are the same. One state for each block of queries, one update for each block of keys.
 
-import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+The state's rows are (num_q_heads, block_size), so the scores of two blocks are (num_q_heads,
+block_size, block_size). For the values the size in the middle may be 1: `v_block[:, None]`.
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike
+Slot s of block i has position i * block_size + s. One comparison of positions hides the future
+in every pair of blocks, and another one hides what comes after the last token.
+
+A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token may be
+NaN: cut the values there off, or set them to 0 in a tensor of your own.
+"""
+
+from lessons_content.exercises.kit import Alike, exercise, tensors
 from lessons_content.lesson_03 import requests
+from lessons_content.lesson_03.largest_scores import LargestScores
 from paged_attention.attention import by_request
-from paged_attention.attention.by_request import share_heads
-from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState
 
-# One request with so few numbers for a token that the scores of more than one pair of blocks
-# stand out. It has one head: to take all heads at once is as good as to take one after the
-# other.
+# A long request with few numbers for each token, so that the scores of several pairs of blocks
+# would be its largest tensor. It has one head, since an answer may take all heads at once.
 LONG = (95, 16, 1, 1, 1, 2, requests.POISON)
+CASES = [LONG, *requests.CASES]  # before the other chancy ones
 
 
 def is_long(case):
@@ -31,40 +35,6 @@ def hidden(chance):
 
 class TooManyScores(Alike):
     """The result of an answer that is right, with the scores of many blocks at once."""
-
-
-class LargestScores(TorchFunctionMode):
-    """It notes the size of the largest tensor of floats that is made from `given`, in numbers.
-
-    Masks are not made from them, and may have any size. A fused attention makes its scores
-    inside: they are counted. (A TorchDispatchMode would see more, and it needs 2 seconds to be
-    imported.)
-    """
-
-    def __init__(self, given):
-        super().__init__()
-        # tensors are kept, so that no other gets their place in memory
-        self.size, self.kept = 0, list(given)
-        self.places = {place(x) for x in self.kept}
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        given = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
-        if any(place(x) in self.places for x in given):
-            made = args[0] if function is torch.Tensor.__setitem__ else result
-            for x in filter(torch.is_tensor, tree_leaves(made)):
-                if x.is_floating_point() and x.numel() > 0:
-                    self.kept.append(x)
-                    self.places.add(place(x))
-                    self.size = max(self.size, x.untyped_storage().nbytes() // x.itemsize)
-            if function is torch.nn.functional.scaled_dot_product_attention:
-                q, k = given[:2]
-                self.size = max(self.size, q.shape[:-1].numel() * k.shape[-2])
-        return result
-
-
-def place(x):
-    return x.untyped_storage().data_ptr()
 
 
 def observe(answer, case):
@@ -84,10 +54,6 @@ def observe(answer, case):
     return TooManyScores(f"{on_the_way}, where a pair of blocks has {of_a_pair}")
 
 
-def tells_little(case):
-    return is_long(case) or requests.tells_little(case)
-
-
 def describe(case):
     more = ", and how large the tensors on the way are" if is_long(case) else ""
     return requests.describe(case) + more
@@ -97,26 +63,7 @@ EXERCISE = exercise(
     globals(),
     requests,
     tensors,
-    title="attention block by block",
-    answer_name="tiled_attention",
     reference=tensors.in_double(by_request.tiled_attention),
-    cases=lambda: [LONG, *requests.CASES],  # before the other chancy ones
-    chancy=tells_little,
+    chancy=lambda case: is_long(case) or requests.tells_little(case),
     points=2,
-    hints="""
-        Two loops: over the blocks of queries, and inside over the blocks of keys that come
-        before or are the same. One state for each block of queries, one update for each block
-        of keys.
-
-        The state's rows are (num_q_heads, block_size), so the scores of two blocks are
-        (num_q_heads, block_size, block_size). For the values the size in the middle may be 1:
-        `v_block[:, None]`.
-
-        Slot s of block i has position i * block_size + s. One comparison of positions hides
-        the future in every pair of blocks, and another one hides what comes after the last
-        token.
-
-        A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last token
-        may be NaN: cut the values there off, or set them to 0 in a tensor of your own.
-    """,
 )

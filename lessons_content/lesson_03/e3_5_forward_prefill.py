@@ -1,21 +1,28 @@
-"""Exercise 3.5: several requests through one layer, their keys and values into the pool."""
+"""Exercise 3.5: prefill, request by request.
+
+Project all of x at once, and make a tensor of zeros for the outputs. Then go through the
+requests, with a counter for where the next one's blocks start in x.
+
+For each request: its slice of q, k and v into `attend`, with its length; the result into the
+same slice of the outputs.
+
+Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
+positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v, in one
+row.
+"""
 
 import math
 import random
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike, counted, listed
+from lessons_content.exercises.kit import Alike, counted, error_of, exercise, listed, tensors
+from lessons_content.exercises.pools import lengths_of, make_free
 from lessons_content.lesson_03.requests import FEW, in_digits, inputs_changed, simple
 from lessons_lib.checks import Text, raised
 from paged_attention.attention import by_request
-from paged_attention.attention.by_request import plain_attention, share_heads
 from paged_attention.attention.layer import AttentionLayer
 from paged_attention.pool.kv_cache import PagedAttentionManager
-from paged_attention.pool.slots import slot_mapping, write_kv
-from paged_attention.validate import check_prefill
 
 POISON = 10.0  # after each request's last token in x
 OLD = 1e4  # in every slot of the pool
@@ -48,7 +55,7 @@ CASES = [
 # A further entry says what does not agree.
 BLOCK_TOO_MANY = "the first request has a block more than its tokens fill"
 NAMED_TWICE = "the two requests are the same sequence"
-BAD_INPUT = [
+CASES += [
     ((3,), 4, 1, 1, 2, 2, 0, 14, False, BLOCK_TOO_MANY),
     ((2, 2), 4, 1, 1, 2, 2, 0, 15, False, NAMED_TWICE),
 ]
@@ -83,18 +90,14 @@ def is_bad(case):
 
 def given(case):
     """The layer, x, request_num_blocks, seq_ids and a manager, its free blocks shuffled."""
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, *rest = case
-    seed, busy, *disagreement = rest
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, seed, busy, *wrong = case
     shuffle, heads = random.Random(seed), (group * num_kv_heads, num_kv_heads)
     layer = AttentionLayer(dim, *heads, head_size, index=index, seed=seed)
     num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 4
     sizes = {"max_num_seqs": 8, "max_blocks_per_seq": num_blocks, "num_layers": 2}
     manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, **sizes)
     manager.kv_cache.fill_(OLD)
-    for _ in range(num_blocks):
-        manager.block_manager.allocate()
-    for block_id in shuffle.sample(range(num_blocks), num_blocks):
-        manager.block_manager.free(block_id)
+    make_free(manager, shuffle.sample(range(num_blocks), num_blocks))
     seq_ids = shuffle.sample(range(1, 8), len(lengths))
     if busy:
         # As many blocks as each request has, so that no mistake raises: rows 3, 2 and 0 for
@@ -107,8 +110,8 @@ def given(case):
     for i in (2, 0) if busy else range(len(lengths)):
         manager.add_sequence(seq_ids[i], lengths[i])
     request_num_blocks = [manager.blocks_for(length) for length in lengths]
-    request_num_blocks[0] += BLOCK_TOO_MANY in disagreement
-    if NAMED_TWICE in disagreement:
+    request_num_blocks[0] += BLOCK_TOO_MANY in wrong
+    if NAMED_TWICE in wrong:
         seq_ids[1] = seq_ids[0]
     shape = sum(request_num_blocks), block_size, dim
     generator = torch.Generator().manual_seed(seed)
@@ -133,10 +136,6 @@ def is_small(case):
     return is_square and 0 < num_slots * dim <= FEW and not is_bad(case)
 
 
-def lengths_of(manager):
-    return {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
-
-
 def observe(answer, case):
     layer, x, request_num_blocks, seq_ids, manager = given(case)
     x_before, lengths_before, calls = x.clone(), lengths_of(manager), []
@@ -148,13 +147,10 @@ def observe(answer, case):
     attend.__qualname__ = "attend"  # messages name it
 
     if is_bad(case):
-        try:
-            answer(layer, x, request_num_blocks, seq_ids, manager, attend)
-        except ValueError:
-            return Text("ValueError")
-        except Exception as error:
+        error = error_of(answer, layer, x, request_num_blocks, seq_ids, manager, attend)
+        if error and not isinstance(error, ValueError):
             return raised(error)
-        return Text("no error")
+        return Text("ValueError" if error else "no error")
     y = answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend)
     result = tensors.values(y)
     if changed := inputs_changed([("x", x, x_before)]):
@@ -196,22 +192,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="prefill, request by request",
-    answer_name="forward_prefill",
     reference=tensors.in_double(by_request.forward_prefill),
-    cases=lambda: CASES + BAD_INPUT,
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[2:5])),
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=2,
-    hints="""
-        Project all of x at once, and make a tensor of zeros for the outputs. Then go through
-        the requests, with a counter for where the next one's blocks start in x.
-
-        For each request: its slice of q, k and v into `attend`, with its length; the result
-        into the same slice of the outputs.
-
-        Its slots come from lesson 02's `slot_mapping`, with its row of the block table and the
-        positions 0 to length - 1. `write_kv` takes the first `length` tokens of its k and v,
-        in one row.
-    """,
 )

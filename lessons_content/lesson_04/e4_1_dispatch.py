@@ -1,16 +1,23 @@
-"""Exercise 4.1: repeat each query for its blocks."""
+"""Exercise 4.1: repeat each query for its blocks.
+
+Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in row 0, 1,
+2, 3, 4, 5?
+
+PyTorch has two functions that repeat. One lays the whole tensor down again and again, the
+other repeats each row on the spot.
+
+The one you want takes a tensor of counts, and a `dim`.
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import named_where
+from lessons_content.exercises.kit import Text, exercise, named_where, tensors
 from lessons_content.lesson_04.inputs import call, generator, listed
-from lessons_lib.checks import Text
 from paged_attention.attention import decode
 
+FEW = 12  # numbers of q that a message shows
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
 # asked for
 CASES = [
@@ -33,31 +40,27 @@ CASES = [
 ]
 
 
-FEW = 12  # numbers of q that a message shows
-
-
 def hidden(chance):
+    def about_q():
+        return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+
     for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
         counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
-        yield tuple(chance.sample(counts, length)), *about_q(chance)
-    yield (0,) * chance.randint(1, 5), *about_q(chance)
+        yield tuple(chance.sample(counts, length)), *about_q()
+    yield (0,) * chance.randint(1, 5), *about_q()
     counts = chance.randint(1, 9), chance.randint(1, 9)
-    yield counts, *about_q(chance), chance.choice(("float16", "float64"))
-
-
-def about_q(chance):
-    return chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+    yield counts, *about_q(), chance.choice(("float16", "float64"))
 
 
 def query(case):
     """Simple numbers where there are few."""
-    counts, num_heads, head_size, seed = case[:4]
+    counts, num_heads, head_size, seed, *dtype = case
     shape = len(counts), num_heads, head_size
     if math.prod(shape) <= FEW:
         q = torch.arange(1.0, 1 + math.prod(shape)).view(shape)
     else:
         q = torch.randn(shape, generator=generator(seed))
-    return q.to(getattr(torch, case[4])) if case[4:] else q
+    return q.to(getattr(torch, dtype[0])) if dtype else q
 
 
 def observe(answer, case):
@@ -71,28 +74,15 @@ def observe(answer, case):
 
 
 def describe(case):
-    counts, num_heads, head_size, _ = case[:4]
-    q = f"q of shape ({len(counts)}, {num_heads}, {head_size})"
-    if len(counts) * num_heads * head_size <= FEW:
-        q = listed(q=query(case))
+    q = query(case)
+    words = listed(q=q) if q.numel() <= FEW else f"q of shape {tuple(q.shape)}"
     dtype = f" in {case[4]}" if case[4:] else ""
-    return f"{q}{dtype}, request_num_blocks = {list(counts)}"
+    return f"{words}{dtype}, request_num_blocks = {list(case[0])}"
 
 
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="repeat each query for its blocks",
-    answer_name="dispatch",
     reference=decode.dispatch,
     size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0]) or 3, len(case)),
-    hints="""
-        Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in
-        row 0, 1, 2, 3, 4, 5?
-
-        PyTorch has two functions that repeat. One lays the whole tensor down again and again,
-        the other repeats each row on the spot.
-
-        The one you want takes a tensor of counts, and a `dim`.
-    """,
 )

@@ -1,16 +1,24 @@
-"""Exercise 4.2: attention of one query over one block, as (o, m, l)."""
+"""Exercise 4.2: attention over one block, as (o, m, l).
+
+Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials, their
+sum. Which dimension of each tensor counts the pairs?
+
+`share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have the same
+heads, and `torch.einsum` can multiply them pair by pair and head by head.
+
+A slot comes after the tokens when its number is not below num_valid: compare
+`torch.arange(block_size)` with num_valid as a column.
+
+For a block without a token: subtract `finite(m)` instead of m, and do not divide by an l of 0.
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import named_where
+from lessons_content.exercises.kit import exercise, named_where, tensors
 from lessons_content.lesson_04.inputs import NAN, POISON, call_for_parts, generator, listed
 from paged_attention.attention import decode
-from paged_attention.attention.by_request import share_heads
-from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 # (tokens in each block, block size, query heads, KV heads, head size, scores, what the slots
 # after the tokens hold, seed)
@@ -79,14 +87,8 @@ def tensors_of(case):
 
 
 def observe(answer, case):
-    counts = case[0]
-    nothing = not all(counts) or not counts
+    nothing = not case[0] or 0 in case[0]
     return named_where(nothing, lambda: call_for_parts(answer, **tensors_of(case)))
-
-
-def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details."""
-    return math.isnan(case[6])
 
 
 def size(case):
@@ -104,14 +106,12 @@ def in_words(name, x):
 
 
 def describe(case):
-    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
+    counts, block_size, _, _, _, scores, poison, _ = case
+    given = tensors_of(case)
     if is_small(case):
-        return ", ".join(in_words(name, x) for name, x in tensors_of(case).items())
-    words = (
-        f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape "
-        f"({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), "
-        f"num_valid = {list(counts)}"
-    )
+        return ", ".join(in_words(name, x) for name, x in given.items())
+    q, k = (tuple(given[name].shape) for name in "qk")
+    words = f"q of shape {q}, k and v of shape {k}, num_valid = {list(counts)}"
     if scores in LEVELS:
         words += f", every score {scores}"
     if any(count < block_size for count in counts):
@@ -123,22 +123,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="attention over one block, as (o, m, l)",
-    answer_name="block_attention",
     reference=tensors.in_double(decode.block_attention),
-    chancy=holds_nan,
+    chancy=lambda case: math.isnan(case[6]),  # what a mistake makes of NaN depends on details
     points=2,
-    hints="""
-        Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials,
-        their sum. Which dimension of each tensor counts the pairs?
-
-        `share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have
-        the same heads, and `torch.einsum` can multiply them pair by pair and head by head.
-
-        A slot comes after the tokens when its number is not below num_valid: compare
-        `torch.arange(block_size)` with num_valid as a column.
-
-        For a block without a token: subtract `finite(m)` instead of m, and do not divide by an
-        l of 0.
-    """,
 )

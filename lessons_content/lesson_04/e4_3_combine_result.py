@@ -1,15 +1,23 @@
-"""Exercise 4.3: the parts of one attention put together."""
+"""Exercise 4.3: combine the parts.
+
+What would l be if a block had been counted from a larger maximum? Lesson 03's `merge` did this
+for two states.
+
+Three steps: the largest m over the parts; the weight of each part, counted from that; the
+weighted mean of o.
+
+The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply all
+head_size numbers of o.
+
+If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use `finite`,
+and do not divide.
+"""
 
 import math
 
-import torch
-
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import counted, exercise, tensors
 from lessons_content.lesson_04 import inputs
 from paged_attention.attention import decode
-from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 # Levels of 500: exp(500) overflows, exp(-500) is 0, and float32 is exact enough for a detour
 # over the logarithm of l. (shape of m, head size, level of the maxima, their spread, the parts
@@ -50,39 +58,23 @@ def hidden(chance):
     yield three, chance.randint(3, 9), 0.0, 1.0, empty, chance.randrange(2**31)
 
 
+def arguments(case):
+    return dict(zip("oml", inputs.parts(*case), strict=True))
+
+
 def observe(answer, case):
-    o, m, l = inputs.parts(*case)
-    return inputs.call_for_parts(answer, o=o, m=m, l=l)
+    return inputs.call_for_parts(answer, **arguments(case))
 
 
 def describe(case):
-    shape, head_size, level, spread, empty, _ = case
-    if inputs.are_few(shape, head_size):
-        return inputs.listed(**dict(zip("oml", inputs.parts(*case), strict=True)))
-    shapes = f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
-    words = f"{counted(shape[0], 'part')}: {shapes}"
-    return words + inputs.words_on_parts("part", level, spread, empty)
+    head = counted(case[0][0], "part")
+    return inputs.describe_parts(arguments(case), head, "part", *case[:-1])
 
 
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="combine the parts",
-    answer_name="combine_result",
     reference=tensors.in_double(decode.combine_result),
     size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
     points=2,
-    hints="""
-        What would l be if a block had been counted from a larger maximum? Lesson 03's `merge`
-        did this for two states.
-
-        Three steps: the largest m over the parts; the weight of each part, counted from that;
-        the weighted mean of o.
-
-        The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply
-        all head_size numbers of o.
-
-        If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use
-        `finite`, and do not divide.
-    """,
 )

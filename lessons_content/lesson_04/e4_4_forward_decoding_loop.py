@@ -1,14 +1,25 @@
-"""Exercise 4.4: one attention layer over one new token of each sequence."""
+"""Exercise 4.4: decode one token of each sequence.
+
+Write the steps as comments first: project; which blocks; a query for each; attend; combine
+request by request; write; project back. Each is one line or two, and each has its function.
+
+`k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they lie.
+
+The parts of all requests are in one tensor. Keep the place where the current request's parts
+start, and move it on by its number of blocks.
+
+For each request, `torch.cat` the past's o, m and l with the new token's own, then combine. A
+request without a past has its own part only.
+"""
 
 import math
 
 import torch
 
-from lessons_content.exercises import naming_words, tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises import naming_words
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
+from lessons_content.exercises.pools import lengths_of, make_free
 from lessons_content.lesson_04.inputs import NAN, POISON, generator, listed
-from lessons_lib.checks import Text
 from paged_attention.attention import decode
 from paged_attention.attention.layer import AttentionLayer
 from paged_attention.pool.kv_cache import PagedAttentionManager
@@ -100,10 +111,8 @@ def made(case):
     # Values that grow from slot to slot, so that one slot too many and a whole tail do
     # different damage.
     manager.kv_cache[:, 1] *= torch.arange(1.0, block_size + 1)[:, None, None]
-    taken = [manager.block_manager.allocate() for _ in range(BLOCKS)]
     # Block 0 last, so that no sequence starts there.
-    for index in [0, *(torch.randperm(BLOCKS - 1, generator=source) + 1).tolist()]:
-        manager.block_manager.free(taken[index])
+    make_free(manager, [0, *(torch.randperm(BLOCKS - 1, generator=source) + 1).tolist()])
     seq_ids = [10 + 7 * i % 5 for i in range(num_seqs)]
     manager.add_sequence(99, block_size + 1)  # not in the batch
     for seq_id, past in sorted(zip(seq_ids, past_lens, strict=True), reverse=True):
@@ -123,7 +132,7 @@ def slots_of(manager, seq_id, past):
 def observe(answer, case):
     layer, x, seq_ids, manager = made(case)
     before, table, pool = x.clone(), manager.block_table.clone(), manager.kv_cache.clone()
-    lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
+    lengths = lengths_of(manager)
     y = tensors.values(answer(layer, x, seq_ids, manager))
     if not torch.equal(x, before):
         return Text("the argument x was changed")
@@ -147,11 +156,6 @@ def changed_slots(kv_cache, before):
     return tensors.values((places, now[tuple(places.T)]), *names)
 
 
-def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details."""
-    return math.isnan(case[-1])
-
-
 def describe(case):
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, _, poison = case
     layer, x, seq_ids, manager = made(case)
@@ -163,7 +167,7 @@ def describe(case):
         f"block_size {block_size}, {counted(num_q_heads, 'query head')}, "
         f"{counted(num_kv_heads, 'KV head')} of size {head_size}; layer {layer.index} "
         f"of {num_layers}; blocks of sequence {tables}; unused slots hold "
-        f"{'NaN' if holds_nan(case) else f'{poison:,.0f} and more'}"
+        f"{'NaN' if math.isnan(poison) else f'{poison:,.0f} and more'}"
     )
     if not is_small(case):
         return described
@@ -178,24 +182,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="decode one token of each sequence",
-    answer_name="forward_decoding_loop",
     reference=tensors.in_double(decode.forward_decoding_loop),
     size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
-    chancy=holds_nan,
+    chancy=lambda case: math.isnan(case[-1]),  # what a mistake makes of NaN depends on details
     points=3,
-    also=vars(decode),
-    hints="""
-        Write the steps as comments first: project; which blocks; a query for each; attend;
-        combine request by request; write; project back. Each is one line or two, and each has
-        its function.
-
-        `k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they lie.
-
-        The parts of all requests are in one tensor. Keep the place where the current request's
-        parts start, and move it on by its number of blocks.
-
-        For each request, `torch.cat` the past's o, m and l with the new token's own, then
-        combine. A request without a past has its own part only.
-    """,
 )

@@ -1,15 +1,23 @@
-"""Exercise 4.5: combine the parts of all requests at once."""
+"""Exercise 4.5: combine the parts of all requests at once.
+
+The steps are those of `combine_result`. What changes is the maximum and the two sums: each
+runs over the rows of one request.
+
+First make a tensor that says for each row which request it belongs to. Exercise 4.1 had
+something like it.
+
+`index_add` adds rows into the row that an index names, and `scatter_reduce` with "amax" takes
+maxima. What does each of them start from?
+
+To subtract a request's maximum from each of its rows, index the maxima with the same tensor.
+"""
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import Alike, named_where
+from lessons_content.exercises.kit import Alike, Text, exercise, named_where, tensors
 from lessons_content.lesson_04 import inputs
-from lessons_lib.checks import Text
 from paged_attention.attention import decode
-from paged_attention.attention.softmax_state import NO_KEY, finite, widen
 
 CALLS = "calls"
 MOST_CALLS = 3  # of PyTorch's functions for each of many requests; ours are 20 in all
@@ -84,37 +92,18 @@ def counts_calls(case):
 
 
 def describe(case):
-    counts, num_heads, head_size, level, spread, empty, _ = case[:7]
-    shape = sum(counts), num_heads
+    counts, num_heads, *about = case[:6]
     if counts_calls(case):
         return f"{len(counts)} requests with {sum(counts)} blocks in all"
-    if inputs.are_few(shape, head_size):
-        return inputs.listed(**arguments(case))
-    shapes = f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
-    words = f"request_num_blocks = {list(counts)}: {shapes}"
-    return words + inputs.words_on_parts("block", level, spread, empty)
+    head, shape = f"request_num_blocks = {list(counts)}", (sum(counts), num_heads)
+    return inputs.describe_parts(arguments(case), head, "block", shape, *about)
 
 
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="combine the parts of all requests at once",
-    answer_name="combine_segments",
     reference=tensors.in_double(decode.combine_segments),
     size=lambda case: ((sum(case[0]) or 2) * case[1] * case[2], len(case[0]), len(case[5])),
     points=2,
     chancy=counts_calls,
-    hints="""
-        The steps are those of `combine_result`. What changes is the maximum and the two sums:
-        each runs over the rows of one request.
-
-        First make a tensor that says for each row which request it belongs to. Exercise 4.1
-        had something like it.
-
-        `index_add` adds rows into the row that an index names, and `scatter_reduce` with
-        "amax" takes maxima. What does each of them start from?
-
-        To subtract a request's maximum from each of its rows, index the maxima with the same
-        tensor.
-    """,
 )

@@ -1,11 +1,17 @@
-"""Exercise 4.6: the bytes that two ways of decoding move."""
+"""Exercise 4.6: count the bytes.
+
+Begin with one token: how many numbers does one layer keep for it, and how many bytes are they?
+
+Count three passes for the gather: reading the blocks, writing the copy, reading the tokens in
+the copy. Which of them go by blocks?
+
+For the paged way, only one of the three is left.
+"""
 
 import math
 import operator
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import named_where
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, named_where
 
 # marks the case that looks at what kind of numbers an answer returns
 KINDS = "kinds of numbers"
@@ -84,39 +90,17 @@ def _kind(number):
 
 def same(expected, actual):
     """Equal; two floats, both of wrong answers, may be rounded differently."""
-    are_tuples = isinstance(expected, tuple) and isinstance(actual, tuple)
-    if not are_tuples or len(expected) != len(actual):
-        return expected == actual
-    return all(map(_alike, expected, actual))
-
-
-def _alike(ours, theirs):
-    are_floats = isinstance(ours, float) and isinstance(theirs, float)
-    return math.isclose(ours, theirs) if are_floats else ours == theirs
-
-
-def describe(case):
-    context_lens, block_size, num_kv_heads, head_size, bytes_per_number = case[:5]
-    return (
-        f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, "
-        f"head_size={head_size}, bytes_per_number={bytes_per_number})"
-    )
+    if isinstance(expected, tuple) and isinstance(actual, tuple):
+        return len(expected) == len(actual) and all(map(same, expected, actual))
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(expected, actual)
+    return expected == actual
 
 
 EXERCISE = exercise(
     globals(),
-    title="count the bytes",
     answer_name="bytes_moved",
     size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[1:5])),
     # a mistake keeps its name where its numbers are floats
     chancy=lambda case: case[5:] == (KINDS,),
-    hints="""
-        Begin with one token: how many numbers does one layer keep for it, and how many bytes
-        are they?
-
-        Count three passes for the gather: reading the blocks, writing the copy, reading the
-        tokens in the copy. Which of them go by blocks?
-
-        For the paged way, only one of the three is left.
-    """,
 )

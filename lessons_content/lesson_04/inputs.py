@@ -1,12 +1,14 @@
 """Inputs of lesson 04's exercises, and how an answer is run on them."""
 
+import copy
 import math
 
 import torch
 from torch import Tensor
 
+from lessons_content.exercises.changes import changed
 from lessons_content.exercises.naming_words import Alike
-from lessons_content.exercises.tensors import Values, same_bits, values
+from lessons_content.exercises.tensors import Values, values
 from paged_attention.attention.softmax_state import NO_KEY
 
 # held where an answer must not look; a finite number, so that mistakes can be told apart by
@@ -40,11 +42,10 @@ def call(answer, *names: str, **arguments: Tensor):
 
     Or which of the arguments it has changed.
     """
-    copies = {name: argument.clone() for name, argument in arguments.items()}
+    before = copy.deepcopy(arguments)
     result = answer(*arguments.values())
-    for name, copy in copies.items():
-        if not same_bits(arguments[name], copy):
-            return ArgumentChanged(f"the argument {name} was changed")
+    if names_of_changed := changed(before, arguments):
+        return ArgumentChanged(f"the argument {names_of_changed[0]} was changed")
     return values(result, *names)
 
 
@@ -85,9 +86,18 @@ def parts(shape, head_size: int, level: float, spread: float, empty, seed: int):
     return o, m, l
 
 
-def words_on_parts(noun: str, level: float, spread: float, empty) -> str:
-    """ ", m near 500; block 0 and block 2 saw no key (…)", or nothing."""
-    words = f", m near {level:,.0f}" if level or spread > 10 else ""
+def describe_parts(
+    arguments, head: str, noun: str, shape, head_size: int, level: float, spread: float, empty
+) -> str:
+    """A case in words: its arguments if they are few, or their shapes and what is in them.
+
+    noun: what messages call a part.
+    """
+    if are_few(shape, head_size):
+        return listed(**arguments)
+    words = f"{head}: o of shape {(*shape, head_size)}, m and l of shape {shape}"
+    if level or spread > 10:
+        words += f", m near {level:,.0f}"
     if spread > 10:
         words += f" give or take {spread:,.0f}"
     names = [

@@ -1,16 +1,19 @@
-"""Exercise 5.1: where each sequence's queries begin."""
+"""Exercise 5.1: where each sequence's queries begin.
+
+For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in which
+the second, the third, and in which row would a fourth one begin?
+
+A running sum gives all the ends. What is missing in front of it? And which dtype does your sum
+have?
+"""
 
 from itertools import accumulate
 
-import torch
-
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise, tensors
 from paged_attention.attention.metadata import cumulative_lengths
 
-SHORT = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15)]
-LONG = [(40_000, 1, 40_000), tuple(range(1, 30))]
+CASES = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15)]
+CASES += [(40_000, 1, 40_000), tuple(range(1, 30))]
 
 
 def hidden(chance):
@@ -30,16 +33,7 @@ def observe(answer, case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="where each sequence's queries begin",
     answer_name="cumulative_lengths",
-    cases=lambda: SHORT + LONG,
     size=lambda case: (len(case), sum(case)),
     describe=lambda case: f"cumulative_lengths({list(case)})",
-    hints="""
-        For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in
-        which the second, the third, and in which row would a fourth one begin?
-
-        A running sum gives all the ends. What is missing in front of it? And which dtype does
-        your sum have?
-    """,
 )

@@ -1,16 +1,23 @@
-"""Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
+"""Exercise 5.2: room for a whole batch, or for none of it.
+
+Two passes over the batch: the first only counts and may raise, the second changes. What could
+still fail in the second one?
+
+A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh blocks.
+blocks_for() also raises when the row is too short.
+
+Copies come on top: a sequence whose last block is partly filled writes into it. Count these
+writers for each block, and compare with the block's users. The writer that is left alone with
+a block needs no copy.
+"""
 
 import copy
-from collections import Counter
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import changed, counted, error_of, exercise, retold
+from lessons_content.lesson_05.managers import books, make_manager, read, state, write
 from lessons_lib.checks import Raised, Text, raised
-from paged_attention.pool.block_manager import OutOfBlocksError
 from paged_attention.pool.kv_cache import PagedAttentionManager, UnknownSequenceError
-from paged_attention.validate import check_scheduled
 
-UNWRITTEN = -7.0  # what the pool holds before anything is written
 # Errors that an answer raises by accident. The others are compared by their kind alone.
 SLIPS = (NameError, AttributeError, TypeError, LookupError, ArithmeticError)
 
@@ -51,7 +58,7 @@ CASES = [
     (6, 1, 4, [("A", 2), ("A", "B"), ("C", 1)], [("B", 2), ("C", 1)]),
     (4, 4, 2, [("A", 2), ("B", 4)], [("A", 3), ("Z", 1)]),
 ]
-BAD_INPUT = [
+CASES += [  # bad input
     (9, 4, 4, [("A", 4)], [("A", 1), ("A", 1)]),
     (9, 4, 4, [("A", 4)], []),
     (9, 4, 4, [("A", 4), ("B", 3)], [("B", 1), ("A", 0)]),
@@ -73,7 +80,7 @@ def hidden(chance):
         chosen = chance.sample(names, chance.randint(1, len(names)))
         batch = [(name, chance.randint(1, 2 * block_size)) for name in chosen]
         case = 64, block_size, 8, past, batch
-        manager = make_manager(PagedAttentionManager.append_tokens, case)
+        manager = make_manager(PagedAttentionManager.append_tokens, *case[:4])
         num_free = manager.block_manager.get_num_free_blocks
         num_before = 64 - num_free()
         manager.append_tokens(batch)
@@ -91,91 +98,25 @@ def is_bad(case):
     return len(dict(batch)) < max(1, len(batch)) or min(dict(batch).values()) < 1
 
 
-def make_manager(answer, case):
-    """The manager with its past; each token's place holds a number of its own."""
-    num_blocks, block_size, row, past, _ = case
-    kind = type("PagedAttentionManager", (PagedAttentionManager,), {"append_tokens": answer})
-    manager = kind(num_blocks, block_size, 1, 1, 8, row)
-    manager.kv_cache.fill_(UNWRITTEN)
-    for name, second in past:
-        if isinstance(second, str):
-            manager.fork_sequence(name, second)
-            continue
-        if name not in manager.sequences:
-            manager.add_sequence(name, 0)
-        length = manager.get(name).length
-        for _ in range(second):
-            manager.append_token(name)
-        write(manager, name, length)
-    return manager
-
-
-def slots(manager, name):
-    """What the pool holds at each token of a sequence, as views."""
-    block_size, blocks = manager.block_size, manager.blocks_of(name)
-    return [
-        manager.kv_cache[0, 0, blocks[position // block_size], position % block_size, 0]
-        for position in range(manager.get(name).length)
-    ]
-
-
-def write(manager, name, start):
-    """Fills a sequence's places from `start` on, and returns what they hold now."""
-    places = slots(manager, name)[start:]
-    numbers = [1_000.0 * ord(name) + start + index for index in range(len(places))]
-    for place, number in zip(places, numbers, strict=True):
-        place.fill_(number)
-    return numbers
-
-
-def read(manager, name):
-    return [float(place) for place in slots(manager, name)]
-
-
-def users_of(manager, blocks):
-    return [manager.block_manager.get_ref_count(block_id) for block_id in blocks]
-
-
-def books(manager):
-    """Everything that must not change when the call fails."""
-    tables = manager.table.cpu, manager.block_table
-    return users_of(manager, range(manager.kv_cache.shape[2])), {
-        name: (sequence.length, *(table[sequence.row].tolist() for table in tables))
-        for name, sequence in manager.sequences.items()
-    }
-
-
 def observe(answer, case):
-    manager, scheduled = make_manager(answer, case), list(case[4])
+    manager, scheduled = make_manager(answer, *case[:4]), list(case[4])
     pool, before = manager.kv_cache, books(manager)
-    texts = {name: read(manager, name) for name in manager.sequences}
-    error = None
-    try:
-        manager.append_tokens(scheduled)
-    except NotImplementedError:
-        raise
-    except Exception as caught:
-        error = caught
+    texts = read(manager)
+    error = error_of(manager.append_tokens, scheduled)
     if scheduled != case[4]:
         return Text("the list of the batch has been changed")
     if error is None:
         return read_back(manager, texts)
+    kind = type(error).__name__
     if manager.kv_cache is not pool:
-        kind = type(error).__name__
         return Text(f"{kind}, and the manager has another pool: kv_cache is a copy")
     if isinstance(error, SLIPS) and not isinstance(error, UnknownSequenceError):
         return raised(error)
-    return Refused(error, "" if books(manager) == before else _state(manager))
-
-
-def read_back(manager, texts):
-    """Writes all new tokens, and then reads every sequence. texts: what each held before."""
-    expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
-    for name, text in expected.items():
-        if read(manager, name) != text:
-            wrong = f"sequence {name} does not read what it wrote"
-            return Text(f"no error, and {wrong}: {_state(manager)}")
-    return Text(f"no error; {_state(manager)}")
+    left = f"this is left behind: {state(manager)}"
+    ending = f", and {'nothing has changed' if books(manager) == before else left}"
+    refused, told = Refused(f"{kind}{ending}"), retold(error, ending)
+    refused.shown, refused.where = str(told), told.where
+    return refused
 
 
 class Refused(Raised):
@@ -184,47 +125,29 @@ class Refused(Raised):
     Two are equal if they raise the same kind of error; the learner sees what it says.
     """
 
-    def __new__(cls, error, left_behind):
-        ending = (
-            f"this is left behind: {left_behind}" if left_behind else "nothing has changed"
-        )
-        told = raised(error)
-        refused = super().__new__(cls, f"{type(error).__name__}, and {ending}")
-        refused.shown, refused.where = f"{told}, and {ending}", told.where
-        return refused
-
     def __repr__(self):
         return self.shown
 
 
-def _state(manager):
-    parts = []
-    for name, sequence in sorted(manager.sequences.items()):
-        users = users_of(manager, manager.blocks_of(name))
-        tokens, blocks = counted(sequence.length, "token"), counted(len(users), "block")
-        parts.append(f"{name} has {tokens} in {blocks} with {users} users")
-    num_free = manager.block_manager.get_num_free_blocks()
-    return "; ".join([*parts, f"{counted(num_free, 'block')} free"])
-
-
-def size(case):
-    """Sequences, tokens, slots of the pool."""
-    num_blocks, block_size, _, past, scheduled = case
-    tokens = [count for _, count in (*past, *scheduled) if isinstance(count, int)]
-    return len(past) + len(scheduled), sum(tokens), num_blocks * block_size
+def read_back(manager, texts):
+    """Writes all new tokens, and then reads every sequence. texts: what each held before."""
+    expected = {name: text + write(manager, name, len(text)) for name, text in texts.items()}
+    for name in changed(expected, read(manager)):
+        wrong = f"sequence {name} does not read what it wrote"
+        return Text(f"no error, and {wrong}: {state(manager)}")
+    return Text(f"no error; {state(manager)}")
 
 
 def describe(case):
     num_blocks, block_size, row, past, scheduled = case
-    steps, started = [], set()
-    for name, second in past:
+    steps = []
+    for number, (name, second) in enumerate(past):
         if isinstance(second, str):
             steps.append(f"{second} forked from {name}")
-        elif name in started:
-            steps.append(f"{counted(second, 'token')} appended to {name}")
-        else:
-            steps.append(f"{name} with {counted(second, 'token')}")
-        started.update((name, second))
+            continue
+        is_started = any(name in step for step in past[:number])
+        tokens = counted(second, "token")
+        steps.append(f"{tokens} appended to {name}" if is_started else f"{name} with {tokens}")
     return (
         f"{counted(num_blocks, 'block')} of {block_size}, rows of {row} entries; "
         f"{', '.join(steps)}; append_tokens({scheduled})"
@@ -233,21 +156,12 @@ def describe(case):
 
 EXERCISE = exercise(
     globals(),
-    title="room for a whole batch, or for none of it",
-    answer_name="append_tokens",
     reference=PagedAttentionManager.append_tokens,
-    cases=lambda: CASES + BAD_INPUT,
+    size=lambda case: (
+        len(case[3]) + len(case[4]),
+        sum(count for _, count in case[3] + case[4] if isinstance(count, int)),
+        case[0] * case[1],
+    ),
     chancy=is_bad,  # other mistakes keep their names, with the check and without it
     points=3,
-    hints="""
-        Two passes over the batch: the first only counts and may raise, the second changes.
-        What could still fail in the second one?
-
-        A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh
-        blocks. blocks_for() also raises when the row is too short.
-
-        Copies come on top: a sequence whose last block is partly filled writes into it. Count
-        these writers for each block, and compare with the block's users. The writer that is
-        left alone with a block needs no copy.
-    """,
 )

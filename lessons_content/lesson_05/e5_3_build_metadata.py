@@ -1,30 +1,31 @@
-"""Exercise 5.3: the four tensors of a batch."""
+"""Exercise 5.3: four tensors for any batch.
+
+What does manager.get(seq_id) know? Its row says where the blocks are, its length how many keys
+there are.
+
+Rows in batch order: index the manager's table with a list of rows. The index keeps the dtype.
+
+A sequence with length n that computes its last m tokens has them at the places n - m to n - 1.
+Which function of lesson 02 turns places into slots?
+"""
 
 from dataclasses import replace
 
 import torch
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
+from lessons_content.exercises.pools import lengths_of, make_free
 from lessons_content.exercises.second_device import SECOND, SecondDevice
-from lessons_lib.checks import Text
-from paged_attention.attention.metadata import (
-    BatchMetadata,
-    build_metadata,
-    cumulative_lengths,
-)
+from paged_attention.attention.metadata import build_metadata
 from paged_attention.pool.kv_cache import PagedAttentionManager
-from paged_attention.pool.slots import slot_mapping
-from paged_attention.validate import check_scheduled
 
 OWN = Text("a block_table of its own")
 VIEW = Text("a block_table that is a view of the manager's, and changes when that does")
 NAMES = ("cu_seqlens_q", "seq_lens_kv", "block_table", "slot_mapping")
 
 
-# (block size, length of each sequence, the order in which they got their rows, the batch); the
-# last row is nobody's
+# (block size, length of each sequence, the order in which they got their rows, the batch); no
+# sequence has the last row
 CASES = [
     (4, {0: 1}, [0], [(0, 1)]),
     (4, {0: 3}, [0], [(0, 3)]),
@@ -39,7 +40,9 @@ CASES = [
     (16, {0: 16, 1: 17, 2: 33, 3: 1}, [3, 1, 0, 2], [(2, 17), (0, 16), (3, 1), (1, 1)]),
 ]
 ON_A_DEVICE = (4, {0: 6, 1: 3}, [1, 0], [(1, 2), (0, 1)], SECOND)
-BAD_INPUT = [
+CASES += [
+    ON_A_DEVICE,
+    # bad input
     (4, {0: 6, 1: 3}, [0, 1], [(0, 1), (1, 1), (0, 1)]),
     (4, {0: 6, 1: 3}, [0, 1], [(1, 1), (0, 0)]),
     (4, {0: 6, 1: 3}, [0, 1], [(1, 4)]),
@@ -77,10 +80,8 @@ def make_manager(case):
     sizes = {"num_kv_heads": 1, "head_size": 1, "max_num_seqs": 6, "max_blocks_per_seq": 8}
     where = {"device": device[0]} if device else {}
     manager = PagedAttentionManager(24, block_size, **sizes, **where)
-    taken = [manager.block_manager.allocate() for _ in range(24)]
     generator = torch.Generator().manual_seed(block_size)
-    for index in torch.randperm(24, generator=generator).tolist():
-        manager.block_manager.free(taken[index])
+    make_free(manager, torch.randperm(24, generator=generator).tolist())
     manager.add_sequence("first", 2)
     for seq_id in order:
         manager.add_sequence(seq_id, by_id[seq_id])
@@ -128,10 +129,9 @@ def devices(answer, case):
 
 def state(manager):
     """Everything in the manager that a learner's function could change."""
-    sequences = manager.sequences.items()
     return {
-        "the lengths of its sequences": {name: each.length for name, each in sequences},
-        "its rows": {name: each.row for name, each in sequences},
+        "the lengths of its sequences": lengths_of(manager),
+        "its rows": {name: each.row for name, each in manager.sequences.items()},
         "its free blocks": manager.block_manager.get_num_free_blocks(),
         "its table": manager.block_table.tolist(),
         "its table on the CPU": manager.table.cpu.tolist(),
@@ -159,20 +159,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="four tensors for any batch",
     answer_name="build_metadata",
-    cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
     # Other mistakes keep their names, with the check and without it.
     chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
     points=2,
-    hints="""
-        What does manager.get(seq_id) know? Its row says where the blocks are, its length how
-        many keys there are.
-
-        Rows in batch order: index the manager's table with a list of rows. The index keeps the
-        dtype.
-
-        A sequence with length n that computes its last m tokens has them at the places n - m
-        to n - 1. Which function of lesson 02 turns places into slots?
-    """,
 )

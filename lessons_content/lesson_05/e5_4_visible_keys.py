@@ -1,16 +1,19 @@
-"""Exercise 5.4: which query sees which key."""
+"""Exercise 5.4: which query sees which key.
+
+Give each query and each key its place in the sequence, counted from 0. The keys have 0 to
+kv_len - 1. Which places have the queries?
+
+A query sees a key when the key's place is not after its own. One comparison of a column with a
+row gives all of it.
+"""
 
 import math
 
-import torch
-
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
+from lessons_content.exercises.kit import exercise, tensors
 from paged_attention.attention.metadata import visible_keys
-from paged_attention.attention.softmax_state import NO_KEY
 
-SMALL = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4)]
-LARGE = [(5, 12), (1, 20), (7, 33), (16, 16), (16, 17), (15, 32)]
+CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4)]
+CASES += [(5, 12), (1, 20), (7, 33), (16, 16), (16, 17), (15, 32)]
 
 
 def hidden(chance):
@@ -21,20 +24,4 @@ def hidden(chance):
         yield chance.randint(2, kv_len), kv_len
 
 
-EXERCISE = exercise(
-    globals(),
-    tensors,
-    title="which query sees which key",
-    answer_name="visible_keys",
-    cases=lambda: SMALL + LARGE,
-    size=math.prod,
-    observe=lambda answer, case: tensors.values(answer(*case)),
-    describe=lambda case: f"visible_keys(q_len={case[0]}, kv_len={case[1]})",
-    hints="""
-        Give each query and each key its place in the sequence, counted from 0. The keys have 0
-        to kv_len - 1. Which places have the queries?
-
-        A query sees a key when the key's place is not after its own. One comparison of a
-        column with a row gives all of it.
-    """,
-)
+EXERCISE = exercise(globals(), tensors, answer_name="visible_keys", size=math.prod)

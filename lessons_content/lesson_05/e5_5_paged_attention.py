@@ -1,26 +1,27 @@
-"""Exercise 5.5: paged attention for any batch, in PyTorch."""
+"""Exercise 5.5: paged attention for any batch.
 
+Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len tokens,
+and how many blocks are that?
+
+k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its first two
+dimensions, cut the tail off, and it is a plain list of keys. From here on it is the attention
+of lesson 03 with another mask.
+
+Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with (num_q_heads,
+head_size, kv_len). And the tokens to the front again before the sequences are put together.
+"""
+
+import functools
 import math
 from typing import NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_content.exercises import tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
-from paged_attention.attention.by_request import share_heads
-from paged_attention.attention.metadata import (
-    BatchMetadata,
-    attn_paged_torch,
-    cumulative_lengths,
-    visible_keys,
-)
-from paged_attention.attention.softmax_state import NO_KEY
+from lessons_content.exercises.kit import Text, changed, counted, exercise, tensors
+from paged_attention.attention import metadata
 from paged_attention.pool.block_table import NO_BLOCK
 from paged_attention.pool.slots import slot_mapping
-from paged_attention.validate import check_paged_attention
 
 POISON = 1e4  # in every slot that holds no token
 # kinds of cases, as they are described
@@ -43,9 +44,9 @@ class Case(NamedTuple):
     kind: str = USUAL
 
 
-def in_double(q, k_cache, v_cache, metadata):
-    o = attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata)
-    return o.to(q.dtype)
+@functools.wraps(metadata.attn_paged_torch)
+def in_double(q, *about):
+    return tensors.in_double(metadata.attn_paged_torch)(q, *about).to(q.dtype)
 
 
 CASES = [
@@ -89,7 +90,7 @@ def is_printed(case):
 
 
 def make_batch(case):
-    """The arguments. Each sequence's blocks lie scattered, and the last block is nobody's."""
+    """The arguments. The blocks are in any order, and no sequence has the last one."""
     generator = torch.Generator().manual_seed(case.seed)
     q_lens, kv_lens = map(list, zip(*case.lengths, strict=True))
     counts = [-(-kv_len // case.block_size) for kv_len in kv_lens]
@@ -121,18 +122,18 @@ def make_batch(case):
         q *= 5_000
     if case.kind == DOUBLE:
         q, caches = q.double(), caches.double()
-    metadata = BatchMetadata(
-        cumulative_lengths(q_lens),
+    about = metadata.BatchMetadata(
+        metadata.cumulative_lengths(q_lens),
         torch.tensor(kv_lens, dtype=torch.int32),
         block_table.long() if case.kind == INT64 else block_table,
         torch.cat([mine[-q_len:] for mine, q_len in zip(slots, q_lens, strict=True)]),
     )
-    return q, *caches, metadata
+    return q, *caches, about
 
 
-def arguments(q, k_cache, v_cache, metadata):
+def arguments(q, k_cache, v_cache, about):
     return {"q": q, "k_cache": k_cache, "v_cache": v_cache} | {
-        f"metadata.{name}": tensor for name, tensor in vars(metadata).items()
+        f"metadata.{name}": tensor for name, tensor in vars(about).items()
     }
 
 
@@ -144,10 +145,8 @@ def observe(answer, case):
         if case.kind == INT64:
             return Text("TypeError")
         raise
-    given, before = arguments(*batch), arguments(*make_batch(case))
-    for name, tensor in before.items():
-        if not torch.equal(given[name].nan_to_num(7.0), tensor.nan_to_num(7.0)):
-            return Text(f"{name} has been changed")
+    if names := changed(arguments(*make_batch(case)), arguments(*batch)):
+        return Text(f"{names[0]} has been changed")
     is_float = isinstance(result, torch.Tensor) and result.is_floating_point()
     if is_float and result.dtype != batch[0].dtype:
         return Text(f"a result of {result.dtype}, and q is {batch[0].dtype}")
@@ -162,16 +161,16 @@ def size(case):
 
 
 def describe(case):
-    q, k_cache, v_cache, metadata = make_batch(case)
+    q, *caches, about = make_batch(case)
     sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in case.lengths)
     numbers = ""
     if is_printed(case):
-        block, kv_len = metadata.block_table[0, 0], case.lengths[0][1]
-        keys, values = (cache[block, :kv_len].int().tolist() for cache in (k_cache, v_cache))
+        block, kv_len = about.block_table[0, 0], case.lengths[0][1]
+        keys, values = (cache[block, :kv_len].int().tolist() for cache in caches)
         numbers = f"; q = {q.int().tolist()}, keys = {keys}, values = {values}"
     return (
         f"new tokens of each sequence: {sequences}; block_size {case.block_size}, "
-        f"block_table {metadata.block_table.tolist()}, "
+        f"block_table {about.block_table.tolist()}, "
         f"{counted(case.num_q_heads, 'query head')}, {counted(case.num_kv_heads, 'KV head')}, "
         f"head_size {case.head_size}{numbers}{case.kind}"
     )
@@ -180,22 +179,8 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="paged attention for any batch",
-    answer_name="attn_paged_torch",
     reference=in_double,
     # what a mistake makes of NaN or overflow depends on details
     chancy=lambda case: case.kind != USUAL,
     points=3,
-    hints="""
-        Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len
-        tokens, and how many blocks are that?
-
-        k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its first
-        two dimensions, cut the tail off, and it is a plain list of keys. From here on it is
-        the attention of lesson 03 with another mask.
-
-        Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with
-        (num_q_heads, head_size, kv_len). And the tokens to the front again before the
-        sequences are put together.
-    """,
 )

@@ -1,9 +1,13 @@
-"""Exercise 5.6: what a gather moves."""
+"""Exercise 5.6: what a gather moves.
+
+Start with one token in one layer: how many numbers are its key and its value?
+
+Times the bytes of a number, times the tokens, times the layers.
+"""
 
 import math
 
-from lessons_content.exercises.exercise import exercise
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, exercise
 
 
 def bytes_gathered(
@@ -49,17 +53,7 @@ def observe(answer, case):
 
 EXERCISE = exercise(
     globals(),
-    title="what a gather moves",
     answer_name="bytes_gathered",
     size=lambda case: (case[0], math.prod(case[1:])),
-    describe=lambda case: (
-        "bytes_gathered(context_len={}, "
-        "num_layers={}, num_kv_heads={}, head_size={}, bytes_per_number={})".format(*case)
-    ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
-    hints="""
-        Start with one token in one layer: how many numbers are its key and its value?
-
-        Times the bytes of a number, times the tokens, times the layers.
-    """,
 )

@@ -1,4 +1,10 @@
-"""Exercise 5.7: where two traces part."""
+"""Exercise 5.7: the first divergence.
+
+Layers on the outside, positions on the inside: return at the first place that differs.
+
+A row has dim numbers. It agrees when all of their absolute differences are at most the
+tolerance. Ask it this way round, and a NaN does not agree.
+"""
 
 import math
 from numbers import Integral
@@ -7,9 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises.kit import Text, counted, exercise
 
 
 def first_divergence(
@@ -81,6 +85,7 @@ CASES = [
 ZEROS = Case(2, 3, 2, 0.1, [(1, 1, 0, NAN)], scale=0)
 # A case where tensors are told from ints, so that other mistakes keep their names.
 KINDS = Case(3, 4, 2, 0.1, [(1, 2, 0, 1.0)])
+CASES += [ZEROS, KINDS]
 
 
 def is_about_kinds(case):
@@ -123,17 +128,20 @@ def make_traces(case):
     actual = [output.clone() for output in expected]
     for layer, position, index, amount in case.changes:
         actual[layer][position, index] += amount
-    return expected, actual
+    return {"expected": expected, "actual": actual}
 
 
 def observe(answer, case):
     given = make_traces(case)
-    result = answer(*given, case.tolerance)
-    names = "expected", "actual"
-    for name, now, before in zip(names, given, make_traces(case), strict=True):
-        if len(now) != len(before) or not all(map(unchanged, now, before)):
+    result = answer(*given.values(), case.tolerance)
+    for name, before in make_traces(case).items():
+        if len(given[name]) != len(before) or not all(map(unchanged, given[name], before)):
             return Text(f"{name} has been changed")
     return kind_of(result) if is_about_kinds(case) else place_in(result)
+
+
+def unchanged(now, before):
+    return torch.equal(now.nan_to_num(7.0), before.nan_to_num(7.0))
 
 
 def place_in(result):
@@ -157,50 +165,33 @@ def kind_of(result):
     return Text(repr(result))
 
 
-def unchanged(now, before):
-    return torch.equal(now.nan_to_num(7.0), before.nan_to_num(7.0))
-
-
-def rounded(trace):
-    return [
-        [[round(number, 4) for number in row] for row in output.tolist()] for output in trace
-    ]
+def rounded(output):
+    return [[round(number, 4) for number in row] for row in output.tolist()]
 
 
 def describe(case):
     tolerance = f"tolerance {case.tolerance}"
     if is_printed(case):
-        ours, theirs = map(rounded, make_traces(case))
-        return f"expected = {ours}, actual = {theirs}, {tolerance}"
+        traces = ([*map(rounded, trace)] for trace in make_traces(case).values())
+        return "expected = {}, actual = {}, {}".format(*traces, tolerance)
     where = "; ".join(
         f"off by {amount} at layer {layer}, position {position}"
         + ", in each number" * (index == ALL)
         for layer, position, index, amount in case.changes
     )
-    size = {1: "", 0: ", all 0", 0.001: ", small numbers"}.get(
-        case.scale, f", numbers from {case.scale:,} on"
-    )
+    known = {1: "", 0: ", all 0", 0.001: ", small numbers"}
+    size = known.get(case.scale, f", numbers from {case.scale:,} on")
     layers, tokens = counted(case.num_layers, "layer"), counted(case.num_tokens, "token")
-    return (
-        f"{layers} of {tokens} with dim {case.dim}{size}, {tolerance}; "
-        f"{where or 'no difference'}"
-    )
+    ending = f"{tolerance}; {where or 'no difference'}"
+    return f"{layers} of {tokens} with dim {case.dim}{size}, {ending}"
 
 
 EXERCISE = exercise(
     globals(),
-    title="the first divergence",
     answer_name="first_divergence",
-    cases=lambda: [*CASES, ZEROS, KINDS],
     size=lambda case: (math.prod(case[:3]), len(case.changes)),
     chancy=lambda case: case is ZEROS or is_about_kinds(case),
     same=lambda expected, actual: (
         type(expected) is type(actual) and repr(expected) == repr(actual)
     ),
-    hints="""
-        Layers on the outside, positions on the inside: return at the first place that differs.
-
-        A row has dim numbers. It agrees when all of their absolute differences are at most the
-        tolerance. Ask it this way round, and a NaN does not agree.
-    """,
 )

@@ -1,4 +1,11 @@
-"""Exercise 5.8: the heads of a token, side by side."""
+"""Exercise 5.8: the heads of a token, side by side.
+
+In which order do the numbers of o lie in memory? Which numbers should be in row 0 of the
+result?
+
+Read token by token and head by head, the numbers are in the right order already. Only two
+neighbouring dimensions have to become one, wherever the numbers lie in memory.
+"""
 
 import math
 from typing import NamedTuple
@@ -6,10 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lessons_content.exercises import drawn, tensors
-from lessons_content.exercises.exercise import exercise
-from lessons_content.exercises.naming_words import counted
-from lessons_lib.checks import Text
+from lessons_content.exercises import drawn
+from lessons_content.exercises.kit import Text, counted, exercise, tensors
 
 
 def merge_heads(o: Tensor) -> Tensor:
@@ -107,15 +112,7 @@ def describe(case):
 EXERCISE = exercise(
     globals(),
     tensors,
-    title="the heads of a token, side by side",
     answer_name="merge_heads",
     size=lambda case: math.prod(case[1:4]),
     chancy=is_unusual,
-    hints="""
-        In which order do the numbers of o lie in memory? Which numbers should be in row 0 of
-        the result?
-
-        Read token by token and head by head, the numbers are in the right order already. Only
-        two neighbouring dimensions have to become one, wherever the numbers lie in memory.
-    """,
 )
