@@ -1,7 +1,7 @@
-"""Helps the lessons with checks, inline C++ and CUDA. No lesson's own idea is hidden here.
+"""The library that lessons import: checks, inline C++ and CUDA. It hides no idea of a lesson.
 
-Each name is imported when it is first used, so that a process that needs one part of this
-room does not wait for the others.
+Each name is imported when it is first used. So a process that needs one part of this room does
+not wait for the other parts.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Measures what a function makes PyTorch allocate."""
+"""Measures how many bytes of tensors PyTorch allocates during a call."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,10 @@ def _place(tensor) -> int:
 
 
 def new_bytes(function: Callable[[], object]) -> int:
-    """Calls `function()`. Returns the bytes of all tensors made, even of those freed again."""
+    """Calls `function()`.
+
+    Returns the bytes of all tensors that it made, the freed ones too.
+    """
     with _NewBytes() as meter:
         function()
     return meter.total

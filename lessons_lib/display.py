@@ -54,7 +54,7 @@ def as_html(body: str) -> str:
 
 
 def _groups(body: str) -> list[tuple[bool, list[str]]]:
-    """The body's lines in groups of one kind: (is code, lines)."""
+    """Neighbouring lines of the body that are all code or all text: (is code, lines)."""
     groups: list[tuple[bool, list[str]]] = []
     for line in body.split("\n"):
         is_code = line.startswith("  ")
@@ -68,7 +68,8 @@ def _paragraph(is_code: bool, lines: list[str]) -> str:
     if is_code:
         text = html.escape("\n".join(line[2:] for line in lines))
         style = (
-            "margin:.3em 0;white-space:pre-wrap;word-break:normal"  # JupyterLab breaks words
+            # JupyterLab's own style would break words
+            "margin:.3em 0;white-space:pre-wrap;word-break:normal"
         )
         return f'<pre style="{style}">{text}</pre>'
     return "".join(

@@ -9,7 +9,8 @@ from pathlib import Path
 from lessons_lib import rooms
 from lessons_lib.paths import IS_CHECKOUT, NAME, ROOT
 
-WHEEL = "paged_attention_course-….whl"  # no index has the course: it comes as this file
+# the package index does not have the course: a learner gets this file
+WHEEL = "paged_attention_course-….whl"
 INSTALL = "make lab" if IS_CHECKOUT else f"pip install --upgrade {WHEEL}"
 REINSTALL = f"pip install --force-reinstall --no-deps {WHEEL}"
 
@@ -19,7 +20,7 @@ class CourseDamaged(Exception):
 
 
 def require() -> None:
-    """Raises CourseDamaged, with what is missing and what to do, if something is."""
+    """Raises CourseDamaged if files are missing. Its text lists them and gives the remedy."""
     if found := _faults_seen_first():
         raise CourseDamaged(
             f"The course is not whole, and until it is, it judges no answer: {found}. "
@@ -28,7 +29,7 @@ def require() -> None:
 
 
 def faults() -> str:
-    """What is wrong with this copy of the course, in words, or ""."""
+    """Says what is wrong with this copy of the course; "" if nothing is."""
     installed = [*metadata.distributions(name=NAME)]
     places = {str(Path(str(one.locate_file("")))): one.version for one in installed}
     if not IS_CHECKOUT and len(places) > 1:
@@ -50,11 +51,12 @@ def remedy() -> str:
     )
 
 
-_faults_seen_first = functools.cache(faults)  # once for each process: it takes milliseconds
+# once for each process, because it takes milliseconds
+_faults_seen_first = functools.cache(faults)
 
 
 def _damaged(installed: list[metadata.Distribution]) -> list[str]:
-    """The files of the wheel that are not here as it listed them."""
+    """The files of the wheel that are missing here, or have another size."""
     if not installed or installed[0].files is None:
         return [f"the list of files that pip keeps about {NAME}"]
     bad = []
@@ -68,7 +70,7 @@ def _damaged(installed: list[metadata.Distribution]) -> list[str]:
 
 
 def _deleted() -> list[str]:
-    """The files that git knows and that are not here; none where git cannot tell."""
+    """The files that git tracks and that are missing here; empty if git cannot tell."""
     command = ["git", "-C", str(ROOT), "ls-files", "--deleted", "--", *rooms.JUDGING]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=60)

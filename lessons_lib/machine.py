@@ -1,8 +1,8 @@
-"""Whether a failure is the machine's, and what to do about it.
+"""Tells a failure of the machine from a mistake in the answer, and says what to do about it.
 
-A full disk, a compiler that does not run or a cache of another processor would otherwise be
-told as a mistake. So our own answer is tried in the same place. What an ordinary wrong answer
-does needs no such trial.
+Without this, a learner would be blamed for a full disk, a broken compiler or a cache from
+another processor. So our own answer is tried on the same machine. If it fails too, the machine
+is at fault. A failure that only a wrong answer can cause needs no such trial.
 """
 
 import errno
@@ -21,8 +21,8 @@ from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
 from lessons_lib.paths import IS_CHECKOUT, NAME, build_folder
 from lessons_lib.processes.isolation import Outcome
 
-PLENTY = 100 << 20  # bytes; a disk that has more has room
-# What the system says when it lacks something.
+PLENTY = 100 << 20  # bytes; a disk with more free space than this has room
+# Words of the system when memory, disk space or permission is lacking.
 _LACKS = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -38,18 +38,18 @@ _SIGNS = re.compile(
     "|".join(map(re.escape, map(os.strerror, _LACKS)))
     + "|can't start new thread|out of memory|fatal error: |internal compiler error"
 )
-# No answer gives itself these: memory that the system takes back, a disk that is full, an
-# instruction that the processor does not have.
+# No answer causes these signals: the system killed the process, the disk is full, or the
+# processor does not have an instruction.
 _SIGNALS = [
     signal.strsignal(number) for number in (signal.SIGKILL, signal.SIGBUS, signal.SIGILL)
 ]
-_said: dict[Hashable, str] = {}  # of our own answer, by exercise and place
+_said: dict[Hashable, str] = {}  # how our own answer failed, or "", by exercise and place
 
 
 def may_be_at_fault(outcome: Outcome, message: str) -> bool:
-    """Whether a build or a run that has ended like this needs another look.
+    """Whether the machine may have caused this end of a build or a run.
 
-    message: what the learner would read.
+    message: the message that the learner would read.
     """
     if isinstance(outcome.error, CannotBuild) or outcome.detail in _SIGNALS:
         return True
@@ -59,10 +59,10 @@ def may_be_at_fault(outcome: Outcome, message: str) -> bool:
 
 
 def blame(error: CompileError) -> CompileError:
-    """The error of a build, or one that says what is wrong with this machine.
+    """The error itself if the learner's text caused it, else a CannotBuild about this machine.
 
-    The compiler names a line of the text if that is at fault, and the loader a function. In a
-    process that another one started, as a check does, nothing is looked for: the check tries
+    If the text is at fault, the compiler names a line, or the loader a function. In a process
+    that another process started, the machine is not examined: the check that started it tries
     our own answer.
     """
     if (error.line or error.reason) and not _SIGNS.search(f"{error}\n{error.output}"):
@@ -74,18 +74,18 @@ def blame(error: CompileError) -> CompileError:
 
 
 def fault(exercise_id: str, try_ours: Callable[[str], str], *where: Hashable) -> str:
-    """What is wrong with this machine, and what to do; "" if our own answer passes here.
+    """Says what is wrong with this machine and what to do; "" if our own answer passes here.
 
-    It is tried once, and again when the place has changed: a folder, its room, the compiler
-    or the locale.
+    Our answer is tried once. It is tried again after a change of the place: the folders, their
+    free space, the compiler or the locale.
 
     try_ours: called with our answer's text. Returns "" if it passes, or else the message.
-    where: what else makes a place another one.
+    where: further values that belong to the place.
     """
     key = exercise_id, where, _place()
     if key not in _said:
         answers = rooms.load("our answers").our_answers()
-        ours = answers.get(exercise_id)  # none yet where an exercise is being written
+        ours = answers.get(exercise_id)  # there is none while an exercise is being written
         _said[key] = try_ours(ours) if ours else ""
     return _words(_said[key]) if _said[key] else ""
 
@@ -96,7 +96,7 @@ def _place() -> Hashable:
 
 
 def _folders() -> dict[str, str]:
-    """The folders that are written to, each with the variable that sets it."""
+    """The folders that builds write to, each with the environment variable that sets it."""
     found = {}
     for variable, where in (
         ("LESSONS_BUILD_DIR", build_folder),
@@ -104,13 +104,13 @@ def _folders() -> dict[str, str]:
     ):
         try:
             found[str(where())] = variable
-        except OSError:  # there is none that can be written
+        except OSError:  # no such folder can be written
             found[os.environ.get(variable) or "The temporary folder"] = variable
     return found
 
 
 def _room(folder: str) -> int:
-    """Megabytes that are free, or PLENTY, so that not every file is a change."""
+    """Free megabytes, at most those of PLENTY, so that not every new file is a change."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -119,7 +119,7 @@ def _room(folder: str) -> int:
 
 
 def _ailments() -> list[str]:
-    """What is wrong with this machine, each with its remedy."""
+    """Each fault of this machine that is found, with its remedy."""
     return [*_of_folders(), *_of_the_compiler()]
 
 

@@ -1,4 +1,4 @@
-"""The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, and those of progress."""
+"""The functions that a lesson calls: `open_lesson`, `check`, `hint`, `solution` and others."""
 
 import importlib.util
 import sys
@@ -13,7 +13,7 @@ from lessons_lib.processes import isolation
 from lessons_lib.processes.waiting import waiting
 
 if "ipykernel" in sys.modules:
-    isolation.warm_up()  # a check will follow in a notebook, and the first one should not wait
+    isolation.warm_up()  # so that the first check of a notebook need not wait
 
 _hints_shown: dict[str, int] = {}
 
@@ -42,7 +42,7 @@ def open_lesson(lesson: str) -> ModuleType:
 
     lesson: its number, such as "01", or "summary".
 
-    Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
+    Raises ModuleNotFoundError, with what to do, if a package that lessons need is missing.
     Raises MistakesError, with file and line, if a teacher's own mistakes cannot be read.
     Raises CourseDamaged if files of the course are missing.
     """
@@ -142,7 +142,7 @@ def solution(exercise_id: str) -> None:
 def progress_bar(lesson: str, titles: bool = True) -> None:
     """Shows which exercises of a lesson ("01") are passed.
 
-    titles: with their titles, each in its line; without them, all are in one line.
+    titles: whether each exercise has a line with its title; otherwise one line shows them all.
     """
     show(progress_page.bar(lesson, titles))
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 NAME = "paged-attention-course"
-MOST_TAKEN = 100  # folders of other users that are passed over
+MOST_TAKEN = 100  # the most folders of other users that are passed over
 
 ROOT = Path(__file__).resolve().parent.parent  # a checkout, or a folder of the same layout
 KERNELS = ROOT / "kernels"
@@ -21,7 +21,7 @@ MY_NOTEBOOKS = ROOT / "my-notebooks" if IS_CHECKOUT else Path("paged-attention-c
 def build_folder() -> Path:
     """The folder for compiled C++ and CUDA: `LESSONS_BUILD_DIR`, or `.build` of a checkout.
 
-    A course that was installed has one in the user's cache (XDG_CACHE_HOME).
+    For a course that was installed, the folder is in the user's cache (XDG_CACHE_HOME).
     """
     return _writable("LESSONS_BUILD_DIR", ".build", "XDG_CACHE_HOME", ".cache")
 
@@ -29,7 +29,7 @@ def build_folder() -> Path:
 def progress_folder() -> Path:
     """The folder for progress: `LESSONS_PROGRESS_DIR`, or `.progress` of a checkout.
 
-    A course that was installed has one among the user's data (XDG_DATA_HOME).
+    For a course that was installed, the folder is among the user's data (XDG_DATA_HOME).
     """
     return _writable("LESSONS_PROGRESS_DIR", ".progress", "XDG_DATA_HOME", ".local/share")
 
@@ -40,11 +40,13 @@ def mistakes_folder() -> Path | None:
 
 
 def _writable(chosen: str, own: str, of_the_system: str, usual: str) -> Path:
-    """The first of these folders that can be made and written; else one of the user's own in
-    the system's temporary folder.
+    """The first of these folders that can be made and written. If none can, a private folder
+    in the system's temporary folder.
 
-    chosen: the variable with the user's choice. own: its name in a checkout.
-    of_the_system: the variable with the place of all programs. usual: its name in the home.
+    chosen: the environment variable with the user's choice.
+    own: the folder's name in a checkout.
+    of_the_system: the environment variable that names the place for all programs.
+    usual: that place below the home folder if the variable is not set.
     """
     folder = None
     try:
@@ -55,7 +57,8 @@ def _writable(chosen: str, own: str, of_the_system: str, usual: str) -> Path:
         elif name := os.environ.get(of_the_system):
             folder = Path(name, NAME)
         else:
-            folder = Path.home() / usual / NAME  # there may be neither HOME nor an account
+            # raises if HOME is not set and the user has no account
+            folder = Path.home() / usual / NAME
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
@@ -67,9 +70,9 @@ def _writable(chosen: str, own: str, of_the_system: str, usual: str) -> Path:
 
 
 def private_folder() -> Path:
-    """A folder in the system's temporary folder that nobody else can write to.
+    """A folder in the system's temporary folder that no other user can write to.
 
-    What lies in there is run, so another user's folder of the same name is not taken.
+    Files in there are executed, so another user's folder of the same name is not used.
     """
     first = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}"
     for number in range(MOST_TAKEN):

@@ -1,11 +1,12 @@
-"""The rooms of the course, and the only place where one names a room above it.
+"""The rooms of the course. This is the only module that names modules of a room above it.
 
 An arrow goes one way: lessons_lib <- paged_attention <- lessons_content <- lessons_grading.
-Where a room needs something of one above, such as a check its exercises, it asks here, and
-what it asks for is imported then.
+Sometimes a room needs a module of a room above, as a check needs the exercises. Then it asks
+here, and the module is imported at that moment.
 
-Each Python of the course's environment imports this as it starts (start/course.pth), so that
-modules are found by their earlier names too. Therefore it imports nothing that takes time.
+Each Python process in the course's environment imports this module as it starts
+(start/course.pth), so that modules are found by their earlier names too. So this module
+imports nothing that takes time.
 """
 
 import importlib
@@ -16,13 +17,13 @@ from types import ModuleType
 
 # From below to above.
 PACKAGES = ("lessons_lib", "paged_attention", "lessons_content", "lessons_grading")
-JUDGING = (*PACKAGES, "kernels")  # their files decide about an answer
-HANDED_OUT = (*JUDGING, "notebooks")  # what a wheel holds
+JUDGING = (*PACKAGES, "kernels")  # the files of these rooms decide about an answer
+HANDED_OUT = (*JUDGING, "notebooks")  # the rooms that a wheel holds
 WITH_ANSWERS = ("kernels", "lessons_content", "paged_attention")
-# Whose classes a result may be made of, when it comes out of another process.
+# A result from another process may have objects of these modules' classes.
 RESULT_CLASSES = ("lessons_lib.checks", "lessons_content.")
 BENCH = ("python", "-m", "tools.bench")  # the command of a benchmark, before its name
-# Rooms of before version 2.0.0. earlier_names.toml says where their modules are.
+# Rooms that were there before version 2.0.0. earlier_names.toml says where their modules are.
 GONE = (
     *("lessons_bench", "lessons_command", "lessons_draw", "lessons_exercises"),
     *("lessons_guide", "lessons_processes"),
@@ -37,7 +38,7 @@ _ABOVE = {
     "pool on the chat page": "lessons_content.lesson_08.pictures.served_pool",
     "server": "paged_attention.engine.serve.__main__",
 }
-# What nearly every answer needs; the process that all trials are forks of imports it once.
+# Modules that nearly every answer needs. The forkserver imports them once for all runs.
 PRELOADED = ("torch", "lessons_lib.checks", _ABOVE["exercises"], "paged_attention.ladder")
 
 
@@ -53,9 +54,10 @@ def lessons() -> tuple[str, ...]:
 
 
 def exercises(lesson: str, number: str = "*") -> list[ModuleType]:
-    """The modules of a lesson's exercises, or of one, in their order.
+    """The modules of a lesson's exercises, in order.
 
-    lesson: "3" or "03". number: "2" for exercise 3.2.
+    lesson: "3" or "03".
+    number: "2" for exercise 3.2 alone; "*" takes all.
     """
     folder = _content() / f"lesson_{int(lesson):02d}"
     names = [path.stem for path in folder.glob(f"e{int(lesson)}_{number}_*.py")]
@@ -69,7 +71,7 @@ def pictures(lesson: str) -> ModuleType:
 
 
 def shown_content() -> list[str]:
-    """The folders of lessons_content without exercises: pictures, and what is measured."""
+    """The folders of lessons_content that have no exercises: pictures and benchmarks."""
     content = _content()
     folders = [content / "bench_records"]
     for name in ("pictures", "bench"):
@@ -84,12 +86,12 @@ def _content():
 
 
 def map_earlier_names() -> None:
-    """From now on, imports find modules by the names that they had before version 2.0.0 too.
+    """Makes imports find modules by the names that they had before version 2.0.0, too.
 
-    Saved answers, notebooks and commands of those versions use them.
+    Saved answers, notebooks and commands of those versions use these names.
     """
-    # those of rooms that are gone, before anything else looks for them in today's folders; and
-    # those of rooms that there are, where nothing else is found
+    # Rooms that are gone come first, before an import looks for them in today's folders.
+    # Modules that moved within today's rooms come last, when nothing else is found.
     sys.meta_path.insert(0, _EarlierNames(gone=True))
     sys.meta_path.append(_EarlierNames(gone=False))
 
@@ -118,7 +120,7 @@ def _renamed() -> dict[str, str]:
                 renamed[before if is_all else f"{before}.{old}"] = (
                     package if is_all else f"{package}.{new or old}"
                 )
-    # `from lessons_bench import ladder` asks the package of today
+    # `from lessons_bench import ladder` looks in the package that replaces lessons_bench
     for name, today in [*renamed.items()]:
         before, _, own = name.rpartition(".")
         if own and before in renamed:
@@ -129,7 +131,8 @@ def _renamed() -> dict[str, str]:
 class _EarlierNames:
     """Finds a module by its earlier name, and gives today's module itself.
 
-    gone: whether it finds those of rooms that are gone, or those of the others.
+    gone: True finds modules of rooms that are gone, False modules that moved within today's
+        rooms.
     """
 
     def __init__(self, gone: bool):
@@ -152,7 +155,7 @@ class _EarlierNames:
             return None
         spec = ModuleSpec(name, _Loader(new, found), origin=found.origin)  # type: ignore[arg-type]
         if found.submodule_search_locations is not None:
-            spec.submodule_search_locations = []  # what is in it, this finds too
+            spec.submodule_search_locations = []  # this finder also finds the submodules
         return spec
 
 
@@ -166,11 +169,12 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # the import system has written what belongs to the earlier name
+        # The import system has given the module the earlier name's spec. Today's spec goes
+        # back.
         module.__spec__, folders = self.own
         if folders is not None:
             module.__path__ = folders
 
     def get_code(self, name: str):
-        """For `python -m` and the earlier name."""
+        """The module's code. `python -m` with an earlier name asks for it."""
         return self.spec.loader.get_code(self.name)  # type: ignore[union-attr]

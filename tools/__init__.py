@@ -1,1 +1,1 @@
-"""What makes and measures the course. No lesson, check or grade imports it."""
+"""Programs that make and measure the course. No lesson, check or grade imports them."""

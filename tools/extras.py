@@ -1,4 +1,4 @@
-"""Installs what a tool needs besides the tests, when it is first called."""
+"""Installs the packages that a tool needs besides the tests' packages, at its first call."""
 
 import subprocess
 

@@ -8,7 +8,7 @@ from tools.notebooks import build
 
 
 def main() -> int:
-    """Returns pip's exit status, or another if a notebook is not as it is handed out."""
+    """Returns pip's exit status, or 1 if a notebook differs from the one to hand out."""
     if status := build.main(["--handed-out"]):
         return status
     folder = ROOT / ".build" / "wheel"

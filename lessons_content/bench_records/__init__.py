@@ -1,1 +1,1 @@
-"""What all benchmarks share: their command, their records and their tables."""
+"""The part that all benchmarks share: commands, records and tables."""

@@ -1,4 +1,4 @@
-"""What the commands of all benchmarks share: their arguments, and what becomes of a run."""
+"""The commands of all benchmarks: their arguments, and keeping and showing a run."""
 
 import argparse
 import shlex
@@ -17,8 +17,8 @@ class Command:
 
     name: `ladder` for `python -m tools.bench ladder`.
     run: the class of its runs.
-    table: makes text of a run.
-    overview: makes a figure of a run; None if it has no `--plot`.
+    table: turns a run into text.
+    overview: turns a run into a figure; None if the benchmark has no `--plot`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Command:
     def parse(
         self, words: Sequence[str] | None, partial: Sequence[str] = ()
     ) -> argparse.Namespace:
-        """The arguments. Ends the program, with the reason, where they do not fit.
+        """The arguments. Ends the program with the reason if they do not fit.
 
         partial: names of arguments that make a run too small to be kept.
         """
@@ -60,7 +60,7 @@ class Command:
         return arguments
 
     def needs_gpu(self) -> None:
-        """Ends the program where PyTorch sees no GPU."""
+        """Ends the program if PyTorch sees no GPU."""
         if not torch.cuda.is_available():
             self.parser.error(
                 "nothing can be measured: PyTorch sees no NVIDIA GPU here. "
@@ -68,14 +68,14 @@ class Command:
             )
 
     def line(self, arguments: argparse.Namespace, *names: str) -> str:
-        """The command that was measured: those of the named arguments that are not default."""
+        """The measured command, with those of the named arguments that are not default."""
         words = [*self.words]
         for name in names:
             value = getattr(arguments, name)
             if value == self.parser.get_default(name):
                 continue
             values = value if isinstance(value, list) else [value] * (value is not True)
-            # 20 and not 20.0, as one types it
+            # 20 and not 20.0, as people type it.
             texts = [str(each).removesuffix(".0") for each in values]
             words += [f"--{name.replace('_', '-')}", *texts]
         return shlex.join(words)
@@ -85,8 +85,8 @@ class Command:
     ) -> int:
         """The whole command of a benchmark that measures on a GPU, in turns.
 
-        turns: how many, if the command does not say.
-        measure: makes the run, of the number of turns, the command's line, and `say`.
+        turns: their default number.
+        measure: makes the run from the number of turns, the command's line, and `say`.
         """
         self.parser.add_argument(
             "--turns", type=int, default=turns, help="counted turns of each"
@@ -101,7 +101,10 @@ class Command:
         return self.keep(run, arguments)
 
     def show(self, arguments: argparse.Namespace) -> int:
-        """Prints the runs that are kept, and draws the first. Returns 1 if there is none."""
+        """Prints the runs that are kept, and draws the first one.
+
+        Returns 1 if there is none.
+        """
         runs = self.run.recorded(arguments.folder)
         print(
             "\n\n\n".join(map(self.table, runs)) or "No run is recorded. --record keeps one."
@@ -111,9 +114,10 @@ class Command:
         return 0 if runs else 1
 
     def keep(self, run: Record, arguments: argparse.Namespace, fault: str = "") -> int:
-        """Prints a new run, draws it, and keeps it where that is asked. Returns 1 for a fault.
+        """Prints a new run, draws it, and keeps it if `--record` says so. Returns 1 for a
+        fault.
 
-        fault: what is wrong with the run, which is not kept then.
+        fault: why the run is wrong. A wrong run is not kept.
         """
         print(self.table(run))
         self._write(run, arguments)
@@ -133,7 +137,7 @@ class Command:
 
 
 def say(line: str) -> None:
-    """Tells how far a benchmark is."""
+    """Prints the progress of a benchmark."""
     print(line, file=sys.stderr, flush=True)
 
 

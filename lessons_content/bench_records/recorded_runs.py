@@ -34,7 +34,7 @@ class Record:
 
     @property
     def command_today(self) -> str:
-        """The command that makes such a run now. `command` is the one that made this run."""
+        """The command that makes such a run today. `command` made this run."""
         today = " ".join(rooms.BENCH)
         return re.sub(r"^python -m lessons_bench\.", f"{today} ", self.command)
 
@@ -46,7 +46,10 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """The run in a file. Raises ValueError, with the file, if it holds no such run."""
+        """The run in a file.
+
+        Raises ValueError, with the file's name, if it holds no such run.
+        """
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -56,9 +59,10 @@ class Record:
 
     @classmethod
     def recorded(cls, folder: Path | None = None) -> list[Self]:
-        """The runs that are kept with the course, or in `folder`; GPUs first, by their names.
+        """The runs that are kept with the course, or in `folder`. GPUs come first, by their
+        names.
 
-        Raises ValueError, with the file, if one is not a run.
+        Raises ValueError, with the file's name, if a file holds no run.
         """
         paths = (folder or cls.folder).glob("*.json")
         paths = sorted(paths, key=lambda path: (path.stem == "cpu", path.name))

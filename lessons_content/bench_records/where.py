@@ -1,4 +1,4 @@
-"""Where and when a benchmark ran, as a Run says it."""
+"""Where and when a benchmark ran, as fields of a Run."""
 
 import datetime
 import shutil
@@ -13,7 +13,7 @@ from lessons_lib.processes import linux
 
 
 def facts_for(run: type, device: str = "cuda") -> dict[str, Any]:
-    """Those fields of a Run that say where and when it was measured."""
+    """Values for the fields of a Run that say where and when it was measured."""
     on_gpu = device == "cuda"
     known = {
         "card": torch.cuda.get_device_name() if on_gpu else processor(),
@@ -34,7 +34,7 @@ def processor() -> str:
 
 
 def driver() -> str:
-    """The version of the GPU's driver; nothing where there is none."""
+    """The version of the GPU's driver; "" if there is none."""
     if not shutil.which("nvidia-smi"):
         return ""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]

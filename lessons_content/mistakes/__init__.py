@@ -1,1 +1,1 @@
-"""The mistakes that learners make: their texts, what each gives, and what finds them."""
+"""The mistakes that learners make: their texts, their recorded results, and naming them."""

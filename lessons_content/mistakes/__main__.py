@@ -1,10 +1,10 @@
-"""Records what the known mistakes give.
+"""Records the results of the known mistakes on their exercises' cases.
 
     python -m lessons_content.mistakes [3.3 …] [--check]
 
-Only what has changed since the last time is tried. What hangs on how one machine rounds is
-refused, unless its title says `(hangs on rounding)`. `--check` changes nothing, and says which
-records are out of step.
+Only forms that have changed are tried again. A form whose result depends on how one machine
+rounds is refused, unless its title says `(hangs on rounding)`. `--check` changes nothing, and
+lists the exercises whose records are out of step.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from lessons_lib.checks import CRASH, HANG, Exercise, result_codec
 from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.processes import isolation
 
-FORM_LIMIT = 30.0  # seconds for one form on all cases; most take milliseconds
+FORM_LIMIT = 30.0  # seconds for one form on all cases; most forms take milliseconds
 
 
 AGAIN = "Run: python -m lessons_content.mistakes"
@@ -56,7 +56,7 @@ def is_stale(exercise: Exercise) -> bool:
 
 
 def texts_to_record(exercise: Exercise) -> list[str]:
-    """The forms that have no current record, and all that hang on rounding, or did."""
+    """The forms without a current record, and all whose results depend on rounding, or did."""
     forms, hanging = exercise.mistakes.records, hanging_texts(exercise)
     return [
         text
@@ -68,13 +68,13 @@ def texts_to_record(exercise: Exercise) -> list[str]:
 
 
 def hanging_texts(exercise: Exercise) -> set[str]:
-    """The forms of mistakes that may hang on how a processor rounds."""
+    """The forms of mistakes whose results may depend on how a processor rounds."""
     hanging = exercise.mistakes.hanging
     return {text for slug, _, text in named(exercise) if slug in hanging}
 
 
 def named(exercise: Exercise) -> list[tuple[str, int, str]]:
-    """(slug, number, text) of each form, without a teacher's."""
+    """(slug, number, text) of each form, except a teacher's forms."""
     return [
         (mistake.slug, number, form.text)
         for mistake in exercise.mistakes.complete
@@ -84,7 +84,7 @@ def named(exercise: Exercise) -> list[tuple[str, int, str]]:
 
 
 def record(exercise: Exercise):
-    """Tries all that is new, and writes the exercise's file."""
+    """Tries the forms that are new, and writes the exercise's file."""
     bank = exercise.mistakes
     new = [*dict.fromkeys(texts_to_record(exercise))]
     given: dict[str, list] = {}
@@ -108,18 +108,18 @@ def record(exercise: Exercise):
     messages = {mistake.slug: mistake.message for mistake in bank.complete}
     about = exercise.id, bank.made_with, bank.source
     records.write(*about, recorded, named(exercise), messages)
-    del bank.records  # they are read again when they are needed
+    del bank.records  # the records are read again when they are needed
 
 
 def _note(exercise_id: str, given: dict, new: list[str], text: str, encoded: list) -> float:
     given[text] = encoded
-    if sys.stdout.isatty() or len(given) == len(new):  # a log gets one line
+    if sys.stdout.isatty() or len(given) == len(new):  # a log gets only one line
         print(f"\r{exercise_id}: {len(given)} of {len(new)} forms", end="", flush=True)
     return FORM_LIMIT
 
 
 def _try_forms(exercise_id: str, texts: list[str], report):
-    """Runs in the isolated process, and reports each form's results."""
+    """Runs in the isolated process, and reports the results of each form."""
     exercise = _prepared(exercise_id)
     forms = _forms(exercise)
     cases, hanging = exercise.in_order(exercise.cases()), hanging_texts(exercise)
@@ -138,7 +138,7 @@ def _build(form):
 
 
 def results_of(exercise: Exercise, text: str) -> list:
-    """The encoded results of a form on all cases, in a process of its own."""
+    """The encoded results of a form on all cases, computed in a separate process."""
     outcome = isolation.run_isolated(
         _try_forms, exercise.id, [text], time_limit=FORM_LIMIT, report=True
     )
@@ -197,9 +197,11 @@ def _forms(exercise: Exercise) -> dict:
 
 
 def _encoded(exercise: Exercise, form, case, may_hang: bool):
-    """What the form gives; HANGS where a mistake that may hang on roundings does.
+    """The form's result on the case, encoded; HANGS if the form may depend on rounding, and
+    does.
 
-    Raises MistakesError where another one does, and for a result that cannot be recorded.
+    Raises MistakesError if another form depends on rounding, or if a result cannot be
+    recorded.
     """
     given = checks.attempt(exercise, form, case)
     for way in (1, -1) if exercise.language == "python" else ():

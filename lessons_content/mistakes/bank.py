@@ -1,4 +1,4 @@
-"""The known mistakes of one exercise: read, recorded and tried."""
+"""The known mistakes of one exercise, as texts and as records."""
 
 import __future__
 
@@ -31,18 +31,18 @@ class Form(checks.Form):
     text: str
     bank: "Bank"
     place: str  # file and line
-    is_respelt: bool  # whether it is an edit of another spelling than ours
+    is_respelt: bool  # whether it is an edit of another spelling of our answer
     is_further: bool  # whether it is from a teacher's file
 
     def load(self):
-        """The function or class. A function that does not come to an end raises NoEnd."""
+        """The function or class. If a function does not end, it raises NoEnd."""
         if self.bank.prepare:
             built = self._built
             if isinstance(built, Exception):
                 raise built
             return built
         scope = {"torch": torch, **self.bank.scope, "__name__": "answer"}
-        # our own text, or a teacher's; its annotations need no imports
+        # The text is our own or a teacher's. Its annotations need no imports.
         flags = __future__.annotations.compiler_flag
         exec(compile(self.text, self.place, "exec", flags, dont_inherit=True), scope)
         answer = scope[self.bank.answer_name]
@@ -52,7 +52,7 @@ class Form(checks.Form):
 
     @functools.cached_property
     def _built(self):
-        """What `prepare` gives, or the error: each takes seconds."""
+        """The result of `prepare`, or its error. It is kept, because a build takes seconds."""
         try:
             return self.bank.prepare(self.text)
         except Exception as error:
@@ -75,12 +75,12 @@ class Form(checks.Form):
 
 @dataclass(frozen=True, eq=False)
 class RecordedForm(checks.Form):
-    """A form of which only the results are known; its text is made when it has to be tried."""
+    """A form whose results are known. Its text is made only if it has to be tried."""
 
     bank: "Bank"
     slug: str
     number: int  # among the forms of its mistake
-    row: list[int]  # of the records
+    row: list[int]  # its row in the records
     is_recorded = True
 
     @property
@@ -99,7 +99,7 @@ class RecordedForm(checks.Form):
 
 
 class Bank(Sequence):
-    """The mistakes of one exercise, in the order in which they are looked through.
+    """The mistakes of one exercise, in the order in which they are compared.
 
     They are read when they are first needed, which is when an answer is wrong.
     """
@@ -137,12 +137,12 @@ class Bank(Sequence):
 
     @functools.cached_property
     def made_with(self) -> str:
-        """A digest of the exercise: what is recorded with another one does not count."""
+        """A digest of the exercise. A record with another digest does not count."""
         return records.harness(self.file, self.scope, self.prepare is not None)
 
     @functools.cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
-        """As recorded, if the records know them all: that is far faster."""
+        """The recorded mistakes, if the records know them all, because that is far faster."""
         if mistakes_folder() or self.records.source != self.source:
             return self.complete
         forms: dict[str, list[RecordedForm]] = {}
@@ -153,7 +153,7 @@ class Bank(Sequence):
             Mistake(slug, messages[slug], first, also=tuple(further))
             for slug, (first, *further) in forms.items()
         ]
-        # No result shows these: they give what others give, or the answer's text shows them.
+        # No result tells these apart from others, or the answer's text shows them.
         rest = [
             Mistake(slug, words, None) for slug, words in messages.items() if slug not in forms
         ]
@@ -161,13 +161,13 @@ class Bank(Sequence):
 
     @property
     def source(self) -> str:
-        """A digest of all texts that the forms are made of."""
+        """A digest of all texts that the forms are made from."""
         texts = [file.read_text(encoding="utf-8") for file in self._files()]
         return records.key("\0".join([*texts, self.answer]))
 
     @functools.cached_property
     def hanging(self) -> set[str]:
-        """The slugs of the course's mistakes that may hang on how a processor rounds."""
+        """The slugs of the course's mistakes whose results may depend on rounding."""
         return {
             section.slug
             for file in self._files()
@@ -188,7 +188,7 @@ class Bank(Sequence):
 
     @functools.cached_property
     def complete(self) -> tuple[Mistake, ...]:
-        """The exercise's own, then a teacher's, then those of all exercises."""
+        """The exercise's own mistakes, then a teacher's, then those of all exercises."""
         found = [*self.own, *self.further]
         slugs = [mistake.slug for mistake in found]
         general = [mistake for file in self._files()[1:] for mistake in self._read(file)]
@@ -196,7 +196,7 @@ class Bank(Sequence):
 
     @property
     def further(self) -> tuple[Mistake, ...]:
-        """A teacher's own, as the files are now."""
+        """A teacher's own mistakes, read from the files now."""
         found: list[Mistake] = []
         for file in further_files(f"{self.exercise_id}[!0-9]*mistakes"):
             found += self._read(file, known=[each.slug for each in (*self.own, *found)])
@@ -207,21 +207,22 @@ class Bank(Sequence):
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
     def tell(self, exercise, answer, verdict: checks.CheckResult) -> checks.CheckResult:
-        """The verdict; what a wrong answer in C++ has thrown is told as that."""
+        """The verdict. For a wrong answer in C++, its message has the exception's own name."""
         if verdict.mistake != "wrong" or exercise.language != "c++":
             return verdict
         return replace(verdict, message=thrown.told(verdict.message, answer))
 
     def explain(self, exercise, answer, verdict: checks.CheckResult) -> tuple[str, str] | None:
-        """(slug, message) of an answer that no mistake explains, or None.
+        """(slug, message) for an answer that no mistake explains, or None.
 
-        It has a slip that any answer may have, or two of this exercise's mistakes at once. An
-        exception in the verdict is told as one all the same.
+        The answer may have a slip that any answer can have, or two of this exercise's mistakes
+        at once. If the verdict is about an exception, the message still is.
         """
         if self.prepare:
             return None
         cases = exercise.in_order(exercise.cases())
-        with contextlib.redirect_stdout(io.StringIO()):  # what the answer prints is known
+        # the text that the answer prints is already known
+        with contextlib.redirect_stdout(io.StringIO()):
             given, expected = (
                 [checks.attempt(exercise, each, case) for case in cases]
                 for each in (answer, exercise.reference)
@@ -233,7 +234,7 @@ class Bank(Sequence):
         return slip
 
     def _explained(self, exercise, answer, cases: list, given: list, expected: list):
-        """given, expected: the answer's results on the cases, and ours."""
+        """given, expected: the results of the answer and of our answer on the cases."""
 
         def is_right(changed, number: int) -> bool:
             result = checks.attempt(exercise, changed, cases[number])
@@ -246,7 +247,7 @@ class Bank(Sequence):
         return pairs.find(self, exercise, cases, given, expected) or found
 
     def first_forms(self) -> Iterator[tuple[str, edits.Form]]:
-        """The first form of each of the exercise's own mistakes that is no whole text."""
+        """The first form of each own mistake of the exercise, unless it is a whole text."""
         for section in self._sections(self.file.with_suffix(".mistakes")):
             if section.slug not in edits.OF_OTHERS and not section.forms[0].whole:
                 yield section.slug, section.forms[0]
@@ -271,7 +272,7 @@ class Bank(Sequence):
                     "in the course. Choose another name."
                 )
             slugs.add(section.slug)
-            texts: dict[str, tuple[str, bool]] = {}  # each once
+            texts: dict[str, tuple[str, bool]] = {}  # without duplicates
             for number, spelling in enumerate(spellings):
                 for form in section.forms:
                     for text in form.texts(spelling, spellings):
@@ -290,9 +291,10 @@ class Bank(Sequence):
         return read
 
     def _together(self, sections: list[edits.Section]) -> dict[str, list[tuple[str, str]]]:
-        """(text, place) of what makes several mistakes at once, by the first one's name.
+        """(text, place) of texts that make several mistakes at once, by the first mistake's
+        name.
 
-        Takes the section that lists them, which is the last one, out of `sections`.
+        Removes the last section from `sections` if it lists such combinations.
         """
         found: dict[str, list[tuple[str, str]]] = {}
         if not sections or sections[-1].slug != "together":
@@ -310,7 +312,7 @@ class Bank(Sequence):
         return found
 
     def _spellings(self, section: edits.Section) -> list[str]:
-        """Our answer in all combinations of other right spellings."""
+        """Our answer in all combinations of its other right spellings."""
         texts = {self.answer: None}
         for form in section.forms:
             for text in form.texts(self.answer, [self.answer]):

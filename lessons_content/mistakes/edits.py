@@ -6,7 +6,7 @@
         old => new        an edit. `old` is in our answer exactly once.
         old =>> new       in all places, one or more.
         f(…) => g(…)      `…` is any argument, or the rest of a line: each place by itself, and
-                          all of them.
+                          all places together.
         old =>            the lines below, indented once more, are the new text.
             new
         or old => new     another form of the same mistake
@@ -19,21 +19,21 @@ does not matter. An `or` at the beginning of a line is never a part of `old`. Ne
 indented like the line in which `old` begins: to take a line out of a loop, quote from the
 loop's first line on. A form may also be
 
-        returns: result + 1        what the mistake returns. `result` is what ours returns; the
+        returns: result + 1        the mistake's result. `result` is our answer's result; the
                                    arguments have their names.
         def answer(…):             a whole text, for a mistake that is built differently.
 
-In C++ and CUDA a form is edits, or a whole text: lines of which none is an edit.
+In C++ and CUDA a form is edits, or a whole text: lines that are all not edits.
 
 `## together`, the last section, lists mistakes that a text may make at once. Each combination
-of two or more in a line is a form of the one that comes first in it.
+of two or more in a line is a form of its first mistake.
 
-`## spellings`, the first section, has forms that are right: each mistake is made in each
-combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
+`## spellings`, the first section, has right answers in other words. Each mistake is made in
+each combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
 exercises in Python. A line that begins with `# ` is a comment.
 
-`## slug (hangs on rounding)` begins a mistake that gives other results on other processors.
-Where it does, nothing is recorded: it is tried on the learner's machine.
+`## slug (hangs on rounding)` begins a mistake whose result depends on the processor. If it
+does, nothing is recorded, and the mistake is tried on the learner's machine.
 """
 
 import ast
@@ -50,17 +50,17 @@ from pathlib import Path
 from lessons_lib.checks import MistakesError
 
 OUR_ANSWERS = Path(__file__).with_name("our_answers.json")
-OF_OTHERS = ("spellings", "together")  # sections that are no mistakes
+OF_OTHERS = ("spellings", "together")  # sections that are not mistakes
 _INDENT = "    "
 _HANGS = " (hangs on rounding)"
-# up to a comma or the end of the line, with two levels of brackets
+# Up to a comma or the end of the line, with two levels of brackets.
 _ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
 _EDIT = re.compile(r"(?P<maybe>maybe )?(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
 
 
 @functools.cache
 def our_answers() -> dict[str, str]:
-    """The texts that are edited, by exercise."""
+    """Our answers, which the edits change, by exercise."""
     return json.loads(OUR_ANSWERS.read_text(encoding="utf-8"))
 
 
@@ -73,8 +73,8 @@ class Edit:
     place: str
 
     def texts(self, text: str) -> list[str]:
-        """`text` with this edit: several where `…` leaves the place open; none if `old` is not
-        there.
+        """`text` with this edit. Several texts if `…` fits several places; none if `old` is
+        not in `text`.
         """
         found = list(_pattern(self.old).finditer(text))
         if self.everywhere and found:
@@ -90,7 +90,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Form:
-    """edits: what is edited; or `whole`: a text; or `returns`: an expression."""
+    """A form has `edits`, or a `whole` text, or `returns`, an expression."""
 
     place: str
     is_python: bool
@@ -99,7 +99,10 @@ class Form:
     returns: str = ""
 
     def texts(self, spelling: str, spellings: list[str]) -> list[str]:
-        """What this form makes of a spelling. It has to fit the first, which is our answer."""
+        """The texts that this form makes of a spelling.
+
+        It has to fit our answer, the first one.
+        """
         if self.whole:
             return [self.whole]
         texts = self.texts_of(spelling, is_ours=spelling == spellings[0])
@@ -144,14 +147,17 @@ class Form:
 
 @dataclass(frozen=True)
 class Section:
-    """One mistake, as it is written. What is below its title is read when it is needed."""
+    """One mistake as it is written.
+
+    The lines below its title are read when they are needed.
+    """
 
     slug: str
     place: str
     lines: list[tuple[str, str]]  # (place, line), below the title
     is_python: bool
-    head: str = ""  # goes before each text without one, such as `def f(x):`
-    hangs: bool = False  # on how a processor rounds
+    head: str = ""  # put before each text that has none, such as `def f(x):`
+    hangs: bool = False  # whether its result may depend on how a processor rounds
 
     @functools.cached_property
     def message(self) -> str:
@@ -178,9 +184,10 @@ class Section:
 
 
 def combined(groups: list[tuple[str, tuple[Form, ...]]], text: str) -> dict[str, str]:
-    """`text` with two or more mistakes at once: the first one's name, by the new text.
+    """`text` with two or more mistakes at once: for each new text, the name of the first
+    mistake.
 
-    groups: a name and its forms for each mistake. What is a whole text is left out.
+    groups: for each mistake its name and its forms. Forms that are whole texts are left out.
     """
     made = [(text, "", 0)]
     for slug, forms in groups:
@@ -198,7 +205,7 @@ def combined(groups: list[tuple[str, tuple[Form, ...]]], text: str) -> dict[str,
 def sections(file: Path, is_python: bool = True, head: str = "") -> Iterator[Section]:
     """The mistakes in a file, for an answer in Python, or in C++ or CUDA.
 
-    Raises MistakesError, with file and line, for what cannot be read.
+    Raises MistakesError, with file and line, if the file cannot be read.
     """
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -220,12 +227,12 @@ def sections(file: Path, is_python: bool = True, head: str = "") -> Iterator[Sec
 
 
 def _with_or_alone(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The lines of forms, aligned below each other, with `or` in lines between them."""
+    """The lines of forms, all with the same indentation. Each `or` has its own line."""
     found = []
     for place, line in lines:
         if line.startswith("or "):
             found.append((place, "or"))
-        # what follows in the same form may be aligned with what is after `or`
+        # Further lines of the form may be aligned with the text after `or`.
         found.append((place, line[3:] if re.match(r"or | {3}\S", line) else line))
     return found
 
@@ -261,8 +268,8 @@ def _is_whole(lines: list[tuple[str, str]], is_python: bool, head: str) -> bool:
 
 
 def _has_head(line: str, head: str) -> bool:
-    """Whether a text in Python that begins with this line is complete. `f = …` is one too, if
-    the head defines f.
+    """Whether this first line makes a text in Python complete. `f = …` does so too if the head
+    defines f.
     """
     name = head.partition("(")[0].removeprefix("def ")
     return bool(re.match(rf"(def|class|from|import)\b|@|{name} = ", line))
@@ -291,7 +298,7 @@ def _edits(lines: list[tuple[str, str]]) -> Iterator[Edit]:
 
 @functools.lru_cache(maxsize=10_000)
 def _pattern(old: str) -> re.Pattern:
-    """`old` in any white space. A word does not begin or end within a longer one."""
+    """Finds `old` with any white space. A word does not match a part of a longer word."""
     tokens = re.findall(r"\w+|[^\w\s]", old)
     pattern = ""
     for before, token in zip([None, *tokens], tokens, strict=False):
@@ -305,7 +312,10 @@ def _pattern(old: str) -> re.Pattern:
 
 
 def _replace(text: str, places: list[re.Match], new: str) -> str:
-    """New lines are indented like the line that they begin in."""
+    """Puts `new` into these places.
+
+    New lines are indented like the line that they begin in.
+    """
     for place in reversed(places):
         line = text[text.rfind("\n", 0, place.start()) + 1 :]
         indent = line[: len(line) - len(line.lstrip())]
@@ -320,9 +330,9 @@ def _is_python(text: str) -> bool:
 
 
 def _problem(text: str) -> str:
-    """What Python says of a text that it cannot read, with the line; nothing if it can.
+    """Python's message about a text that it cannot read, with the line; "" if it can read it.
 
-    A number that is called, as in 0(x), is left of a spelling that an edit has torn.
+    A call of a number, as in 0(x), counts too: an edit has torn a spelling apart.
     """
     try:
         with warnings.catch_warnings():
@@ -334,7 +344,7 @@ def _problem(text: str) -> str:
 
 
 def _returning(text: str, expression: str, place: str) -> str:
-    """The function in `text`, with another result."""
+    """The function in `text`, wrapped so that it returns the expression."""
     function = ast.parse(text).body[-1]
     if not isinstance(function, ast.FunctionDef):
         raise MistakesError(f"{place}: `returns:` needs a function.")

@@ -1,15 +1,15 @@
-"""Functions that come to an end."""
+"""Ends functions that would run forever."""
 
 import functools
 import sys
 
 from lessons_lib.checks import NoEnd
 
-MOST_LINES = 100_000  # that a function may run on a case; ours run a few hundred
+MOST_LINES = 100_000  # that a function may run on a case; our answers run a few hundred
 
 
 def with_an_end(function, place: str):
-    """`function`, which raises NoEnd once its own lines have run MOST_LINES times."""
+    """`function`, but it raises NoEnd once its own lines have run MOST_LINES times."""
 
     @functools.wraps(function)
     def guarded(*arguments, **named):

@@ -1,7 +1,7 @@
 """Names an answer that makes two of an exercise's mistakes at once.
 
-Our answer is given pairs of edits, and the pair that gives what the answer gives on all cases
-is the one. Named is the mistake that, mended, makes the shown case right.
+Two edits at a time are made in our answer. A pair fits if its results are the answer's results
+on all cases. The pair's mistake that is named is one whose repair makes the shown case right.
 """
 
 import itertools
@@ -19,7 +19,7 @@ BESIDES = " There is another mistake besides."
 def find(
     bank, exercise, cases: list, given: list, expected: list, work: float = WORK
 ) -> tuple[str, str] | None:
-    """(slug, message) of the mistake that is named, or None.
+    """(slug, message) of the mistake to name, or None.
 
     cases, given, expected: all cases in order, the answer's results and ours.
     work: seconds after which it gives up.
@@ -45,8 +45,8 @@ def find(
 
 
 def _what_shows(bank, same, number: int, given, expected) -> dict[str, str]:
-    """For each mistake what it alone gives in a case: "" for our result, "all" for the
-    answer's, "some" for another.
+    """For each mistake, its result alone on a case: "" if it is our answer's, "all" if it is
+    the learner's, "some" if it is another one.
     """
     shows = {}
     for slug, form in bank.first_forms():
@@ -64,10 +64,11 @@ def _is_of_numbers(result) -> bool:
 
 
 def _texts(bank, shows: dict[str, str], both: bool) -> Iterator[tuple[str, str, str]]:
-    """(slug, slug, text) of two mistakes that may together give what is given.
+    """(slug, slug, text) of two mistakes that may together give the learner's result.
 
-    One of them gives it alone, or, after these, both show. In numbers each of two has its
-    effect. Of two that do something else one may undo what the other one's message says.
+    First come pairs in which one mistake alone gives the result. Then, if `both`, pairs in
+    which each mistake changes the result. That is for numbers, where both changes add up. In
+    other results, one mistake may undo the effect that the other one's message describes.
     """
     forms = dict(bank.first_forms())
     pairs = [*itertools.combinations(shows, 2)]

@@ -1,6 +1,6 @@
-"""What each form of a mistake gives on each visible case, recorded.
+"""The recorded result of each form of a mistake on each visible case.
 
-So a mistake is named at once, without trying hundreds of forms. This package's command
+With them a mistake is named at once, without trying hundreds of forms. This package's command
 writes one file for each exercise. A record counts only for the text and the exercise that it
 was made with.
 """
@@ -23,27 +23,28 @@ import torch
 from lessons_lib.checks import Raised, result_codec
 
 _RAISED = ["course", Raised.__module__, "Raised"]
-# What reads the mistakes does not change what they give.
+# Modules that read the mistakes. They do not change the mistakes' results.
 _ENGINE = ("lessons_content.mistakes.", "lessons_content.exercises.exercise")
-# attributes of a result that is a text: a learner reads them, and no check compares them
+# Attributes of a result that is a text. A learner reads them, but no check compares them.
 _BUILT = {".cpp", ".cu", ".cuh", ".h"}
 _SHOWN_ALONE = {"where", "message"}
 FOLDER = Path(__file__).parent / "records"
-HANGS: dict = {}  # instead of a result that hangs on rounding; no result is encoded so
+# replaces a result that depends on rounding; no encoded result is an empty dictionary
+HANGS: dict = {}
 
 
 class Records:
-    """The records of one exercise; none if the exercise has changed since.
+    """The records of one exercise; empty if the exercise has changed since.
 
-    They lie in a zip file, since a check reads a few parts of it: "head", "forms" and each
-    case's different results, one a line, under the case's number. All are JSON.
+    They are in a zip file, because a check reads only a few parts of it: "head", "forms" and
+    each case's different results, one a line, under the case's number. All parts are JSON.
 
     made_with: a digest of the exercise.
-    source: a digest of what the forms were made of.
+    source: a digest of the texts that the forms were made from.
     named: (slug, number of the form, its row) for each different row, in the order in which
-        mistakes are looked through.
+        mistakes are compared.
     messages: by slug, for all mistakes.
-    versions: of Python and PyTorch, whose errors may have other words elsewhere.
+    versions: of Python and PyTorch. Other versions may give errors other words.
     """
 
     def __init__(self, archive: zipfile.ZipFile | None = None):
@@ -57,18 +58,18 @@ class Records:
 
     @functools.cached_property
     def forms(self) -> dict[str, list[int]]:
-        """For each text's key its row: the number of its result on each case."""
+        """The row of each text, by the text's key: the number of its result on each case."""
         return json.loads(self._archive.read("forms")) if self._archive else {}
 
     def results(self, number: int) -> list[str]:
         """The different results of a case, encoded."""
         if number not in self._results:
-            assert self._archive is not None  # else there is no row
+            assert self._archive is not None  # otherwise there is no row to ask about
             self._results[number] = self._archive.read(str(number)).decode().split("\n")
         return self._results[number]
 
     def find(self, text: str, number: int) -> tuple[int, Any] | None:
-        """(its number, the result) of a text on a case, or None where nothing is recorded."""
+        """(number, result) of a text on a case. None if nothing is recorded."""
         row = self.forms.get(key(text))
         return None if row is None else self.at(row, number)
 
@@ -83,7 +84,10 @@ class Records:
         return None if decoded is HANGS else (place[1], decoded)
 
     def gives(self, same, recorded, actual) -> bool:
-        """Whether a recorded result is the `actual` one."""
+        """Whether a recorded result is the `actual` one.
+
+        Other versions' errors may differ in words.
+        """
         if same(recorded, actual):
             return True
         from_elsewhere = self.versions != versions()
@@ -108,12 +112,12 @@ def file_of(exercise_id: str) -> Path:
 def read(exercise_id: str, made_with: str) -> Records:
     """The records in the exercise's file, if they were made with this (see `harness`)."""
     try:
-        # from memory: the file may be written anew
+        # Read into memory, because the file may be replaced meanwhile.
         found = Records(zipfile.ZipFile(io.BytesIO(file_of(exercise_id).read_bytes())))
         if found.made_with == made_with:
             return found
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        pass  # there is no such file, or it is not whole
+        pass  # there is no such file, or it is incomplete
     return Records()
 
 
@@ -128,7 +132,7 @@ def write(
     """Writes the file of an exercise.
 
     recorded: for each text, its encoded result on each case, or HANGS.
-    named: (slug, number of the form, its text), in the order in which they are looked through.
+    named: (slug, number of the form, its text), in the order in which mistakes are compared.
     messages: of all mistakes.
     """
     num_cases = len(next(iter(recorded.values())))
@@ -157,15 +161,15 @@ def write(
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, text in members.items():
-            # ZipInfo's own date, so that the same records are the same file
+            # ZipInfo's own date, so that equal records make equal files.
             archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED, 9)
     FOLDER.mkdir(exist_ok=True)
     file_of(exercise_id).write_bytes(written.getvalue())
 
 
 def coarse(encoded):
-    """An encoded result that packs better: 16 bits for each float of a tensor, which checks
-    compare to 1e-4 (tensors.py), and errors without their lines.
+    """An encoded result that packs better: a float of a tensor has 16 bits, because checks
+    compare it to 1e-4 (tensors.py), and an error has no line.
     """
     if not isinstance(encoded, list | dict):
         return encoded
@@ -177,7 +181,7 @@ def coarse(encoded):
     if encoded[:2] == ["tensor", "torch.float32"]:
         bits = np.frombuffer(base64.b64decode(encoded[3]), np.uint32)
         shorter = (bits + np.uint32(1 << 6)) >> np.uint32(7) << np.uint32(7)
-        # not NaN and infinity, nor the largest numbers, which would become infinite
+        # Not NaN and infinity, nor the largest numbers, which would become infinite.
         is_finite = [np.isfinite(each.view(np.float32)) for each in (bits, shorter)]
         bits = np.where(np.logical_and(*is_finite), shorter, bits)
         text = base64.b64encode(bits.tobytes()).decode()
@@ -194,9 +198,9 @@ _ABOUT_NAMES = ("NameError", "UnboundLocalError", "AttributeError")
 
 
 def without_words(result):
-    """A result, with the types of its errors and without their words.
+    """The result, in which errors have their types and no words.
 
-    An error about a name keeps the names, which are in quotes: no version changes them.
+    An error about a name keeps the names in quotes, because no version changes them.
     """
 
     def walk(encoded):
@@ -214,10 +218,10 @@ def without_words(result):
 
 
 def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
-    """A digest of the exercise's Python file, and of what it uses of this package.
+    """A digest of the exercise's Python file, and of the modules of this package that it uses.
 
-    For an exercise in C++ or CUDA also of what its folder has for building. White space does
-    not count.
+    For an exercise in C++ or CUDA, the sources in its folder count too. White space does not
+    count.
     """
     files = {Path(file)}
     if is_built:
@@ -234,7 +238,7 @@ def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
 
 
 def _module_of(value) -> types.ModuleType | None:
-    """The module of this package that a value is, or was defined in."""
+    """The module of this package that a value is, or in which it was defined."""
     name = value.__name__ if isinstance(value, types.ModuleType) else None
     name = name or getattr(value, "__module__", None)
     own = isinstance(name, str) and name.startswith("lessons_content.")

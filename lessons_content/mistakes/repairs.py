@@ -1,7 +1,7 @@
 """Names slips that any answer in Python may have: one change to its code makes it right.
 
-The change is made in the learner's own code, which is then tried on all cases. So what is said
-of a line is true. A trap of Python's is named too where mending it makes only more cases right
+The change is made in the learner's own code, which is then tried on all cases. So the message
+about a line is true. A trap of Python is named even if its repair makes only more cases right
 than before: then there is another mistake besides.
 """
 
@@ -31,7 +31,7 @@ _SHORT = {"int32": "int64", "int": "long"}
 
 
 class Mended(NamedTuple):
-    """An answer with a change, and words about its place that do not give the change away."""
+    """A repaired answer, and words about the repair's place that do not give it away."""
 
     slug: str
     words: str
@@ -70,7 +70,7 @@ def slip(
 
 
 def _mended(answer) -> Iterator[Mended]:
-    """The answer with each change that a rule makes, as far as its code is known."""
+    """The answer with each change that a rule makes, if its code is known."""
     function, lines = _code_of(answer)
     tree = _definitions(lines, answer) if function else None
     for slug, words, makes in RULES if tree else ():
@@ -86,7 +86,7 @@ def _mended(answer) -> Iterator[Mended]:
 
 
 def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
-    """The answer's function, or a class's first one, and the lines of the cell it is from."""
+    """The answer's function, or a class's first function, and the lines of its cell."""
     parts = vars(answer).values() if inspect.isclass(answer) else (answer,)
     function = next(filter(inspect.isfunction, parts), None)
     if function is None or hasattr(function, "__wrapped__") or function.__closure__:
@@ -95,10 +95,10 @@ def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
 
 
 def _definitions(lines: list[str], answer) -> ast.Module | None:
-    """What the answer's cell defines; None for a class with loops that may not end."""
+    """The definitions in the answer's cell. None for a class with loops, which may not end."""
     try:
         tree = ast.parse("".join(lines))
-    except SyntaxError:  # a magic of IPython's
+    except SyntaxError:  # a magic command of IPython
         return None
     tree.body = [
         node
@@ -113,7 +113,7 @@ def _definitions(lines: list[str], answer) -> ast.Module | None:
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
-    """Each node that has a line, and what puts another one into its place."""
+    """Each node that has a line, and a function that replaces the node by another one."""
     for parent in ast.walk(tree):
         for field, value in ast.iter_fields(parent):
             if isinstance(value, ast.AST) and hasattr(value, "lineno"):
@@ -128,7 +128,7 @@ def _built(tree: ast.Module, name: str, scope: dict):
     try:
         flags = __future__.annotations.compiler_flag  # annotations need no imports
         code = compile(ast.fix_missing_locations(tree), _PLACE, "exec", flags, True)
-        exec(code, scope)  # the learner's own definitions, in the process of a check
+        exec(code, scope)  # the learner's own definitions; this is the process of a check
     except Exception:
         return None
     answer = scope[name]
@@ -136,13 +136,13 @@ def _built(tree: ast.Module, name: str, scope: dict):
 
 
 def _parsed(text: str, **parts: ast.AST) -> ast.expr:
-    """An expression in which names of parts are the texts of these."""
+    """An expression from a text, in which the names of `parts` are replaced by these nodes."""
     texts = {name: f"({ast.unparse(part)})" for name, part in parts.items()}
     return ast.parse(text.format(**texts), mode="eval").body
 
 
 def _calls(node, *names: str) -> bool:
-    """Whether it calls a function or a method of one of these names."""
+    """Whether the node calls a function or a method with one of these names."""
     if not isinstance(node, ast.Call):
         return False
     name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
@@ -289,7 +289,7 @@ def _swapped(node):
         yield new
 
 
-# slug, words, and what makes the changes of a node; the traps come first
+# Slug, words, and a function that makes the changes of a node. The traps come first.
 TRAPS = {
     "minus-zero": ("What is -0? Look at a case where that number is 0.", _minus_zero),
     "nothing-to-compare": ("What is the largest, or the least, of nothing?", _of_nothing),

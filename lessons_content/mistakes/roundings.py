@@ -1,13 +1,13 @@
-"""Whether a result hangs on the last bits of one processor's arithmetic."""
+"""Finds out whether a result depends on the last bits of one processor's arithmetic."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-# that each number of an operation may be off; about a hundred after all of an attention layer
+# The error of each number in an operation; after an attention layer, about a hundred.
 ROUNDINGS = 16
-# What processors, lengths of vectors and numbers of threads round in their own ways. In the
-# products of two matrices even equal rows may come out differently.
+# Operations that round differently with another processor, vector length or number of threads.
+# In products of two matrices even equal rows may differ.
 PRODUCTS = {"addmm", "addmv", "baddbmm", "bmm", "dot", "linear", "matmul", "mm", "mv"}
 SUMS = {"cumsum", "linalg_vector_norm", "logsumexp", "mean", "sum", "var"}
 EXPONENTIALS = {
@@ -22,18 +22,17 @@ EXPONENTIALS = {
     "_softmax",
 }
 FUNCTIONS = EXPONENTIALS | {"cos", "pow", "rsqrt", "sin"}
-FEW_BITS = 2.0**12  # times this, a number of few bits is whole
+FEW_BITS = 2.0**12  # a number of few bits times this is whole
 
 
 class Shaken(TorchDispatchMode):
-    """Within this, all that goes into sums and products of matrices is off by up to ROUNDINGS
-    roundings, each time in the same way, and so is what comes out of exponentials and their
-    like. What goes into these is off already where it was computed.
+    """Within this, inputs of sums and matrix products, and results of exponentials and similar
+    functions, are wrong by up to ROUNDINGS roundings, each time in the same way.
 
-    Numbers of a few bits stay, such as 0, 1 and 0.5: every processor computes with them
-    exactly. Equal ones stay equal, except in products of matrices.
+    Numbers of a few bits, such as 0, 1 and 0.5, stay: every processor computes with them
+    exactly. Equal numbers stay equal, except in products of matrices.
 
-    way: -1 for the other way.
+    way: -1 for errors in the other direction.
     """
 
     def __init__(self, way: int = 1):

@@ -1,4 +1,4 @@
-"""A teacher's own mistakes, in a folder outside of the course.
+"""A teacher's own mistakes, in a folder outside the course.
 
 `make grade ARGS="mistakes FOLDER"` tries each of them: does a student see its message?
 """
@@ -17,7 +17,10 @@ LESSONS = Path(__file__).parents[1]
 
 
 def further_files(pattern: str = "*.mistakes") -> list[Path]:
-    """A teacher's own files. Raises MistakesError if they should be in what is no folder."""
+    """A teacher's own files.
+
+    Raises MistakesError if LESSONS_MISTAKES does not name a folder.
+    """
     folder = mistakes_folder()
     if folder and not folder.is_dir():
         raise MistakesError(f"LESSONS_MISTAKES names {folder}, which is no folder.")
@@ -63,7 +66,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _tried() -> Iterator[tuple[str, str, str]]:
-    """(place, slug, what is wrong, if anything) of each form as it is written."""
+    """(place, slug, problem or "") of each form as it is written."""
     further_files()
     for lesson in checks.lessons():
         for exercise in checks.exercises_of(lesson):

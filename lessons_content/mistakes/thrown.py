@@ -3,7 +3,7 @@
 import re
 
 _GOT = re.compile(r"^  got: .*?\b(RuntimeError|StandardOutOfRange)\b(?:: ([^;\n]*))?", re.M)
-# the exception, by what the library says; and the code that throws it
+# The exception that the library's message belongs to, and the code that throws it.
 _OF_THE_LIBRARY = (
     (
         r"^StandardOutOfRange|range_check|: __pos|\bat\b",
@@ -24,7 +24,7 @@ _OF_THE_LIBRARY = (
 
 
 def told(message: str, text: str) -> str:
-    """A message about a wrong answer in C++, in which what was thrown is told as that."""
+    """A message about a wrong answer in C++, in which a thrown exception has its own name."""
     found = _GOT.search(message)
     if found is None:
         return message

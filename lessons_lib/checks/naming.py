@@ -1,4 +1,4 @@
-"""Which known mistakes explain an answer's results."""
+"""Finds the known mistakes that explain an answer's results."""
 
 import contextlib
 import io
@@ -11,12 +11,12 @@ from typing import Any
 from lessons_lib.checks.types import HANG, Exercise, Failure, Form, NoEnd, Raised
 from lessons_lib.processes import error_line, isolation
 
-NAMING_WORK = 5.0  # for trying mistakes that are not recorded
-MOST_BUILDS = 3  # of mistakes in C++ and CUDA that are not recorded
+NAMING_WORK = 5.0  # seconds of work for trying mistakes whose results are not recorded
+MOST_BUILDS = 3  # of mistakes in C++ and CUDA whose results are not recorded
 
 
 def attempt(exercise: Exercise, subject, case):
-    """What `subject` does on `case`; an exception is a result like any other."""
+    """The result of `subject` on `case`. An exception is a result like any other."""
     try:
         return exercise.observe(subject.load() if isinstance(subject, Form) else subject, case)
     except NoEnd:
@@ -42,7 +42,7 @@ def failure_of(exercise: Exercise, number: int, expected, actual) -> Failure:
 def with_suspects(
     exercise: Exercise, failure: Failure, candidates, seen, builds: bool = False
 ) -> Failure:
-    """The failure with those of the candidates that explain every result."""
+    """The failure, with the candidates that explain every result as its suspects."""
     return replace(failure, suspects=_suspects(exercise, candidates, seen, builds))
 
 
@@ -60,21 +60,21 @@ def _suspects(
     seen: list[tuple[int, Any, object]],
     builds: bool = False,
 ) -> tuple[tuple[str, int], ...]:
-    """The (slug, form) pairs in `candidates` that explain every result; those first whose
-    records are the same in each word.
+    """The (slug, form) pairs in `candidates` that explain every result. Pairs whose recorded
+    results are the same in each word come first.
 
-    A form is followed through all cases. Those that are not recorded are tried, and what takes
-    more than NAMING_WORK or MOST_BUILDS altogether explains nothing. A form that has to be
-    built is not tried on further cases than it is recorded on.
+    A form has to explain the results on all cases. A form without a record is tried, until all
+    trials together have taken NAMING_WORK or MOST_BUILDS; after that, such a form explains
+    nothing. A form that has to be built is not tried on cases that its record lacks.
 
-    seen: the number of a case, the case, and the answer's result.
+    seen: the number of each case, the case, and the answer's result.
     """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
-    equal: dict[tuple[int, int], int] = {}  # what a recorded result is to the answer's
+    equal: dict[tuple[int, int], int] = {}  # by case and record: the value of `fit`
     begun, built = time.thread_time(), set[int]()
 
     def fit(form, number, case, actual) -> int:
-        """2 for the same result, 1 for an error in other words, else 0."""
+        """2 if both results are the same, 1 if the same error has other words, else 0."""
         record = form.record(number) if isinstance(form, Form) else None
         if record is None:
             if isinstance(form, Form) and form.is_built:

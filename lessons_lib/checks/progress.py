@@ -16,10 +16,10 @@ _in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with i
 
 
 def load() -> dict[str, dict]:
-    """What is remembered of each exercise, by its id; empty if there is nothing.
+    """The record of each exercise, by its id; empty if nothing is recorded.
 
-    An entry is `{"passed": bool, "mistakes": [slug, ...], "tries": int}`. The tries are checks
-    up to the first that passed. Records of earlier versions have no tries.
+    A record is `{"passed": bool, "mistakes": [slug, ...], "tries": int}`. The tries are the
+    checks up to the first that passed. Records of earlier versions have no tries.
     """
     if solution_cells.are_at_home():
         return _in_solutions
@@ -31,7 +31,8 @@ def load() -> dict[str, dict]:
 def remember(exercise: str, passed: bool, mistake: str | None):
     """Adds one check to the record. A full or read-only disk does not break a lesson."""
     if solution_cells.are_at_home():
-        _add(_in_solutions, exercise, passed, mistake)  # our own solution is no progress
+        # passing our own solution is no progress of a learner
+        _add(_in_solutions, exercise, passed, mistake)
         return
     with suppress(OSError), one_at_a_time(progress_folder() / "lock"):
         record = _read()
@@ -43,9 +44,9 @@ def remember(exercise: str, passed: bool, mistake: str | None):
 
 
 def _read() -> dict[str, Any] | None:
-    """What the file has by exercise, in any form; None if that is no record at all.
+    """The content of the file, by exercise, not yet validated. None if it is not a record.
 
-    Raises OSError if the file is there and cannot be read now.
+    Raises OSError if the file exists and cannot be read now.
     """
     try:
         record = json.loads(_file().read_bytes() or b"{}")
@@ -66,7 +67,7 @@ def _is_readable(entry) -> bool:
 
 
 def _keep_aside():
-    """Copies the file to a name of its own, so that what cannot be read is not lost."""
+    """Copies a file that cannot be understood to another name, so that nothing is lost."""
     copies = (_file().with_name(f"unreadable-{number}.json") for number in itertools.count(1))
     free = next(copy for copy in copies if not copy.exists())
     write_whole(free, _file().read_bytes(), mode=0o600)
@@ -75,7 +76,7 @@ def _keep_aside():
 def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
     entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
     entry["tries"] = entry.get("tries", 0) + (
-        # what an earlier version has not counted was at least a try for each mistake
+        # An earlier version did not count tries. There was at least one for each mistake.
         0 if entry["passed"] else 1 + max(0, len(entry["mistakes"]) - entry.get("tries", 0))
     )
     entry["passed"] = entry["passed"] or passed

@@ -26,9 +26,9 @@ def lessons() -> tuple[str, ...]:
 
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
-    """The exercises of a lesson, by its number ("01"), or by an exercise's id ("1.2").
+    """The exercises of a lesson, by its number ("01") or by the id of an exercise ("1.2").
 
-    None for pages without a number, such as "summary".
+    Empty for pages without a number, such as "summary".
     """
     lesson = str(lesson).split(".")[0]
     found = rooms.exercises(lesson) if re.fullmatch(r"\d\d?", lesson) else []
@@ -36,7 +36,8 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
 
 
 def read_mistakes(wanted: Iterable[str]) -> None:
-    """Reads a teacher's own mistakes of these lessons, if there are any, to find slips there.
+    """Reads a teacher's own mistakes for these lessons, so that errors in their files show
+    now.
 
     Raises MistakesError, with file and line, if they cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Results of answers as JSON. The sandbox writes them. Reading them runs no code in them."""
+"""Results of answers as JSON. A sandbox writes it. Reading it runs no code of the answer."""
 
 import base64
 import math
@@ -11,15 +11,16 @@ import torch
 
 from lessons_lib import rooms
 
-LARGEST = 1 << 20  # numbers of a tensor
-MOST_KEYS = 2_000  # of a set or a dictionary; a forger could make all their hashes collide
+LARGEST = 1 << 20  # the most numbers in a tensor
+# the most keys in a set or a dictionary: a forger could make all hashes equal
+MOST_KEYS = 2_000
 _CONTAINERS: dict[str, type[tuple | list | set | frozenset]] = {
     "tuple": tuple,
     "list": list,
     "set": set,
     "frozenset": frozenset,
 }
-# the dtypes of tensors: plain numbers, of which every bit pattern is one
+# The dtypes of tensors. All are plain numbers: each bit pattern is a valid number.
 _DTYPES = {
     str(dtype): dtype
     for dtype in (
@@ -31,7 +32,7 @@ _DTYPES = {
 
 
 class Foreign:
-    """Something that no right answer gives, in words. It equals nothing."""
+    """A value that no right answer gives, described in words. It equals nothing."""
 
     def __init__(self, words: str):
         self.words = words
@@ -41,20 +42,23 @@ class Foreign:
 
 
 def gone(*arguments, **named):
-    """Replaces the course's own answers, and what judges with them, in a sandbox."""
+    """Replaces the course's own answers in a sandbox, and the functions that judge."""
     raise LookupError("The course's own answer is not here.")
 
 
 def encode(value):
-    """`value` for json.dumps. What cannot be sent becomes words."""
+    """`value` in a form that json.dumps takes. A value that cannot be sent becomes words."""
     try:
         return _encode(value)
-    except Exception:  # it contains itself, or its own methods fail
+    except Exception:  # the value contains itself, or its own methods fail
         return ["foreign", f"something of type {type(value).__name__}"]
 
 
 def decode(data):
-    """What `encode` was given. For anything else it may raise any exception."""
+    """The value that `encode` was given.
+
+    Data that `encode` did not make may raise any exception.
+    """
     if not isinstance(data, list):
         return data
     kind, *parts = data
@@ -134,7 +138,7 @@ def _array(dtype: str, shape: list[int], text: str):
 
 
 def _of_the_course(module: str, name: str, base, attributes: dict):
-    """An instance of a class that the course's checks define, made without calling it."""
+    """An object of a class that the course's checks define, made without calling the class."""
     kind = getattr(sys.modules[module], name)
     if (
         not module.startswith(rooms.RESULT_CLASSES)

@@ -1,8 +1,8 @@
-"""Runs an answer in a process of its own, and compares it with ours.
+"""Runs an answer in a separate process, and compares its results with those of our answer.
 
-The answer and the course's own answer run on the same cases, smallest first. If they differ,
-each known mistake is compared on those cases too. The mistake that gives exactly the same
-results as the answer is the one that the learner made.
+Both run on the same cases, smallest first. If their results differ, each known mistake is
+compared on these cases too. The learner made the mistake that gives exactly the same results
+as the answer.
 """
 
 import inspect
@@ -47,8 +47,8 @@ from lessons_lib.checks.verdicts import (
 from lessons_lib.processes import added_methods, child, isolation
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
-# How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
-# thread's work, and calls that never came back. Not clock time, so that a busy machine finds
+# Limits for telling apart several mistakes that fit a wrong answer: seconds of this thread's
+# work, and calls that never came back. Clock time does not count, so that a busy machine finds
 # the same mistake.
 NARROWING_WORK = 1.0
 NARROWING_WAITS = 2
@@ -74,7 +74,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
 
 
 def _try(exercise: Exercise, answer) -> tuple[CheckResult, isolation.Outcome]:
-    """The verdict, and how the process ended that it comes from."""
+    """The verdict on an answer, and how the process ended that gave it."""
     try:
         if exercise.language != "python":
             # The build has its own time limit, so that the limit of the run can be short.
@@ -99,7 +99,10 @@ def _try(exercise: Exercise, answer) -> tuple[CheckResult, isolation.Outcome]:
 
 
 def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
-    """Tries the answer. Once it has failed, there is time for naming its mistake."""
+    """Tries the answer.
+
+    Once the answer has failed, there is extra time for naming its mistake.
+    """
     failed = False
 
     def further_time(about: tuple[int, Failure | None]) -> float | None:
@@ -121,7 +124,7 @@ def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
 
 
 def _sources(answer) -> dict[str, list[str]]:
-    """The lines of the cell that defines the answer, by the name that its code has for it."""
+    """The lines of the cell that defines the answer, by the file name that its code has."""
     code = getattr(getattr(answer, "__wrapped__", answer), "__code__", None)
     if inspect.isclass(answer):
         functions = filter(inspect.isfunction, vars(answer).values())
@@ -153,14 +156,15 @@ def _prepare(exercise_id: str, answer):
 def _examine(
     exercise_id: str, answer, ended: dict, sources: dict[str, list[str]], report
 ) -> CheckResult:
-    """Runs in the isolated process, and reports each case in advance, in case it is the last.
+    """Runs in the isolated process. Reports each case before it runs, as it may end the
+    process.
 
-    ended: results of cases, by number, that crashed an earlier process. They do not run again.
-    sources: the lines of the learner's cells, by the name that their code has for them.
+    ended: results of cases that crashed an earlier process, by number. They do not run again.
+    sources: the lines of the learner's cells, by the file name that their code has.
     """
     import torch
 
-    torch.set_num_threads(1)  # the tensors are small; threads would mostly wait
+    torch.set_num_threads(1)  # the tensors are small, so more threads would mostly wait
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     exercise = find(exercise_id)
@@ -173,7 +177,8 @@ def _examine(
 
     def report_printed(about: tuple[int, Failure | None]):
         child.keep_printed(about[1] is None)
-        report(about, waits=about[1] is not None)  # a failure gives it more time
+        # a failure gets more time, for naming its mistake
+        report(about, waits=about[1] is not None)
 
     verdict = compare(
         exercise,
@@ -184,7 +189,7 @@ def _examine(
     )
     if verdict.mistake != "wrong" or ended:
         return verdict
-    # It calls the answer again.
+    # Looking for such a slip calls the answer again.
     return child.keeping_reserve(
         _beside, exercise, subject, verdict, otherwise=lambda error: verdict
     )
@@ -233,13 +238,13 @@ def compare(
         seen.append((number, case, actual))
         if not exercise.same(expected, actual):
             failure = failure_of(exercise, number, expected, actual)
-            report((number, failure))  # naming is not the answer's time
+            report((number, failure))  # the time for naming is not the answer's
             failure = with_suspects(exercise, failure, every_form(exercise), seen, builds)
             break
     begun, waits = time.thread_time(), 0
     for number, case in cases:
         report((number, failure))
-        assert failure is not None  # otherwise the first loop has left no cases
+        assert failure is not None  # without a failure, the first loop has used all cases
         if (
             not failure.suspects
             or exercise.chancy(case)

@@ -1,8 +1,8 @@
-"""The learner's own answers, saved when they pass. Lesson 08 builds an engine from them.
+"""Saves the learner's answers that pass. Lesson 08 builds an engine from them.
 
-Each exercise has a file: a line of JSON about the answer, then the answer. C++ and CUDA are
-saved as text. A function or class is saved as a pickle, with its code and everything that it
-uses from the notebook, including the learner's earlier functions.
+Each exercise has a file: a line of JSON about the answer, then the answer. An answer in C++
+or CUDA is saved as text. A function or class is saved as a pickle, with its code and the
+definitions of the notebook that it uses, such as the learner's earlier functions.
 """
 
 import base64
@@ -30,7 +30,7 @@ class NoSavedAnswer(Exception):
 
 @dataclass(frozen=True)
 class SavedAnswer:
-    """A saved answer. Two answers with the same content have the same digest."""
+    """A saved answer. Answers with the same content have the same digest."""
 
     answer: str | Callable
     digest: str
@@ -40,7 +40,7 @@ def save(exercise_id: str, answer: object) -> None:
     """Saves an answer that has passed. A full or read-only disk does not break a lesson."""
     try:
         text = _pack(exercise_id, answer)
-    except BaseException:  # it cannot be pickled or written; pickling may even exit
+    except BaseException:  # pickling or writing failed; pickling may even raise SystemExit
         return
     if solution_cells.are_at_home():
         _in_solutions[exercise_id] = text  # our own answers are not the learner's
@@ -54,7 +54,7 @@ def save(exercise_id: str, answer: object) -> None:
 
 
 def load(exercise_id: str) -> SavedAnswer:
-    """The last answer to an exercise that passed. Raises NoSavedAnswer if there is none."""
+    """The newest answer to an exercise that passed. Raises NoSavedAnswer if none did."""
     text = _read(exercise_id)
     try:
         header, _, payload = text.partition("\n")
@@ -74,7 +74,7 @@ def load(exercise_id: str) -> SavedAnswer:
         raise NoSavedAnswer(f"saved with Python {python}, and this is Python {PYTHON}")
     try:
         return SavedAnswer(pickle.loads(base64.b64decode(payload)), digest)
-    except BaseException as error:  # unpickling may do anything, even exit
+    except BaseException as error:  # unpickling may raise anything, even SystemExit
         raise NoSavedAnswer(
             f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")
         ) from None

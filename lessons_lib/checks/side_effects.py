@@ -1,6 +1,7 @@
-"""Names slips that show only beside the result: an answer that would be right with a remedy.
+"""Names slips outside the result: the answer changes its arguments, or returns shared memory.
 
-No known mistake gives what such an answer gives: what it does to its arguments is its own.
+No known mistake explains such an answer, because its results are otherwise its own. So the
+slip is undone, and the answer is tried again: if it is right then, the slip was its fault.
 """
 
 import functools
@@ -21,14 +22,15 @@ _SHARED_WORDS = (
 def slip(
     ours: Any, theirs: Any, passes: Callable[[Callable, Callable], bool]
 ) -> tuple[str, str] | None:
-    """The slip of an answer that is wrong, and a message; None if no remedy helps.
+    """The slip of a wrong answer, as (slug, message); None if undoing a slip does not help.
 
-    ours, theirs: the answers; only functions have slips.
-    passes: whether the first of two functions, tried in turn with the second, gives the same.
+    ours, theirs: the answers. Only functions are tried.
+    passes: whether the first of two functions is right when both are called in turns.
     """
     if not all(map(inspect.isroutine, (ours, theirs))):
         return None
-    changes: list[list[str]] = []  # of each call of ours: the arguments that it has to change
+    # for each call of our answer, the arguments that it changes, as it should
+    changes: list[list[str]] = []
     found: dict[str, None] = {}
 
     def noted(*arguments, **named):
@@ -64,7 +66,8 @@ def _changed_words(names: list[str]) -> str:
 def _kept(function, arguments, named) -> Iterator[tuple[str, Callable[..., bool]]]:
     """(name, restore) for each argument that can be changed.
 
-    `restore()` says whether it has changed, and undoes that; `restore(False)` only says it.
+    `restore()` undoes a change of the argument and says whether there was one.
+    `restore(False)` only says it.
     """
     try:
         bound = inspect.signature(function).bind(*arguments, **named).arguments
@@ -96,7 +99,7 @@ def _restore_list(values: list, before: list, undo: bool = True) -> bool:
 
 
 def _copy(result):
-    """A result of new lists and tensors."""
+    """The result with copies of its lists and tensors."""
     if isinstance(result, torch.Tensor):
         return result.clone()
     if type(result) in (list, tuple):

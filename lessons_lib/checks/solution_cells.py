@@ -1,4 +1,4 @@
-"""Tells our cells from a learner's: only a solution notebook has marks around its answers."""
+"""Tells our cells from a learner's. Only a solution notebook has marks around its answers."""
 
 import linecache
 import re
@@ -16,7 +16,7 @@ def are_at_home() -> bool:
 
 
 def define(answer_name: str) -> bool:
-    """Whether the answer of this name is our own, from a solution notebook or its script."""
+    """Whether the definition of this name is from a solution notebook, or from its script."""
     return _MARK in next(
         (
             source
@@ -28,10 +28,10 @@ def define(answer_name: str) -> bool:
 
 
 def _sources() -> list[str]:
-    """The cells that ran here, or the text of the script."""
+    """The texts of the cells that ran in this kernel, or the text of the script."""
     main = vars(sys.modules["__main__"])
     if isinstance(main.get("In"), list):
-        # nbval keeps no history; what tracebacks show of a cell is kept all the same
+        # nbval keeps no history. But the cells' texts, which tracebacks show, are there.
         return [
             *(
                 "".join(linecache.getlines(name))

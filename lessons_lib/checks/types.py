@@ -1,4 +1,4 @@
-"""What an exercise is, and what a check says of an answer."""
+"""The parts of an exercise, and the verdict of a check."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 NOT_ATTEMPTED = "not-attempted"
 NOT_JUDGED = "not-judged"  # this machine cannot try our own answer either
-NO_ANSWER = object()  # what is checked where the learner has left the answer out
+NO_ANSWER = object()  # the answer if check() is called without one
 
 
 class Form:
@@ -24,11 +24,11 @@ class Form:
         raise NotImplementedError
 
     def record(self, number: int) -> tuple[int, Any] | None:
-        """Its recorded result on a case, and a number that equal results have in common."""
+        """Its recorded result on a case, and a number that is the same for equal results."""
         return None
 
     def gives(self, same: Callable[[Any, Any], bool], recorded, actual) -> bool:
-        """Whether a recorded result is the `actual` one, or may be in other words."""
+        """Whether a recorded result is the `actual` one; an error may have other words."""
         return same(recorded, actual)
 
 
@@ -37,9 +37,9 @@ class Mistake:
     """A known wrong answer.
 
     wrong: a Form, or a subject for `Exercise.observe`, so that its results can be compared
-        with the learner's; None for a mistake that `Exercise.recognise` or `name_from_text`
+        with the learner's. None for a mistake that `Exercise.recognise` or `name_from_text`
         finds.
-    also: further forms of the same mistake that may give different results.
+    also: further forms of the same mistake, which may give different results.
     """
 
     slug: str
@@ -50,9 +50,9 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `observe(subject, case)` gives what a subject does on a case.
+    """One exercise. `observe(subject, case)` gives the result of a subject on a case.
 
-    The subject may be the learner's answer, our answer, or a mistake.
+    A subject is the learner's answer, our answer, or a mistake.
     """
 
     id: str
@@ -61,42 +61,46 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[Any, Any], Any]
-    # How much a learner has to follow in a case: a number, or several with the most important
-    # first. Not used for chancy cases.
+    # How much of a case a learner has to follow: a number, or several with the most important
+    # first. It is not used for chancy cases.
     size: Callable[[Any], int | tuple[int, ...]]
     mistakes: Sequence[Mistake]
     hints: tuple[str, ...]
     describe: Callable[[Any], str] = repr
     same: Callable[[Any, Any], bool] = lambda expected, actual: expected == actual
-    # How the expected and the actual result look in the message.
+    # The texts of the expected and of the actual result for the message.
     show: Callable[[Any, Any], tuple[str, str]] = lambda expected, actual: (
         repr(expected),
         repr(actual),
     )
-    # Whether a race decides this case. Such a case can find a mistake, but not say which one.
+    # Whether the result of this case depends on a race. Such a case can show that an answer is
+    # wrong, but not name the mistake.
     chancy: Callable[[Any], bool] = lambda case: False
-    # The slug of a mistake that the answer's text shows by itself, or None. It refuses the
-    # answer, so it is only for what no run can show reliably: code that C++ leaves undefined.
+    # The slug of a mistake that the answer's text alone shows, or None. It refuses the answer,
+    # so it is only for mistakes that no run shows reliably: code that C++ leaves undefined.
     recognise: Callable[[str], str | None] = lambda answer: None
-    # The slug of the mistake that the text shows. Only asked after a run has failed.
+    # The slug of a mistake that the answer's text shows, asked for only after a run has
+    # failed.
     name_from_text: Callable[[Any], str | None] = lambda answer: None
-    # Whether the text is unchanged, for an exercise that gives a whole text to repair.
+    # Whether the text is unchanged, in an exercise that hands out a whole text to repair.
     is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
     prepare: Callable[[Any], Any] = lambda answer: answer
     points: int = 1
     time_limit: float = 5.0
-    # For grades: more cases from a seed, with other shapes and numbers. Learning the known
-    # cases by heart does not help.
+    # For grades: further cases from a seed, with other shapes and numbers. So it does not help
+    # to learn the known cases by heart.
     hidden: Callable[[int], Iterable] = lambda seed: ()
-    # For grades: does in advance everything in a case that needs our own answers. `observe`
-    # takes both forms of a case, so our answers need not be present when the learner's runs.
+    # For grades: computes in advance the parts of a case that need our own answers. `observe`
+    # takes a case with these parts and without. So our answers need not be in the process in
+    # which the learner's answer runs.
     arrange: Callable[[Any], Any] = lambda case: case
 
     def in_order(self, cases: Iterable) -> list:
-        """The cases in the order in which an answer is tried on them: smallest first.
+        """The cases in the order in which an answer is tried: smallest first, chancy cases
+        last.
 
-        So the first case that shows a mistake is also the smallest. Chancy cases come last.
+        So the first case that shows a mistake is also the smallest.
         """
         return sorted(
             cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case))
@@ -123,9 +127,9 @@ class Failure:
     """The first case on which the answer differs from ours.
 
     expected, actual: both results as text.
-    where: the line that raised, in words, if one did.
-    suspects: the mistakes that explain it, each as (slug, form). Form 0 is `wrong`, the forms
-        from 1 are `also`.
+    where: the learner's line that raised, in words; "" if none did.
+    suspects: the mistakes that explain the failure, each as (slug, form). Form 0 is `wrong`,
+        the forms from 1 on are `also`.
     """
 
     case: int
@@ -143,7 +147,7 @@ class Text(str):
 
 
 class Stuck(Text):
-    """The result of a call that never comes back, in words, for an exercise that can tell."""
+    """The result of a call that never returns, in words, for an exercise that can tell."""
 
 
 class Raised(Text):
@@ -160,7 +164,7 @@ HANG = Raised("no answer within the time limit")
 
 
 class MistakesError(ValueError):
-    """A text of mistakes that cannot be read, with its file and line."""
+    """A file of mistakes that cannot be read. The text names the file and the line."""
 
 
 class NoSuchExercise(KeyError):
@@ -171,4 +175,4 @@ class NoSuchExercise(KeyError):
 
 
 class NoEnd(BaseException):
-    """Raised by the model of a mistake where the mistake itself would never end."""
+    """Raised by the model of a mistake where the mistake itself would run forever."""

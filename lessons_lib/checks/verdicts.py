@@ -1,4 +1,4 @@
-"""What a learner is told: the verdict on an answer, in words."""
+"""The verdict on an answer in words, for the learner."""
 
 import inspect
 import re
@@ -26,9 +26,9 @@ from lessons_lib.checks.types import (
 from lessons_lib.cuda.compiler_errors import CompileError, without_assertions
 from lessons_lib.processes import isolation
 
-# In a grade our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
+# In a grade, our own answers raise "Exercise 2.5 of the course". A learner's stub does not.
 OF_THE_COURSE = " of the course"
-# an error as a result: alone, or of one of several calls, and what it has left
+# The result of a call that raised, or of one of several calls, with the state after it.
 ERROR = re.compile(
     r"(?:the call raised |an error, |(?:in|before) step \d+: )?"
     r"((\w+(?:Error|Exception)): (?:(?!; |, and )[^\n])*)"
@@ -111,7 +111,10 @@ def not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
 
 
 def is_a_stubs(raised: Raised) -> bool:
-    """Whether a stub raised it. PyTorch raises it too, of what it cannot do."""
+    """Whether a stub raised this error.
+
+    PyTorch raises it too, for operations that it lacks.
+    """
     return bool(
         re.fullmatch(r"NotImplementedError(: *Exercise \d+\.\d+\b.*)?", raised.strip(": "))
         or (raised.startswith("NotImplementedError") and "NotImplementedError" in raised.where)
@@ -119,7 +122,9 @@ def is_a_stubs(raised: Raised) -> bool:
 
 
 def stub_reached(exercise: Exercise, raised: Raised) -> tuple[str, str]:
-    """The outcome and its message: the answer is a stub, or calls one, or calls ours."""
+    """The outcome and its message: the answer is still the stub, or it calls another
+    exercise's stub or our own answer.
+    """
     named = re.search(rf"\bExercise (\d+\.\d+)({OF_THE_COURSE})?", raised)
     if named and named[2]:
         ours = f"It calls the course's own answer to exercise {named[1]}"
@@ -155,7 +160,7 @@ def verdict_of(exercise: Exercise, failure: Failure | None) -> CheckResult:
 
 
 def _unnamed(failure: Failure) -> str:
-    """What has happened where no known mistake explains it."""
+    """Says what happened if no known mistake explains the failure."""
     error = ERROR.match(failure.actual)
     if error is None or error[2] in failure.expected:
         return "The result is not right."
@@ -165,7 +170,7 @@ def _unnamed(failure: Failure) -> str:
 
 
 def said_as(verdict: CheckResult, slug: str, words: str) -> CheckResult:
-    # the same case, with other words about it
+    # The message keeps its lines about the case.
     return replace(
         verdict, mistake=slug, message="\n".join([words, *verdict.message.split("\n")[1:]])
     )
@@ -203,14 +208,14 @@ def from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResu
     if failure is None:
         failure = _fatal(exercise, number, result)
     else:
-        # How the run ended tells the mistakes apart, just as any other result does.
+        # The way in which the run ended tells mistakes apart, as any other result does.
         case = _case(exercise, number)
         failure = with_suspects(exercise, failure, failure.suspects, [(number, case, result)])
     return with_printed(in_general(verdict_of(exercise, failure), outcome), outcome.printed)
 
 
 def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
-    """How a process ended: the general outcome, words for a learner, its last result."""
+    """How a process ended: the outcome's slug, words for the learner, its case's result."""
     return {
         "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
         "exited": (
@@ -235,7 +240,7 @@ def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
 
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
-    """The failure of an answer that did not survive case `number`. Until then it was right."""
+    """The failure of an answer that was right until case `number` ended its process."""
     cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [attempt(exercise, exercise.reference, case) for case in cases]
     seen = [*zip(range(len(cases)), cases, [*expected[:-1], result], strict=True)]

@@ -1,4 +1,4 @@
-"""C++ and CUDA that a lesson builds inline: the compiler, the build, and calls of it."""
+"""C++ and CUDA that a lesson builds inline: the compiler, the builds, and the calls."""
 
 
 def __getattr__(name: str):

@@ -1,4 +1,4 @@
-"""Python values for a CUDA function's parameters: matched by name, checked before the call."""
+"""Matches Python values to a CUDA function's parameters by name, and checks them."""
 
 import ctypes
 import math
@@ -133,7 +133,7 @@ def _number(argument: Parameter, value, where: str):
 
 
 def span_bytes(tensor: torch.Tensor) -> int:
-    """Bytes from the start of the first element to the end of the last one."""
+    """Bytes from the start of the tensor's first element to the end of its last element."""
     if tensor.numel() == 0:
         return 0
     last = sum(
@@ -148,7 +148,7 @@ def has_gaps(tensor: torch.Tensor) -> bool:
 
 
 def same_memory(function: Function, values: dict[str, object]) -> dict[str, str]:
-    """Which arguments have the memory of a written argument: name to the other's name.
+    """Which arguments share the memory of a written argument, as name to that argument's name.
 
     Raises ValueError if two tensors share only a part of their memory and one is written. The
     kernel works on copies, so the two would not see each other's writes.
@@ -191,7 +191,7 @@ def _layout(tensor: torch.Tensor):
 
 
 def to_c(function: Function, values: dict[str, object], stream: int) -> list:
-    """What ctypes passes, in the order of the parameters: values by name, structs filled."""
+    """The values for ctypes, in the order of the parameters. Structs are filled."""
 
     def one(parameter: Parameter, structure):
         if parameter.type == "cudaStream_t":

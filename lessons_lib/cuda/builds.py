@@ -37,7 +37,7 @@ _GPU_FLAGS = (
         for word in ("-include", header)
     ),
 )
-# Python asks for the last error as well, in case a launcher forgets to return it.
+# Python asks for the last error too, in case a launcher forgets to return it.
 _GPU_ERRORS = """
 extern "C" int lessons_lib_last_error() { return (int)cudaGetLastError(); }
 extern "C" const char* lessons_lib_error_text(int code) {
@@ -67,7 +67,7 @@ def choose_target(target: str | None) -> str:
 
 
 def build_for_gpu(sources: dict[str, str], name: str, architecture: str = "") -> ctypes.CDLL:
-    """The library of `sources` (name to text), plus the functions of _GPU_ERRORS.
+    """The library of `sources` (name to text), with the functions of _GPU_ERRORS.
 
     architecture: as for `build_cuda`.
     """
@@ -93,7 +93,7 @@ def build_for_cpu(
         _flags(target),
         include=(CUDA_ON_CPU / "include",),
         link=(*_link_to(runtime), *_watched_copies(target)),
-        # reports name the sources
+        # error reports name the sources
         also=_own_text() + _rules() + repr([*sources]),
     )
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
@@ -113,9 +113,9 @@ def build_for_cpu(
 
 
 def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
-    """What the compiler sees of `text`, with PyTorch's folders and flags.
+    """The preprocessor's output for `text`, with PyTorch's folders and flags.
 
-    Empty if the preprocessor fails. The compiler will then fail too, and say why.
+    Empty if the preprocessor fails. Then the compiler fails too, and says why.
     """
     try:
         return preprocess(text, *given(module, recipe), "-fPIC")
@@ -147,8 +147,9 @@ def runtime_library(checked: bool) -> Path:
 
 def _flags(target: str) -> tuple[str, ...]:
     # Ubuntu's GCC turns memcpy and memset into functions of the C library that check for
-    # overflows (FORTIFY); our watch does not see those. With DWARF 5, addr2line of binutils
-    # 2.40 gives our file another name. A thread's stack has 64 KiB (fiber.h).
+    # overflows (FORTIFY), and our watch does not see these functions. With DWARF 5, addr2line
+    # of binutils 2.40 gives our file another name. A frame has to be smaller than the guard
+    # below a thread's stack (fiber.h), so that a full stack is noticed.
     common = (
         "-std=c++17",
         NATIVE,
@@ -166,9 +167,9 @@ def _flags(target: str) -> tuple[str, ...]:
     if target == "fast":
         return (*common, "-O3", "-g1")
     # Each access must call the runtime by itself. A vectorised loop would make one call for
-    # several elements. A float4 that is split up (tree-sra) would make several calls, and a
-    # misaligned one would not show. When GCC expands a small memcpy or memset it reports none
-    # of the accesses, so these have to stay calls (language.h).
+    # several elements. A float4 that the compiler splits (tree-sra) would make several calls,
+    # and then a misaligned one would not show. GCC reports no access of a small memcpy or
+    # memset that it expands, so memcpy and memset have to stay calls (language.h).
     gcc = (
         "-O1",
         "-fno-tree-vectorize",
@@ -200,7 +201,7 @@ def _compiler_is_clang(*compiler: str) -> bool:
         )
         return "clang" in asked.stdout
     except OSError:
-        return sys.platform == "darwin"  # it is missing, and the build will say so
+        return sys.platform == "darwin"  # without a compiler, the build fails and says so
 
 
 def _link() -> tuple[str, ...]:
@@ -212,20 +213,21 @@ def _link() -> tuple[str, ...]:
 def _link_to(runtime: Path) -> tuple[str, ...]:
     return (
         str(runtime),
-        *("-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)),  # it may have a comma
+        # -Wl,… would split a folder's name with a comma
+        *("-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)),
         *(("-pthread",) if sys.platform == "darwin" else _link()),
     )
 
 
 def _watched_copies(target: str) -> tuple[str, ...]:
-    """Flags for Clang before 15, which copies structs with memcpy; hooks.h replaces it."""
+    """Flags for Clang before 15, which copies structs with memcpy; hooks.h replaces memcpy."""
     if target == "fast" or sys.platform == "darwin" or not _compiler_is_clang(*compiler()):
         return ()
     return ("-Wl,--wrap=memcpy,--wrap=memset",)
 
 
 def _own_text() -> str:
-    """The text of all our headers, since they are part of what is compiled."""
+    """The text of all our headers, because they are part of every build."""
     files = sorted(
         path
         for path in CUDA_ON_CPU.rglob("*")
@@ -235,7 +237,7 @@ def _own_text() -> str:
 
 
 def _rules() -> str:
-    """The text of the rules in unwatched.py. When the rules change, a build is done again."""
+    """The text of the rules in unwatched.py. A change of the rules repeats the builds."""
     return Path(unwatched.__file__).read_text(encoding="utf-8")
 
 

@@ -19,20 +19,21 @@ from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
 from lessons_lib.cuda_on_cpu.source_lines import lines_at
 
-_INPUT, _UPDATED, _OUTPUT, _INTEGERS = 0, 1, 2, 8  # how the runtime knows what a tensor is
+# numbers that the runtime has for kinds of tensors
+_INPUT, _UPDATED, _OUTPUT, _INTEGERS = 0, 1, 2, 8
 _one_at_a_time = threading.Lock()  # the runtime has only one report and one set of tensors
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a thread did to an element that is traced: "read", "write" or "atomic"."""
+    """An access of a thread to a traced element. kind: "read", "write" or "atomic"."""
 
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
     name: str
     index: tuple[int, ...]
     kind: str
-    line: int | None  # the learner's, and its text's name; None in other code
+    line: int | None  # the learner's line; in other code it is None, and so is the text's name
     source: str | None
 
 
@@ -45,7 +46,10 @@ class CallOnGpu:
         library.lessons_lib_error_text.restype = ctypes.c_char_p
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
-        """Launches and returns at once, as CUDA does. Raises KernelError if it is refused."""
+        """Launches and returns at once, as CUDA does.
+
+        Raises KernelError if CUDA refuses it.
+        """
         addresses = {
             name: value.data_ptr() if isinstance(value, torch.Tensor) else value
             for name, value in values.items()
@@ -55,8 +59,8 @@ class CallOnGpu:
             self.launch(function, lambda: _call(self.library, function, addresses, stream))
 
     def launch(self, function: Function, call: Callable[[], int]) -> None:
-        """Raises KernelError if `call` returns an error, or leaves one."""
-        self.library.lessons_lib_last_error()  # forgets an error from somewhere else
+        """Raises KernelError if `call` returns an error or leaves one as the last error."""
+        self.library.lessons_lib_last_error()  # forgets an error of an earlier call
         code = call()
         code = self.library.lessons_lib_last_error() or code
         if code:
@@ -86,7 +90,10 @@ class CallOnCpu:
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
-        """Runs to the end. If it raises KernelError in checked mode, no tensor has changed."""
+        """Runs to the end.
+
+        If this raises KernelError in checked mode, no tensor has changed.
+        """
         with _one_at_a_time:
             self.runtime.cuda_on_cpu_clear()
             self.runtime.cuda_on_cpu_options(*self.settings)
@@ -147,7 +154,7 @@ class CallOnCpu:
         return code
 
     def _watch(self, argument: Parameter, tensor: torch.Tensor, in_place: bool) -> int:
-        # The runtime knows no strides. For an output it would want the gaps to be written too.
+        # The runtime knows no strides. It would require an output's gaps to be written too.
         output = argument.name.startswith("out") and not has_gaps(tensor) and not in_place
         kind = _INPUT if argument.const else _OUTPUT if output else _UPDATED
         kind += _INTEGERS * (tensor.dtype == torch.int32)
@@ -183,7 +190,7 @@ class CallOnCpu:
             name, line = self.traced[access.name], lines[access.pc]
             tensor = tensors.get(name)
             last = access.byte + access.size - 1
-            # a wide access is one for each element
+            # a wide access gives an entry for each element
             for element in range(access.byte // access.element, last // access.element + 1):
                 index = None
                 if tensor is not None:
@@ -249,7 +256,7 @@ def _load_checked_runtime(path: Path) -> ctypes.CDLL:
 def _separate(argument: Parameter, tensor: torch.Tensor) -> torch.Tensor:
     """`tensor`, or a copy with the same strides if it has gaps and is written.
 
-    What lies in the gaps belongs to other tensors and must not be written back.
+    The memory in the gaps belongs to other tensors, so it must not be written back.
     """
     if argument.const or not has_gaps(tensor):
         return tensor

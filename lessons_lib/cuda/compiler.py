@@ -1,4 +1,4 @@
-"""The compilers of this machine, and how they are called: from any folder, in any locale."""
+"""Finds the compilers of this machine and calls them, from any folder and in any locale."""
 
 import os
 import platform
@@ -12,21 +12,21 @@ from pathlib import Path
 
 from lessons_lib.processes import linux
 
-# With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
-# take. The calls are nearly as quick.
+# With C++17 and -Og, pybind11 compiles in 60 % of the time that it takes with PyTorch's own
+# C++20 and -O1. Calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
-# for the processor that is here
+# compiles for this machine's processor
 NATIVE = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
 _FOR_GPUS = ("-Xcompiler", "-fPIC", "--expt-relaxed-constexpr")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a text becomes a library.
+    """How to build a library from a text.
 
     flags, link: for the compiler (nvcc if `cuda`), and for the linker.
     include: folders of headers.
-    also: text that the result depends on as well, such as included files.
+    also: further text that changes the result, such as included files.
     """
 
     flags: tuple[str, ...] = QUICK
@@ -46,16 +46,16 @@ def compiler() -> list[str]:
     chosen = os.environ.get("CXX", "").strip()
     try:
         words = [chosen] if shutil.which(chosen) else shlex.split(chosen)
-    except ValueError:  # a quote that does not end
+    except ValueError:  # CXX has a quote that does not end
         words = [chosen]
     return words or ["c++"]
 
 
 def compile_file(source: str, module: str, folder: Path, recipe: Recipe) -> Path:
-    """Compiles `folder`/`source` to a library in `folder`, and returns where that is.
+    """Compiles `folder`/`source` to a library in `folder`, and returns the library's path.
 
-    No path but those of headers is in the command: the compiler works in `folder`, and its
-    temporary files are there too.
+    The compiler works in `folder`, and its temporary files are there too. So no other path
+    than those of headers is in the command.
     Raises RuntimeError with the compiler's output if it refuses the text.
     Raises OSError if there is no compiler.
     """
@@ -83,7 +83,7 @@ def _run(command: list[str], folder: Path):
 
 
 def given(module: str, recipe: Recipe) -> list[str]:
-    """What the compiler is told of names, flags and headers, as PyTorch's builder tells it."""
+    """The compiler's options for names, flags and headers, as PyTorch's builder gives them."""
     from torch.utils import cpp_extension
 
     system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
@@ -99,7 +99,7 @@ def given(module: str, recipe: Recipe) -> list[str]:
 
 
 def _torch() -> list[str]:
-    """PyTorch's libraries, for a text that uses its C++ functions."""
+    """PyTorch's libraries, for a text that calls its C++ functions."""
     from torch.utils import cpp_extension
 
     names = ("c10", "torch_cpu", "torch", "torch_python")

@@ -12,7 +12,7 @@ _NVCC_LINE = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\):\s*(?P<text>.*)$")
 
 @dataclass(frozen=True)
 class Location:
-    """A place that a compiler names: source, line and column from 1 (0: none), and words."""
+    """A place that a compiler names: source, line and column from 1 (0: none), message."""
 
     source: str
     line: int
@@ -27,8 +27,8 @@ class Location:
 class CompileError(Exception):
     """The C++ or CUDA compiler refused a source.
 
-    source, line: the text's name, and the line from 1; None if there is none.
-    reason, output: the compiler's words for this error, and everything that it printed.
+    source, line: the text's name, and the line from 1; None if unknown.
+    reason, output: the compiler's message for this error, and its whole output.
     """
 
     def __init__(self, message, source=None, line=None, reason="", output=""):
@@ -43,7 +43,7 @@ class CompileError(Exception):
 
 
 class CannotBuild(CompileError):
-    """A build failed, and the fault may be this machine's."""
+    """A build failed, perhaps because of this machine."""
 
 
 def explain(
@@ -52,8 +52,8 @@ def explain(
     """The error to raise for a compiler's output: its first error, at the learner's line.
 
     sources: the learner's texts by name.
-    compiled: what the compiler saw, if that was not `sources`. If a line differs between the
-        two, the column means nothing and is left out.
+    compiled: the texts that the compiler read, if they are not `sources`. If a line differs
+        between the two, the column means nothing and is left out.
     """
     places = [place for line in output.splitlines() if (place := _parse(line))]
     first_error = next((place for place in places if place.is_error), None)
@@ -95,7 +95,7 @@ def _parse(line: str) -> Location | None:
 def _caller(places, sources) -> Location | None:
     """The line of `sources` that caused an error in a system header.
 
-    The compiler names it too.
+    The compiler's output names this line too.
     """
     ours = [place for place in places if place.source in sources]
     required = [
@@ -134,6 +134,6 @@ _BROKEN = {
 
 
 def without_assertions(printed: str) -> str:
-    """What a program has printed, with the C++ library's own assertions in plain words."""
+    """The output of a program, with the C++ library's own assertions in plain words."""
     usual = "A container of the C++ library was used in a way that it does not allow."
     return _ASSERTION.sub(lambda found: _BROKEN.get(found[1], usual), printed)

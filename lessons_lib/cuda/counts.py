@@ -1,4 +1,4 @@
-"""What a kernel did, in numbers: `with library.count("k_cache") as counts:` (checked mode)."""
+"""Counts a kernel's work: `with library.count("k_cache") as counts:` (checked mode)."""
 
 import ctypes
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 @dataclass
 class Counts:
-    """Numbers of all calls within a `with library.count(...)`, added up.
+    """Sums over all calls within a `with library.count(...)`.
 
     The first three count only accesses to the named tensors; the others count all threads.
 
@@ -15,8 +15,8 @@ class Counts:
         load gives a lane 16 bytes at most.
     sectors: pieces of 32 bytes that these loads touch; a GPU's memory answers in sectors. If
         32 lanes read 4 bytes each, they touch 4 sectors when the bytes are neighbours, and
-        32 when they lie far apart.
-    barriers: `__syncthreads()`, once for each time a whole block waits there.
+        32 when they are far apart.
+    barriers: `__syncthreads()`, once for each time that a whole block waits there.
     warp_meetings: shuffles, votes and `__syncwarp()`, once for all lanes that meet.
     steps: stretches of straight code, over all threads. Their lengths differ, so compare
         only similar kernels.
@@ -30,7 +30,7 @@ class Counts:
     steps: int = 0
 
     def add(self, other: ctypes.Structure) -> None:
-        """Adds what the runtime counted in one call."""
+        """Adds the runtime's counts of one call."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 

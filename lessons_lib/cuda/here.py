@@ -1,4 +1,4 @@
-"""Whether this machine can build and run CUDA on a GPU, and what is missing if it cannot."""
+"""Whether this machine can build and run CUDA on a GPU, and if not, what is missing."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def no_gpu() -> str:
-    """What is missing for a GPU build, and how to get it; empty if nothing is."""
+    """Says what is missing for a GPU build, and how to get it; "" if nothing is."""
     import torch
     from torch.utils import cpp_extension
 
@@ -31,7 +31,7 @@ def no_gpu() -> str:
 
 
 def _too_old(codes: Iterable[str], whose: str) -> str:
-    """Says that this machine's GPU is older than all that something has code for; else ""."""
+    """Says that this machine's GPU is older than any that `whose` has code for; else ""."""
     import torch
 
     has = torch.cuda.get_device_capability()
@@ -47,7 +47,7 @@ def _too_old(codes: Iterable[str], whose: str) -> str:
 
 @cache
 def _codes(nvcc: Path) -> tuple[str, ...]:
-    """What an nvcc makes code for, such as sm_75; nothing if it does not say."""
+    """The architectures that an nvcc compiles for, such as sm_75; empty if it does not say."""
     try:
         listed = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True)
     except OSError:

@@ -1,9 +1,9 @@
-"""Builds C++ from a notebook: the learner's text in, a module or a library out.
+"""Builds C++ from a notebook: it takes the learner's text and returns a module or a library.
 
 PyTorch's `load_inline` does the same. This adds builds without implicit headers, which take
 less than a quarter of the time; a folder for each source text; errors at the learner's own
-line; builds that survive an interruption, a failure or rubbish in their place; and any name
-that a folder can have, in any locale.
+line; builds that survive interruptions, failures and damaged files; and folders with any name,
+in any locale.
 """
 
 import ctypes
@@ -36,10 +36,10 @@ from lessons_lib.paths import KERNELS, build_folder
 from lessons_lib.processes.locks import one_at_a_time
 from lessons_lib.processes.waiting import waiting
 
-FINISHED = "finished"  # the name of the file that says so
-ABANDONED = 3600.0  # seconds after which a build that has not ended was killed
+FINISHED = "finished"  # the name of the file that marks a finished build
+ABANDONED = 3600.0  # after this many seconds, an unfinished build counts as killed
 
-# With a CUDA toolkit and no GPU, PyTorch would warn of that in a learner's first build.
+# With a CUDA toolkit and no GPU, PyTorch would print a warning in a learner's first build.
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 _loaded: dict[Path, object] = {}
@@ -87,7 +87,7 @@ def build_library(
 
 
 def preprocess(text: str, *options: str) -> str:
-    """The text with all that it includes, as the compiler reads it.
+    """The text with all files that it includes, as the compiler reads it.
 
     options: for the compiler.
     Raises CompileError if the preprocessor refuses the text.
@@ -106,7 +106,7 @@ def preprocess(text: str, *options: str) -> str:
 
 
 def read_kernel(file_name: str) -> str:
-    """The text of a file under `kernels/`, without solution markers and local includes."""
+    """The text of a file in `kernels/`, without solution markers and local includes."""
     lines = (KERNELS / file_name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(
         line
@@ -124,7 +124,7 @@ def show_lines(file_name: str, first: str, last: str) -> None:
 
 
 def _check_sources(sources, names=()) -> dict[str, str]:
-    """The texts by the names that error messages use."""
+    """The texts, by the names that error messages give them."""
     if not sources:
         raise TypeError("There is nothing to build: pass at least one C++ source text.")
     for number, source in enumerate(sources, 1):
@@ -155,9 +155,10 @@ def _compile(
     before: Callable[[str, str], None] | None = None,
     after: Callable[[Path], None] | None = None,
 ) -> Path:
-    """The shared library of `sources`. Compiled only if there is no finished build of it yet.
+    """The path of the shared library of `sources`. It is compiled only if no build is
+    finished.
 
-    rewritten: what the compiler gets instead of `sources`, with the same lines. Errors show
+    rewritten: texts for the compiler instead of `sources`, with the same lines. Errors show
         `sources`.
     before: called with the whole text and the module's name before compilation.
     after: called with the library before it counts as finished.
@@ -200,20 +201,24 @@ def _built(compiled: dict[str, str], name: str, recipe: Recipe, before, after) -
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A new folder near `folder`, for one build. Deletes what killed builds have left."""
+    """A new folder near `folder`, for one build. Deletes the folders of killed builds."""
     for left in folder.parent.glob(f"{folder.name}-*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > ABANDONED:
                 shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as parent:
-        scratch = Path(parent, folder.name)  # its mode is not that of a temporary folder
+        # TemporaryDirectory's own mode would lock other users out
+        scratch = Path(parent, folder.name)
         scratch.mkdir()
         yield scratch
 
 
 def _put(built: Path, folder: Path):
-    """Moves a build to its place, whatever is there. What another process finished stays."""
-    for _ in range(10):  # others may be doing the same, where there are no locks
+    """Moves a build to its place.
+
+    If another process has finished the same build, that stays.
+    """
+    for _ in range(10):  # where there are no locks, other processes may do the same now
         with suppress(OSError):
             built.rename(folder)
             return
@@ -227,7 +232,7 @@ def _put(built: Path, folder: Path):
 
 
 def _is_finished(library: Path) -> bool:
-    """Whether our build is whole: its digest is beside it."""
+    """Whether the build is complete: the file beside it has its digest."""
     try:
         return (library.parent / FINISHED).read_bytes() == _digest(library).encode()
     except OSError:
@@ -240,16 +245,17 @@ def _digest(library: Path) -> str:
 
 
 def _placed(name: str, text: str) -> str:
-    """The text with its own line numbers. `extern "C" {}` at its end adds nothing.
+    """The text with a directive that keeps its own name and line numbers.
 
-    But if a brace or a semicolon is missing, the error appears there, not in the next text.
+    `extern "C" {}` at its end adds nothing. But if a brace or a semicolon is missing, the
+    error appears there, and not in the next text.
     """
     lines = len(text.split("\n"))
     return f'#line 1 "{name}"\n{text}\n#line {lines + 1} "{name}"\nextern "C" {{}}\n'
 
 
 def _fingerprint(texts: list[str], recipe: Recipe) -> str:
-    """Sixteen characters that depend on the texts, the recipe, the tools and the machine."""
+    """Sixteen characters that change with the texts, the recipe, the tools and the machine."""
     import torch
 
     machine = (
@@ -263,7 +269,7 @@ def _fingerprint(texts: list[str], recipe: Recipe) -> str:
 
 
 def _explain_load(error: Exception) -> CompileError:
-    """A library that compiled but does not load: nearly always a function is undefined."""
+    """Explains why a library does not load: nearly always, a function is undefined."""
     if isinstance(error, OSError) and error.strerror:
         return CompileError(f"It could not be built here: {error}")
     reason = str(error)
@@ -292,9 +298,9 @@ def _load(library: Path, loader):
 
 
 def _import(library: Path) -> ModuleType:
-    """The Python module in `library`. It is not entered in `sys.modules`."""
+    """The Python module in `library`. It is not put into `sys.modules`."""
     spec = importlib.util.spec_from_file_location(library.stem, library)
-    assert spec is not None and spec.loader is not None  # it ends in .so
+    assert spec is not None and spec.loader is not None  # its name ends in .so
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""What a launcher asks for: `with library.launches() as launches:` (CPU targets)."""
+"""Lists the launches of a launcher: `with library.launches() as launches:` (CPU targets)."""
 
 import ctypes
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Launch:
-    """One `kernel<<<grid, block, shared_bytes, stream>>>(…)`, whether or not it was possible.
+    """One `kernel<<<grid, block, shared_bytes, stream>>>(…)`, even if it was refused.
 
     kernel: its name as written.
-    function: an address that tells kernels of one template apart; 0 if only the arguments
+    function: an address that differs between kernels of one template; 0 if only the arguments
         decide which function is meant.
     stream: 0 for the default stream.
     """
@@ -23,7 +23,7 @@ class Launch:
 
 
 class Launches(list[Launch]):
-    """Each Launch within `library.launches(...)`, and what the last function `returned`."""
+    """Each Launch within `library.launches(...)`, and the last result, `returned`."""
 
     returned: int | None = None
 

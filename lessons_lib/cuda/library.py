@@ -1,4 +1,4 @@
-"""One way to call CUDA, on a GPU, on the CPU, or on the CPU with every access watched."""
+"""Calls CUDA in one way: on a GPU, on the CPU, or on the CPU with every access watched."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,11 +33,11 @@ def build_cuda(
     """Compiles CUDA and returns its `extern "C"` functions. They take tensors and numbers.
 
     sources: CUDA texts, compiled as one file in this order. The same texts compile only once.
-    names: what error messages call the texts.
+    names: names for the texts in error messages.
     target: "gpu" (nvcc), "fast" (CPU) or "checked" (CPU, every access watched). None takes
         "gpu" if there is a GPU, else "checked".
-    architecture: of the GPU, such as "90a" for what only Hopper has; "" takes what every GPU
-        from this one on has. Of no effect on the CPU.
+    architecture: of the GPU, such as "90a" for features that only Hopper has; "" takes
+        features that this GPU and all newer ones have. It has no effect on the CPU.
     Raises TypeError if a source is not text.
     Raises CompileError, with the learner's line, if the code does not compile.
     Raises RuntimeError if this machine does not have the target.
@@ -130,8 +130,9 @@ class CudaLibrary:
     def trace(self, *names: str) -> Iterator[list[Access]]:
         """`with library.trace("k_cache") as accesses:` lists each Access to these tensors.
 
-        It lists the accesses of the calls inside, in order. `"__shared__ row"` is the name of
-        a shared array; its elements are counted in one row. Only for target "checked".
+        It lists the accesses of the calls within the `with`, in order. The name of a shared
+        array is `"__shared__ row"`; its elements are counted in one row. Only for target
+        "checked".
         """
         run = self._watched("trace", names)
         before = run.traced, run.accesses
@@ -143,7 +144,7 @@ class CudaLibrary:
 
     @contextmanager
     def count(self, *names: str) -> Iterator[Counts]:
-        """`with library.count("k_cache") as counts:` adds up what the calls inside do.
+        """`with library.count("k_cache") as counts:` adds up the work of the calls within it.
 
         The result is a Counts, with the bytes and loads of the named tensors. Only for target
         "checked".
@@ -158,13 +159,14 @@ class CudaLibrary:
 
     @contextmanager
     def launches(self, *, stream: int = 0, failing: int = 0) -> Iterator[Launches]:
-        """`with library.launches() as launches:` lists each Launch of the calls inside.
+        """`with library.launches() as launches:` lists each Launch of the calls within it.
 
-        `launches.returned` is what the last call's function returned. For the CPU targets.
+        `launches.returned` is the result of the last call's function. For the CPU targets.
 
         stream: the number of the stream that these calls get; 0 is the default stream.
-        failing: the number, from 1, of the launch in each call that fails with error 9, as a
-            wrong configuration would. The call then raises KernelError, whatever it returns.
+        failing: the number, from 1, of a launch. In each call that launch fails with error 9,
+            as with a wrong configuration. The call then raises KernelError, whatever its
+            function returns.
         """
         run = self._cpu("launches")
         before = run.stream, run.failing_launch, run.launches
@@ -217,9 +219,9 @@ class _Callable:
         """Checks arguments and keeps them for calls that should take little time on the host.
 
         `add = library.add.prepare(a, b, out, n)`; then `add()` launches, and `add(b=other)`
-        launches with another `b`, which stays. On a GPU such a call checks nothing: what is
-        given must be as good as what was checked, on the same device, and a tensor that is
-        not given again must still be there.
+        launches with another `b`, which stays for later calls. On a GPU such a call checks
+        nothing. So a new argument must fit as the checked one did, on the same device, and
+        every kept tensor must still exist.
         """
         given, device = self._checked(values, named)
         if isinstance(self.library._run, CallOnGpu):

@@ -11,21 +11,24 @@ from lessons_lib.cuda.signatures import STREAM, Function
 
 
 class PreparedOnGpu:
-    """A call whose arguments are already what C takes. Only what changes is set anew.
+    """A call whose arguments are already converted for C. Only changed arguments are set
+    again.
 
     It keeps the addresses of tensors, not the tensors. So every tensor that is not given again
-    must still be there.
+    must still exist.
     """
 
     def __init__(
         self, run: CallOnGpu, function: Function, values: dict, device: torch.device | None
     ):
         self.run, self.function, self.device = run, function, device
-        self.called = run.library[function.name]  # a new object each time, with its own types
+        # a new object each time, so that its argument types are not shared
+        self.called = run.library[function.name]
         self.called.argtypes = function.ctypes
         self.arguments = [ctype() for ctype in function.ctypes]
         self.stream: ctypes.c_void_p | None = None
-        self.places: dict[str, tuple] = {}  # what to set for an argument: an object, a field
+        # for each argument, the object and the field to set
+        self.places: dict[str, tuple] = {}
         for parameter, argument in zip(function.parameters, self.arguments, strict=True):
             if parameter.type == STREAM:
                 self.stream = argument
@@ -52,7 +55,7 @@ class PreparedOnGpu:
 
 
 class PreparedOnCpu:
-    """The same for the CPU targets. Each call is checked and watched as any other."""
+    """The same for the CPU targets. Each call is checked and watched like any other."""
 
     def __init__(self, run: CallOnCpu, function: Function, values: dict):
         self.run, self.function, self.values = run, function, values
@@ -60,5 +63,5 @@ class PreparedOnCpu:
     def __call__(self, **changes) -> None:
         values = self.values | changes
         device = check(self.function, values, "cpu")
-        self.values = values  # what is refused does not stay
+        self.values = values  # refused values are not kept
         self.run(self.function, values, device)

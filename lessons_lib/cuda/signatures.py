@@ -1,6 +1,6 @@
-"""What Python may call in CUDA texts: each `extern "C" int name(…)` and its parameters.
+"""Finds the functions in CUDA texts that Python may call: `extern "C" int name(…)`.
 
-Python reads the C++ declarations. So nothing is declared twice, and a call is checked first.
+Python reads the C++ declarations. So nothing is declared twice, and each call is checked.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import torch
 from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.code_text import CodeText, one_line, split_at_commas
 
-# Element types of tensors: the C++ name and the dtype. Other names for them are in _SAME.
+# Element types of tensors: the C++ name and the dtype. _SAME has other C++ names for them.
 DTYPES = {
     "float": torch.float32,
     "double": torch.float64,
@@ -105,7 +105,7 @@ class Parameter:
 
     @property
     def ctype(self):
-        """What ctypes passes: an address for pointers and streams, else a Structure."""
+        """The type for ctypes: an address for pointers and streams, else a Structure."""
         if self.pointer or self.type == STREAM:
             return ctypes.c_void_p
         return _structure(self) if self.fields else SCALARS[self.type]
@@ -135,7 +135,7 @@ class Function:
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
-        """What a caller gives: parameters and fields of structs, without the stream."""
+        """A caller's arguments: parameters and fields of structs, without the stream."""
         flat = [
             part for parameter in self.parameters for part in parameter.fields or (parameter,)
         ]
@@ -148,7 +148,7 @@ class Function:
 
     @cached_property
     def by_position(self) -> tuple[str, ...]:
-        """The names of arguments that may come by position: all but a struct's fields."""
+        """The names of arguments that may be positional: all except fields of a struct."""
         return tuple(
             parameter.name
             for parameter in self.parameters
@@ -183,10 +183,10 @@ def functions(sources: dict[str, str]) -> dict[str, Function]:
 
 
 def _declared(code: CodeText):
-    """The position of the opening parenthesis and the name of each function with C linkage."""
+    """(position of the opening parenthesis, name) of each function with C linkage."""
     for linkage in _EXTERN_C.finditer(code.plain):
         if code.bare[linkage.start()] != "e":
-            continue  # this one is in a string
+            continue  # this match is in a string
         if not linkage["block"]:
             end = code.find_outside_brackets(
                 linkage.end(), lambda position: code.bare[position] in "({;"
@@ -236,7 +236,7 @@ def _check_names(code, position, function: Function):
 
 
 class _Types:
-    """The structs in the texts, and the other names that the texts give to types."""
+    """The structs in the texts, and aliases for types."""
 
     def __init__(self, codes):
         self.aliases = dict(_SAME)
@@ -288,7 +288,7 @@ class _Types:
 
     def _plain(self, name: str) -> str:
         name = one_line(name).removeprefix("::").removeprefix("std::").strip()
-        for _ in range(8):  # an alias may name an alias; a circle would not compile
+        for _ in range(8):  # an alias may name an alias; a cycle would not compile
             if name not in self.aliases:
                 break
             name = one_line(self.aliases[name]).removeprefix("std::")

@@ -1,5 +1,5 @@
-// Checked mode: pieces of memory that lie far apart, each alone in many gigabytes of address
-// space. So an address shows which piece was meant, however far it misses.
+// Checked mode: pieces of memory, each alone in many gigabytes of address space. So even an
+// address far outside a piece shows which piece was meant.
 #pragma once
 #include <cstdint>
 #include <new>
@@ -16,8 +16,8 @@ class AddressSpace {
  public:
   explicit AddressSpace(size_t slots) : slots(slots) {}
 
-  // Memory in a slot. Modulo 256 bytes its address equals `like`, because vector accesses
-  // depend on that. Returns null if there is no room.
+  // Opens memory in a slot. Its address equals `like` modulo 256 bytes, because vector
+  // accesses depend on that. Returns null if there is no room.
   char* open(size_t slot, size_t bytes, const void* like) {
     if (!space_ && !reserve()) return nullptr;
     if (bytes + 256 < bytes || bytes + 256 > slot_bytes() / 2 ||
@@ -25,7 +25,7 @@ class AddressSpace {
       return nullptr;
     return middle(slot) + reinterpret_cast<uintptr_t>(like) % 256;
   }
-  // Gives the pages back to the system. To touch them is an error again.
+  // Gives the pages back to the system. Then an access to them is an error again.
   void close(size_t slot, size_t bytes) {
     mmap(middle(slot), bytes + 256, PROT_NONE, unreserved | MAP_FIXED, -1, 0);
   }
@@ -35,9 +35,9 @@ class AddressSpace {
   const size_t slots;
 
  private:
-  // As much space around each piece as the system gives, 32 GiB on both sides if possible. If
-  // a negative index is computed without a sign, it is 16 GiB too large for a float. (An
-  // emulator keeps a table of pages and needs less.)
+  // Puts as much space around each piece as the system gives, if possible 32 GiB on both
+  // sides. A negative index of a float that is computed without a sign is 16 GiB too large.
+  // (An emulator keeps a table of pages and needs less space.)
   bool reserve() {
     for (bits_ = CUDA_ON_CPU_SLOT_BITS; bits_ >= 26; bits_ -= 2) {
       try {

@@ -1,5 +1,5 @@
-// Memory that the launcher asks for. Fast mode takes it from the C++ library. In checked mode
-// each piece lies alone (address_space.h), and what was freed is remembered for a long time.
+// Memory that the launcher allocates. Fast mode takes it from the C++ library. In checked mode
+// each piece lies alone (address_space.h), and freed pieces are remembered for a long time.
 #pragma once
 #include <cstdlib>
 #include <deque>
@@ -34,7 +34,7 @@ class Allocations {
     used += bytes;
     return base;
   }
-  // The memory stays readable, because nothing stops the launcher from looking there.
+  // The memory stays readable, because a launcher's own read of it cannot be reported here.
   void remove(Region& region, const char* file, int line) {
     region.freed = {file, line};
     free_.push_back(region.number);
@@ -73,7 +73,7 @@ class Allocations {
   AddressSpace space_{slots};
   std::unique_ptr<Region> regions_[slots];
   size_t next_ = 0;          // the first slot that was never used
-  std::deque<size_t> free_;  // those that were freed, the longest ago first
+  std::deque<size_t> free_;  // slots that were freed, the longest ago first
 #else
   std::mutex mutex_;
   std::unordered_map<void*, size_t> sizes_;

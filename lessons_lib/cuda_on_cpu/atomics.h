@@ -1,10 +1,10 @@
-// Atomic operations. They read, compute and write in one step, whatever other threads do.
+// Atomic operations. Each reads, computes and writes in one step for all threads.
 #pragma once
 #include "watch.h"
 
 namespace cuda_on_cpu {
 
-// In fast mode blocks run at the same time, so these need the processor's compare-and-swap.
+// In fast mode blocks run at the same time, so this needs the processor's compare-and-swap.
 template <class T, class Change>
 T change(T* address, Change next, const void* code) {
   watch(address, sizeof(T), Access::atomic, code);
@@ -16,7 +16,7 @@ T change(T* address, Change next, const void* code) {
   return before;
 }
 
-// What each one makes of the old value.
+// The new value that each operation makes of the old one.
 namespace next {
 #define NEXT(name, expression) \
   template <class T>           \

@@ -1,5 +1,5 @@
-// A block of threads. Each thread is a fiber, and they take turns. A thread runs until it
-// returns or waits, at a barrier or for its warp. Then the next thread runs.
+// A block of threads. Each thread is a fiber, and the threads take turns. A thread runs until
+// it returns, or waits at a barrier or for its warp. Then the next thread runs.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -25,24 +25,24 @@ struct Thread {
   unsigned number, warp, lane;
   State state = State::ready;
   void* stack = nullptr;
-  // Where the thread waits, and for what.
+  // Where the thread waits, and at which function.
   const char *what, *file;
   int line;
-  // What it brings to a meeting of its warp, and where the answer goes (warp.h).
+  // The thread's value for a meeting of its warp, and the place for the result (warp.h).
   const void* value;
   void* result;
   size_t bytes;
   int source;
 #if CHECKED
-  uint32_t clock = 1, seen[32] = {};  // its time (clock.h)
-  long long steps = step_limit;       // how many it may still take
-  long long waited = 0;               // how many of those taken were for waiting
-  const void* table_reads[4] = {};    // the block table's entries that it read last
+  uint32_t clock = 1, seen[32] = {};  // the thread's time (clock.h)
+  long long steps = step_limit;       // that the thread may still take
+  long long waited = 0;               // that it has taken while it waited
+  const void* table_reads[4] = {};    // the entries of the block table that it read last
 #endif
 };
 
-// Something that is wrong, but may be only a part of what is wrong. For example, a value that
-// is missing when a thread reads it may still come, because a barrier is missing. The block
+// A fault that may be only a consequence of another one. For example, a thread reads an
+// element without a value: perhaps the value would come, but a barrier is missing. The block
 // runs on to find out, at most to its next barrier. The suspicion with the most weight counts.
 struct Suspicion {
   enum Weight { none, unwritten, race_in_warp, look_before_swap, certain };
@@ -55,8 +55,8 @@ struct Suspicion {
 struct Meeting;
 
 class Block;
-inline CUDA_ON_CPU_LOCAL Block* block = nullptr;  // runs on this processor thread
-inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;  // whose turn it is; null in the launcher
+inline CUDA_ON_CPU_LOCAL Block* block = nullptr;  // the block of this processor thread
+inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;  // the thread that runs; null in the launcher
 
 void enter_thread();
 
@@ -73,23 +73,23 @@ class Block {
   void run(uint3 index, size_t number, unsigned long long seed);
   void call_kernel() { body_(arguments_); }
 
-  // Gives the turn to the next thread that can run. Returns when it is this one's turn
+  // Gives the turn to the next thread that can run. Returns when it is this thread's turn
   // again.
   void wait(State state) {
     Thread& mine = *self;
     mine.state = state;
 #if CHECKED
-    // so that a loop that waits is soon called endless
+    // So a loop that waits is soon called endless.
     long long steps = state == State::at_barrier ? 1000 : 100;
     mine.steps -= steps, mine.waited += steps;
 #endif
     hand_over(&mine.stack);
   }
-  // Ends the block. If there is a suspicion, it may be the cause; then only this thread
-  // ends.
+  // Ends the block. But if another fault is suspected, it may be the cause: then only this
+  // thread ends.
   [[noreturn]] void fail(Report& report, cudaError_t code = cudaErrorLaunchFailure) {
     if (!suspicion.weight) stop(complete(report), code);
-    if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // for another thread
+    if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // another thread's fault
     for (;;) wait(State::returned);
   }
   [[noreturn]] void fail(Report&& report) { fail(report); }
@@ -104,7 +104,7 @@ class Block {
   void suspect(Suspicion::Weight weight, Report& report) {
     suspicion = {weight, complete(report)};
 #if CHECKED
-    // What follows may come from a wrong value, which may cause an endless loop.
+    // A wrong value may cause an endless loop from here on.
     for (Thread& thread : threads) thread.steps = std::min(thread.steps, 1'000'000LL);
 #endif
   }
@@ -126,7 +126,7 @@ class Block {
 
   std::vector<Thread> threads;
   std::vector<unsigned> present;  // the lanes of each warp that exist and have not returned
-  std::vector<Meeting> meetings;  // of warps that wait for a lane
+  std::vector<Meeting> meetings;  // of warps in which lanes wait for another lane
   SharedMemory shared;
   Suspicion suspicion;
   int votes[2] = {}, vote_round = 0;  // __syncthreads_count

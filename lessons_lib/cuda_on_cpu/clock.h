@@ -1,9 +1,9 @@
 // Time, as far as a kernel may rely on it. Two accesses by different threads are ordered only
 // if one of these lies between them:
 // - A barrier of the block. `epoch.now` counts barriers, over all blocks and launches.
-// - A __syncwarp of both threads, in one warp. Each thread counts its own in `clock`. In
-//   `seen[lane]` it notes the last time of another lane that lies before its own time. This is
-//   a vector clock (Fidge 1988; Mattern 1988).
+// - A __syncwarp of both threads, in one warp. Each thread counts its own in `clock`.
+//   `seen[lane]` is the last time of another lane that is before this thread's own time. This
+//   is a vector clock (Fidge 1988; Mattern 1988).
 // - The end of a launch.
 // - Between blocks: the writer's __threadfence, then an atomic operation of the writer, then
 //   an atomic operation of the reader's block.
@@ -17,9 +17,9 @@
 #if CHECKED
 namespace cuda_on_cpu {
 
-// What a block has handed over: everything before the epoch of its last atomic operation.
-// Within that epoch, only what warps did that made such an operation. No barrier orders the
-// other warps.
+// The accesses that a block has handed over to other blocks: all before the epoch of its last
+// atomic operation. Within that epoch, only those of the warps that made an atomic operation,
+// because no barrier orders the other warps.
 struct Published {
   uint32_t time = 0, warps = 0;
 };

@@ -1,4 +1,7 @@
-"""A C++ or CUDA text to search in: comments and strings blanked out, brackets matched."""
+"""A C++ or CUDA text to search in.
+
+Comments and strings are blank, and brackets are matched.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,8 +10,8 @@ from functools import lru_cache
 from lessons_lib.cuda.compiler_errors import CompileError
 
 # The order matters: a string may contain comment signs, and a comment may contain quotes.
-# After a digit or a letter, an apostrophe separates digits (1'000). The exceptions are the
-# letters that may come before a character.
+# After a digit or a letter, an apostrophe separates digits (1'000), unless the letters are a
+# prefix of a character, as in u'a'.
 _NO_CODE = re.compile(
     r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
       | (?P<raw>R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)")
@@ -20,9 +23,9 @@ _NO_CODE = re.compile(
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-@lru_cache(maxsize=128)  # one build asks for the same texts several times
+@lru_cache(maxsize=128)  # one build asks for the mask of the same text several times
 def mask(text: str, keep_strings: bool = False) -> str:
-    """`text` with spaces instead of comments, strings and characters. The length stays."""
+    """`text` with spaces instead of comments, strings and characters. Its length stays."""
 
     def blank(match):
         if keep_strings and not match["comment"] and not match["directive"]:
@@ -33,7 +36,7 @@ def mask(text: str, keep_strings: bool = False) -> str:
 
 
 class CodeText:
-    """A text with two masks of the same length.
+    """A text, and two masked copies of the same length.
 
     `plain` has no comments, and `bare` has no strings either.
     """
@@ -43,7 +46,7 @@ class CodeText:
         self.plain, self.bare = mask(text, keep_strings=True), mask(text)
 
     def error(self, position: int, reason: str) -> CompileError:
-        """The error to raise for what is at `position`."""
+        """The error to raise for the code at `position`."""
         line = self.text.count("\n", 0, position) + 1
         excerpt = self.text.split("\n")[line - 1].replace("\t", " ")
         return CompileError(
@@ -121,7 +124,7 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def outside_brackets(text: str) -> str:
-    """`text` with spaces instead of what is in brackets. The length stays."""
+    """`text` with spaces instead of all that is inside brackets. Its length stays."""
     return "".join(" " if depth else character for character, depth in bracket_depths(text))
 
 

@@ -1,12 +1,12 @@
-// Checked mode: what kernels did, in numbers, for machines without a GPU's profiler.
+// Checked mode: counts a kernel's work, for machines without a GPU's profiler.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
-// In Python's layout (lessons_lib/cuda/counts.py). Visible, because a function with hidden
-// types is hidden too.
+// In the layout that lessons_lib/cuda/counts.py expects. It is visible to the linker, because
+// a function with hidden types is hidden too.
 struct __attribute__((visibility("default"))) CudaOnCpuCounts {
   long long bytes_read, load_instructions, sectors;  // of the named tensors
   long long barriers, warp_meetings, steps;          // of all threads
@@ -18,8 +18,7 @@ namespace cuda_on_cpu {
 inline CudaOnCpuCounts counts{};
 
 // The loads of a block. On a GPU the lanes of a warp load together; here they run one after
-// the other. So what the lanes do with the same instruction, each for the n-th time, counts as
-// one load.
+// the other. So the n-th execution of an instruction by each lane counts as one load.
 class Loads {
  public:
   void begin_block(size_t threads) {

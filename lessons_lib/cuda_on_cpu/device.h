@@ -1,4 +1,4 @@
-// The one device that there is: this computer, with the limits of an H100.
+// The only device: this computer, with the limits of an H100.
 #pragma once
 #include "errors.h"
 #include "language.h"
@@ -10,7 +10,7 @@ struct cudaDeviceProp {
   int maxThreadsDim[3] = {1024, 1024, 64}, maxGridSize[3] = {2147483647, 65535, 65535};
   size_t totalConstMem = 64 * 1024;
   int major = 9, minor = 0;
-  // few, so that a grid for all of them stays small here
+  // Few, so that a grid with a block for each of them stays small here.
   int multiProcessorCount = 2;
   int integrated = 0, canMapHostMemory = 1, concurrentKernels = 1, ECCEnabled = 0;
   int asyncEngineCount = 1, unifiedAddressing = 1, memoryBusWidth = 5120;

@@ -1,4 +1,4 @@
-"""From a byte of a tensor or a shared array to the element that a learner knows."""
+"""Turns a byte of a tensor or a shared array into an element, as the learner writes it."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lessons_lib.cuda_on_cpu.code_text import split_at_commas
 
-if TYPE_CHECKING:  # else a program without tensors would import PyTorch
+if TYPE_CHECKING:  # at run time, a program without tensors need not import PyTorch
     import torch
 
 
@@ -33,7 +33,7 @@ def tensor_index(
 def _decompose(
     element: int, shape: Sequence[int], strides: Sequence[int], dimensions: list[int]
 ) -> tuple[list[int], int]:
-    """An index in range for `element`, and what is left over.
+    """An index in range for `element`, and the rest that no index reaches.
 
     dimensions: in order, from the widest stride to the smallest.
     """
@@ -45,7 +45,7 @@ def _decompose(
 
 
 def tensor_element(name: str, tensor: "torch.Tensor", byte: int) -> str:
-    """`k_cache[-1, 3, 0, 5]` for a byte, counted from the tensor's first."""
+    """`k_cache[-1, 3, 0, 5]` for a byte. The byte is counted from the tensor's first one."""
     element, inside = divmod(byte, tensor.element_size())
     index = tensor_index(tensor.shape, tensor.stride(), element) if tensor.ndim else (element,)
     if index is None or inside:
@@ -60,7 +60,8 @@ def shared_element(
 ) -> str:
     """`scores[3]` for a byte of a shared array.
 
-    element, length: the bytes of one element, 0 if the type is not known, and of the array.
+    element: the bytes of one element, 0 if its type is not known.
+    length: the bytes of the array.
     inner: the array's sizes after the first one, as in `[8][32]`.
     """
     if not element:

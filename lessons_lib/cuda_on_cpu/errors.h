@@ -1,4 +1,4 @@
-// CUDA's errors: number, name and words, as CUDA has them.
+// CUDA's errors. Numbers, names and texts are the same as CUDA's.
 #pragma once
 
 #define CUDA_ON_CPU_ERRORS(ERROR)                                                 \

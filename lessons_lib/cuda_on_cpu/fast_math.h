@@ -1,5 +1,5 @@
-// CUDA's own functions of real numbers. The quick ones of a GPU are less exact than these.
-// Many are macros, because the C library declares some of the names itself.
+// CUDA's own functions of real numbers. A GPU's quick versions are less exact than these. Many
+// are macros, because the C library declares some of these names too.
 #pragma once
 #include "language.h"
 

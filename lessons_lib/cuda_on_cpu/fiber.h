@@ -1,4 +1,4 @@
-// A fiber has its own stack. It can stop in the middle of a function and go on there later.
+// A fiber has its own stack. It can stop in the middle of a function and continue there later.
 // Each CUDA thread is a fiber.
 #pragma once
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <new>
 
 // cuda_on_cpu_switch(save, load) puts the registers that a function must keep on this stack
-// and stores the stack pointer in *save. Then it goes on where the stack at `load` was left.
+// and stores the stack pointer in *save. Then it continues where the stack at `load` was left.
 extern "C" void cuda_on_cpu_switch(void** save, void* load);
 
 #if defined(__APPLE__)
@@ -51,20 +51,20 @@ namespace cuda_on_cpu {
 constexpr size_t stack_bytes = 128 * 1024;
 constexpr size_t guard_bytes = 48 * 1024;  // at the lower end; larger than any frame
 
-// A stack that looks as if the fiber had been left just before `entry` started. Stacks begin
-// at different distances from their ends (`number`). Otherwise the processor's cache, which
-// looks at the lower bits of an address, could hold only few of them.
+// Makes a stack that looks as if the fiber had stopped just before `entry`. Stacks begin at
+// different distances from their ends (`number`). Otherwise the processor's cache, which looks
+// at the lower bits of an address, could hold only a few of them.
 inline void* prepared_stack(char* lowest, unsigned number, void (*entry)()) {
   void** top = reinterpret_cast<void**>(lowest + stack_bytes - number % 32 * 448);
   *--top = nullptr;
 #if defined(__x86_64__)
-  *--top = reinterpret_cast<void*>(entry);  // where `ret` goes
+  *--top = reinterpret_cast<void*>(entry);  // `ret` jumps here
   for (int word = 0; word < saved_words; ++word) *--top = nullptr;
 #else
   --top;  // the stack pointer must be a multiple of 16
   top -= saved_words;
   for (int word = 0; word < saved_words; ++word) top[word] = nullptr;
-  top[11] = reinterpret_cast<void*>(entry);  // x30, where `ret` goes
+  top[11] = reinterpret_cast<void*>(entry);  // x30: `ret` jumps here
 #endif
   return top;
 }
@@ -75,14 +75,14 @@ constexpr int unreserved = MAP_PRIVATE | MAP_ANON | MAP_NORESERVE;
 constexpr int unreserved = MAP_PRIVATE | MAP_ANON;
 #endif
 
-// Memory from the system. It is zero, and it is only provided where it is touched.
+// Memory from the system. It is zero, and a page is provided when it is first touched.
 inline char* map_memory(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
   void* memory = mmap(nullptr, bytes, protection, unreserved, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return static_cast<char*>(memory);
 }
 
-// Stacks for the threads of a block. Below each one are pages that must not be touched.
+// Stacks for the threads of a block. Below each stack are pages that must not be touched.
 class Stacks {
  public:
   Stacks() = default;

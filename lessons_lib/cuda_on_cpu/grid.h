@@ -1,5 +1,6 @@
 // The launch of a grid. Its blocks know nothing of each other. Fast mode runs them on all
-// processors. Checked mode runs them one by one, so that it finds the same on every run.
+// processors. Checked mode runs them one by one, so that it finds the same faults on every
+// run.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace cuda_on_cpu {
 
-// each is two mappings of memory, of which Linux gives a process 65530
+// Each stack has two mappings of memory, and Linux gives a process 65530 mappings.
 constexpr size_t most_stacks = 8192;
 inline int os_threads;  // Python sets both before each call
 inline unsigned long long seed;
@@ -39,7 +40,7 @@ inline const char* refusal(const Launch& launch, cudaError_t& code) {
   return nullptr;
 }
 
-// Blocks that can be used again, with their stacks.
+// Blocks that are used again, with their stacks.
 class Pool {
  public:
   std::unique_ptr<Block> take() {
@@ -144,7 +145,7 @@ cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const ch
   return cudaSuccess;
 }
 
-// How a multiprocessor divides its memory. A kernel cannot see that here.
+// How a multiprocessor divides its memory. A kernel cannot notice it here.
 cudaError_t prefer_shared(int percent, const char* file, int line) {
   if (percent >= -1 && percent <= 100) return cudaSuccess;
   return refuse_attribute(0, "a carveout is 0 to 100 percent, or -1 for the default", file,
@@ -155,7 +156,7 @@ int shared_allowed(const void* kernel, int most_here) {
   return kernel ? launches.allowed(kernel) : most_here;
 }
 
-// A shared array is traced by the name that Python gave, such as `__shared__ row`.
+// Traces a shared array if Python named it, as in `__shared__ row`.
 static void* traced(void* memory, const char* name) {
 #if CHECKED
   region_at(static_cast<char*>(memory))->traced =

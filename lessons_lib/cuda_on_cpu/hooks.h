@@ -1,7 +1,7 @@
-// The functions through which checked mode watches. The learner's text is compiled with
-// -fsanitize=thread. This makes the compiler call a function before each access to memory that
-// another thread could see. With -fsanitize-coverage=trace-pc it also calls one for each
-// stretch of straight code. Usually libtsan has these functions; here they are ours.
+// Functions through which checked mode watches a kernel. The learner's text is compiled with
+// -fsanitize=thread. So the compiler calls a function before each access to memory that
+// another thread could see. With -fsanitize-coverage=trace-pc it also calls a function for
+// each stretch of straight code. Usually libtsan has these functions; here they are ours.
 #pragma once
 #include "watch.h"
 
@@ -10,7 +10,7 @@
 #define HERE __builtin_return_address(0)
 
 namespace cuda_on_cpu {
-// A copy of zero bytes touches nothing, wherever its pointers lead.
+// Copying zero bytes touches no memory, wherever the pointers lead.
 inline void watch_range(const void* where, size_t size, Access access, const void* code) {
   if (size) watch(where, size, access, code);
 }
@@ -64,8 +64,8 @@ void* cuda_on_cpu_memset(void* to, int value, size_t bytes) {
   return memset(to, value, bytes);
 }
 
-// Clang uses these to copy a struct and to fill it with zeros. 8 or 16 bytes are taken for one
-// of CUDA's vectors.
+// Clang uses these to copy a struct and to fill it with zeros. An access of 8 or 16 bytes
+// counts as one to a CUDA vector.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
   bool vector = bytes == 8 || bytes == 16;
   (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch_range)(
@@ -84,7 +84,7 @@ void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
 #endif
 
 // A function's static variable is initialised under a guard, which the compiler reads
-// atomically. Such a variable is the launcher's, or a constant.
+// atomically. Such a variable belongs to the launcher, or is a constant.
 unsigned char __tsan_atomic8_load(const volatile unsigned char* p, int) {
   return __atomic_load_n(p, __ATOMIC_SEQ_CST);
 }

@@ -1,5 +1,5 @@
-// CUDA's built-in functions. Those at which threads meet are in the runtime (block.h, warp.h).
-// The rest is arithmetic.
+// CUDA's built-in functions. Functions at which threads meet are in the runtime (block.h,
+// warp.h). The others compute.
 #pragma once
 #include <type_traits>
 
@@ -10,7 +10,7 @@
 #include "rounding.h"
 #include "streams.h"
 
-// `what` is the learner's name for it, for reports.
+// `what` is the learner's name for the function, for reports.
 namespace cuda_on_cpu {
 void block_barrier(const char* what, const char* file, int line);
 int block_count(int predicate, const char* what, const char* file, int line);
@@ -19,7 +19,7 @@ unsigned ballot(unsigned mask, int predicate, const char* what, const char* file
 enum class Shuffle { index, up, down, exclusive_or };
 void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_t bytes,
              int distance, int width, const char* what, const char* file, int line);
-// The value of each lane of the mask that has not returned. Returns which lanes these are.
+// Gathers the value of each lane in the mask that has not returned. Returns these lanes.
 unsigned gather(unsigned mask, unsigned long long value, unsigned long long (&values)[32],
                 const char* what, const char* file, int line);
 [[noreturn]] void trap_called(const char* file, int line);
@@ -109,7 +109,7 @@ CUDA_ON_CPU_REDUCE(__reduce_or_sync, unsigned, a | b)
 CUDA_ON_CPU_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 #undef CUDA_ON_CPU_REDUCE
 
-// Each for the types that CUDA has it for.
+// CUDA has each of these for some types only.
 #define CUDA_ON_CPU_ATOMIC(name, T) T name(T* address, T value);
 #define CUDA_ON_CPU_SWAP(name, T) T name(T* address, T expected, T value);
 #define CUDA_ON_CPU_ATOMICS(ATOMIC, SWAP)      \
@@ -139,7 +139,7 @@ CUDA_ON_CPU_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
   ATOMIC(atomicMin, T) ATOMIC(atomicAnd, T) ATOMIC(atomicOr, T) ATOMIC(atomicXor, T)
 CUDA_ON_CPU_ATOMICS(CUDA_ON_CPU_ATOMIC, CUDA_ON_CPU_SWAP)
 
-// Those for one block, or for the host as well, are the same here.
+// An atomic operation for one block, or for the host as well, is the same as the others here.
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd
 #define atomicCAS_block atomicCAS
@@ -159,7 +159,7 @@ T __ldg(const T* address) {
   return *address;
 }
 
-// Time in nanoseconds, where a GPU counts the ticks of its clock.
+// Time in nanoseconds. A GPU counts the ticks of its clock instead.
 long long clock64();
 // Other threads run in the meantime.
 void __nanosleep(unsigned nanoseconds);
@@ -169,8 +169,7 @@ void __nanosleep(unsigned nanoseconds);
 #define assert(condition) \
   ((condition) ? void() : cuda_on_cpu::assertion_failed(#condition, __FILE__, __LINE__))
 
-// For these pairs of types only, as in CUDA. For an int and a long long, nvcc finds the call
-// ambiguous.
+// For these pairs of types only, as in CUDA. nvcc calls an int and a long long ambiguous.
 #define CUDA_ON_CPU_MIN_MAX(A, B, Result)                           \
   constexpr Result min(A a, B b) {                                  \
     return static_cast<Result>(b) < static_cast<Result>(a) ? b : a; \

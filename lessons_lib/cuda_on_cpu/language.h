@@ -1,4 +1,4 @@
-// What CUDA adds to C++: keywords, and the variables that tell a thread its place.
+// CUDA's additions to C++: keywords, and the variables that tell a thread its place.
 #pragma once
 
 #if defined(CUDA_ON_CPU_CHECKED)  // the runtime defines it itself
@@ -13,8 +13,8 @@
 #define CUDA_ON_CPU_CHECKED 0
 #endif
 
-// Nothing watches the C library's functions, but these in hooks.h are watched. They are
-// declared before any header declares the others.
+// Checked mode does not see into the C library's functions, so hooks.h replaces these. They
+// are declared before any header declares the C library's.
 #if CUDA_ON_CPU_CHECKED && !defined(CUDA_ON_CPU_RUNTIME)
 #if defined(__APPLE__)
 #define WATCHED(name) __asm__("_cuda_on_cpu_" name)
@@ -42,7 +42,7 @@ using std::isfinite;  // nvcc accepts these without std::
 using std::isinf;
 using std::isnan;
 
-// Where a call is, as its last arguments.
+// The place of a call, as the last parameters of a function.
 #define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 // On the CPU, every function runs where it is called.
@@ -77,7 +77,7 @@ struct dim3 {
 #endif
 
 // The runtime sets these before it lets a thread run. Kernels see constants, as in CUDA. So
-// the compiler need not report that they are read, and a kernel that assigns to them does not
+// the compiler need not report reads of them, and a kernel that assigns to them does not
 // compile.
 #if !defined(CUDA_ON_CPU_RUNTIME)
 extern "C" {

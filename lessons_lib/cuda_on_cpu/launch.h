@@ -1,5 +1,5 @@
-// A launch: what `kernel<<<grid, block, shared_bytes, stream>>>(arguments)` and `__shared__`
-// turn into, and the few functions of CUDA's runtime that launchers call.
+// A launch: the C++ for `kernel<<<grid, block, shared_bytes, stream>>>(arguments)` and for
+// `__shared__`, and the few functions of CUDA's runtime that launchers call.
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -28,7 +28,7 @@ struct Launch {
   const char* file;
   int line;
   const void* library;             // an address in the kernel's library
-  const void* function = nullptr;  // its own address, if the name means one function
+  const void* function = nullptr;  // the kernel's address, if its name means one function
   int shared_allowed = not_set;    // the kernel's last cudaFuncSetAttribute
 };
 
@@ -39,8 +39,8 @@ void* shared_variable(const void* identity, const char* name, size_t bytes, size
                       size_t element, const unsigned char* padding);
 void* dynamic_shared(const char* name, size_t alignment, size_t element,
                      const unsigned char* padding);
-// What cudaFuncSetAttribute allows for a kernel. `most_here` becomes the most that any kernel
-// of a library may have.
+// Applies cudaFuncSetAttribute to a kernel. `most_here` becomes the most shared memory that
+// any kernel of the library may have.
 cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file,
                          int line);
 cudaError_t prefer_shared(int percent, const char* file, int line);
@@ -53,8 +53,8 @@ inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared
   return {kernel, grid, block, shared_bytes, stream, file, line, &most_shared_here};
 }
 
-// The address of a kernel. Null if only the arguments decide which function is meant, as for a
-// template or for overloads.
+// The address of a kernel. It is null if only the arguments decide which function is meant, as
+// for a template or for overloads.
 struct Here {};
 template <class Kernel>
 const void* address(Here, Kernel* kernel) {
@@ -102,7 +102,7 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 
 #define __has_builtin(name) 0
 #endif
 
-// One number for each byte of a T, zero for padding. Copying a struct reads its padding, which
+// A number for each byte of a T; zero means padding. Copying a struct reads its padding, which
 // no thread writes. Null if T has no padding.
 template <class T>
 const unsigned char* padding() {
@@ -150,8 +150,8 @@ struct argument<void(T)> {
       cuda_on_cpu::dynamic_shared(#name, alignment, sizeof(T), cuda_on_cpu::padding<T>()))
 #define CUDA_DYNAMIC_SHARED(T, name) CUDA_DYNAMIC_SHARED_ALIGNED(alignof(T), T, name)
 
-// A kernel has ended when its launch returns. As on a GPU, these report how the kernel went,
-// not whether the launch was possible.
+// A kernel has ended when its launch returns. As on a GPU, these functions report a fault of
+// the kernel, not a refused launch.
 cudaError_t cudaDeviceSynchronize();
 
 template <class Kernel>

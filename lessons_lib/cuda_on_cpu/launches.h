@@ -1,4 +1,4 @@
-// What launchers ask for: a record of each launch, a launch that fails on purpose, and the
+// Records each launch that a launcher asks for, makes a launch fail on purpose, and keeps the
 // shared memory that cudaFuncSetAttribute allowed each kernel.
 #pragma once
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 #include "launch.h"
 
-// A launch in Python's layout (lessons_lib/cuda/launches.py). Visible, because a function with
-// hidden types is hidden too.
+// A launch in the layout that lessons_lib/cuda/launches.py expects. It is visible to the
+// linker, because a function with hidden types is hidden too.
 struct __attribute__((visibility("default"))) RecordedLaunch {
   char kernel[128];
   const void *function, *stream;
@@ -34,14 +34,14 @@ class Launches {
                     launch.shared_bytes});
     snprintf(list.back().kernel, sizeof list.back().kernel, "%s", launch.kernel);
   }
-  // Whether the launch that was added last has to fail.
+  // Whether the newest launch has to fail.
   bool fails(cudaError_t& code) const {
     if (failing_ <= 0 || list.size() != size_t(failing_)) return false;
     code = cudaErrorInvalidConfiguration;
     return true;
   }
 
-  // The last call counts, even if it allows less than the one before, or than the default.
+  // The newest value counts, even if it allows less than the one before, or than the default.
   void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
   void forget(const void* kernel) { allowed_.erase(kernel); }
   int allowed(const void* kernel) const {

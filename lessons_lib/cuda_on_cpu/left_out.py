@@ -1,11 +1,11 @@
-"""What CUDA has and the CPU stand-in does not, by name. README.md has the same table."""
+"""Names of CUDA that the CPU stand-in does not have. README.md has the same table."""
 
 import re
 
 from lessons_lib.cuda.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.code_text import mask
 
-# Each reason, and the names of functions, types and headers.
+# Each reason, with the functions, types and headers that are missing for it.
 _REASONS = {
     "memory here has no rows with gaps; ask cudaMalloc for all rows together": (
         "cudaMallocPitch cudaMalloc3D cudaMallocArray cudaMemcpy2D cudaMemcpy2DAsync "
@@ -66,13 +66,13 @@ _UNKNOWN = re.compile(
     r"not declared|not been declared|undeclared|not name a type|unknown type|no member"
     r"|not a member|no type named|no template named"
 )
-# Names of half types may only lack their header.
+# Names of half types do not count: perhaps only their header is missing.
 _CUDAS = re.compile(r"(?!\w*(?:half|bfloat))(?:(?:cuda|CUDA)[A-Z_]\w*|cu[A-Z]\w*|__\w+)")
 _PAGE = "lessons_lib/cuda_on_cpu/README.md lists what it has"
 
 
 def explain(error: CompileError, sources: dict[str, str]) -> CompileError:
-    """`error`, or one that says which of CUDA's names in its line is not in the stand-in."""
+    """`error`, or an error that says which of CUDA's names in its line the stand-in lacks."""
     lines = sources.get(error.source or "", "").split("\n")
     if not error.line or error.line > len(lines):
         return error

@@ -1,4 +1,4 @@
-// A GPU's own memory, as launchers ask for it: cudaMalloc and cudaMemcpy and their relatives.
+// A GPU's own memory, as launchers use it: cudaMalloc, cudaMemcpy and similar functions.
 #pragma once
 #include "errors.h"
 #include "launch.h"
@@ -16,12 +16,12 @@ constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1,
 
 namespace cuda_on_cpu {
 
-// What the launcher asks for. `common`: the host reaches it too.
+// A request for memory. `common`: the host reaches the memory too.
 struct Asked {
   const char* what;
   bool common;
   size_t element;                // the bytes of one; 0 if the type is not known
-  const unsigned char* padding;  // of one (launch.h)
+  const unsigned char* padding;  // of one element (launch.h)
   const char* file;
   int line;
 };

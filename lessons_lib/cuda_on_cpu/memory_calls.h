@@ -1,13 +1,12 @@
-// What cudaMalloc, cudaMemcpy and their relatives do (memory.h), and what is wrong with a
-// call.
+// Implements cudaMalloc, cudaMemcpy and similar functions (memory.h), and reports wrong calls.
 #pragma once
 #include "allocations.h"
 #include "watch.h"
 
 namespace cuda_on_cpu {
 
-// A call of the launcher that a GPU would refuse, or that reads what nothing has written.
-// `{name}` in the text becomes the variable's name.
+// A launcher's call that a GPU would refuse, or that reads memory without a value. In the
+// text, `{name}` becomes the variable's name.
 class Call {
  public:
   Call(const char* what, const char* file, int line) : report_("bad-call") {

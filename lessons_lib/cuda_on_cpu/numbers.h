@@ -1,4 +1,4 @@
-// 16-bit floating point. Only conversions by name: torch switches off CUDA's implicit ones.
+// 16-bit floating point. It converts by name only: torch switches off implicit conversions.
 #pragma once
 #include "intrinsics.h"
 
@@ -19,8 +19,8 @@ typedef __half2 half2;
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-// The compiler's own half type uses the processor's instruction. GCC 12 and Clang 15 have one.
-#if defined(CUDA_ON_CPU_PORTABLE_HALF)  // a test of what other compilers get
+// The compiler's own half type uses the processor's instruction. GCC 12 and Clang 15 have it.
+#if defined(CUDA_ON_CPU_PORTABLE_HALF)  // for a test of other compilers
 #elif defined(__aarch64__)
 typedef __fp16 cuda_on_cpu_half;
 #define CUDA_ON_CPU_HAS_HALF

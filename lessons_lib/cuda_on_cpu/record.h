@@ -1,9 +1,10 @@
-// What one element remembers of its reads, its writes or its atomic operations: enough that a
-// thread that is named in a report did what the report says, and that nothing orders it.
-// - Threads of several warps, since the last barrier: two of them, from different warps. Every
+// The reads, the writes or the atomic operations of one element. A record keeps enough of them
+// that a report is true: the named thread did what the report says, and nothing orders it. It
+// keeps:
+// - Threads of several warps, since the last barrier: two threads, from different warps. Every
 //   later thread clashes with one of these.
 // - Lanes of one warp: each lane whose access may still clash, with its time and its place in
-//   the code. Usually this is one lane. The others are in a Crowd.
+//   the code. Usually this is one lane. Other lanes are in a Crowd.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Touch {
 };
 using Crowd = std::array<Touch, 32>;  // one for each lane
 
-// All zero means no access yet.
+// All zero means that there was no access yet.
 struct Record {
   uint32_t epoch;        // 0: never accessed
   uint32_t lanes;        // of `warp`
@@ -40,7 +41,7 @@ struct Record {
   }
 };
 
-// The crowds of the current epoch. An older record's lanes are never asked for.
+// The crowds of the current epoch. Nothing asks for the lanes of an older record.
 class Crowds {
  public:
   Touch touch(const Record& record, unsigned lane) const {
@@ -51,7 +52,7 @@ class Crowds {
     if (!record.crowd) record.crowd = all_.size(), all_.emplace_back();
     all_[record.crowd][lane] = touch;
   }
-  // For a record that was copied with its element: a crowd of its own.
+  // For a record that was copied with its element: copies its crowd too.
   void divide(Record& copy) {
     if (!copy.crowd || copy.epoch != epoch_) return;
     all_.push_back(Crowd(all_[copy.crowd]));

@@ -1,5 +1,5 @@
-// A piece of memory that threads share: a shared variable, a tensor, or cudaMalloc's. In
-// checked mode, each of its elements has a cell that remembers which threads touched it
+// A piece of memory that threads share: a shared variable, a tensor, or memory of cudaMalloc.
+// In checked mode, each of its elements has a cell that remembers which threads touched it
 // (record.h).
 #pragma once
 #include <sys/mman.h>
@@ -52,9 +52,9 @@ class Region {
     if (filled_) munmap(filled_, bytes);
   }
 
-  // The first cell of `size` bytes from `offset`, and the number of cells. Neighbouring
-  // halves of a float array may belong to different threads. The first access to a part of
-  // an element makes all cells finer.
+  // The first cell of `size` bytes from `offset`, and the number of cells. Neighbouring halves
+  // of a float array may belong to different threads. So the first access to a part of an
+  // element makes all cells finer.
   std::pair<Cell*, size_t> cells(size_t offset, size_t size) {
     bool a_part = (offset | size) & (granule() - 1);
     if (!cells_ || a_part) refine(a_part);
@@ -62,11 +62,11 @@ class Region {
     return {cells_ + first, last - first + 1};
   }
   size_t granule() const { return size_t(1) << shift_; }
-  bool global() const { return kind >= Kind::input; }  // not a block's own
+  bool global() const { return kind >= Kind::input; }  // not shared memory of one block
   bool begins_empty() const { return kind != Kind::updated && kind != Kind::common; }
   bool tensor() const { return global() && kind < Kind::allocated; }
 
-  // What the launcher copies there or sets. It is ordered before all later kernels.
+  // The launcher copies these bytes or sets them. That is ordered before all later kernels.
   void fill(size_t offset, size_t size) {
     if (!filled_) filled_ = map_memory(bytes);
     memset(filled_ + offset, 1, size);
@@ -85,8 +85,8 @@ class Region {
         return offset;
     return end;
   }
-  // Whether the cell at `offset` is padding in a struct (launch.h). If cudaMalloc was not told
-  // the type, it may be, where something is written in the same 16 bytes.
+  // Whether the cell at `offset` is padding in a struct (launch.h). If cudaMalloc was called
+  // without a type, the cell may be padding if the same 16 bytes have a written part.
   bool is_padding(size_t offset) const {
     if (!typed) {
       size_t begin = offset & ~size_t(15), end = std::min(begin + 16, bytes);
@@ -111,7 +111,7 @@ class Region {
   bool counted = false;
   int traced = -1;         // its place among the traced names; -1: not traced
   bool typed = true;       // whether `element` is known
-  uint32_t since = 0;      // a value that was written in an earlier epoch does not count
+  uint32_t since = 0;      // a value counts only if it was written in this epoch or later
   int number = 0;          // in the order of registration
   Place made, freed;       // by cudaMalloc and cudaFree
   void* source = nullptr;  // a tensor's own memory; the kernel works on the copy at `base`

@@ -1,4 +1,4 @@
-// What went wrong, as lines of `key value`. Python turns them into sentences.
+// A fault, as lines of `key value`. Python turns them into sentences.
 #pragma once
 #include <dlfcn.h>
 
@@ -40,8 +40,8 @@ class Report {
   const std::string& text() const { return text_; }
 
  private:
-  // Without a stream: streams need a locale, and PyTorch may have loaded another C++
-  // library's.
+  // Without a C++ stream: streams need a locale, and PyTorch may have loaded another version
+  // of the C++ library.
   void append(const char* value) { text_ += value; }
   void append(const std::string& value) { text_ += value; }
   void append(bool value) { text_ += value ? '1' : '0'; }
@@ -58,8 +58,8 @@ class Report {
   std::string text_;
 };
 
-// The first thing that went wrong since the last `clear`. If blocks ran at the same time, the
-// one with the lowest number counts.
+// The first fault since the last `clear`. If blocks ran at the same time, the fault of the
+// block with the lowest number counts.
 class Outcome {
  public:
   void record(const std::string& report, cudaError_t code, size_t block) {
@@ -67,13 +67,13 @@ class Outcome {
     if (error_ != cudaSuccess && block >= block_) return;
     report_ = report, error_ = last_ = code, block_ = block;
   }
-  // A request that was refused. The launcher is told and may do something else. It only
-  // counts if the launcher returns the error.
+  // A request that was refused. The launcher gets the error and may react to it. So the error
+  // counts only if the launcher returns it.
   void refuse(const std::string& report, cudaError_t code) {
     std::lock_guard<std::mutex> lock(mutex_);
     refusal_ = report, refusal_code_ = last_ = code;
   }
-  // A launch that a GPU would refuse. It counts, unless the launcher asks for the error and
+  // A launch that a GPU would refuse. The error counts, unless the launcher asks for it and
   // then launches in another way.
   void refuse_launch(const std::string& report, cudaError_t code) {
     refuse(report, code);
@@ -91,15 +91,15 @@ class Outcome {
     report_.clear(), refusal_.clear(), block_ = 0;
     error_ = last_ = refused_ = refusal_code_ = cudaSuccess;
   }
-  cudaError_t fault() const { return error_; }  // a kernel's
+  cudaError_t fault() const { return error_; }  // an error of a kernel
   cudaError_t error() const { return error_ != cudaSuccess ? error_ : refused_; }
-  // `returned`: what the launcher returned.
+  // `returned`: the launcher's result.
   const std::string& report(int returned) const {
     bool refused = refused_ != cudaSuccess || returned == refusal_code_;
     return error_ == cudaSuccess && refused ? refusal_ : report_;
   }
-  // Asking for the last error forgets it, as on a GPU, unless a kernel caused it. The report
-  // stays.
+  // Asking for the last error clears it, as on a GPU, unless a kernel caused the error. The
+  // report stays.
   cudaError_t last_error(bool forget) {
     return forget && error_ == cudaSuccess ? std::exchange(last_, cudaSuccess) : last_;
   }

@@ -1,4 +1,4 @@
-"""Turns a report into the error to raise, with sentences for each kind."""
+"""Turns a report into the error to raise, with sentences for each kind of fault."""
 
 import math
 import re
@@ -63,7 +63,7 @@ def _allocated_name(report: Report, texts: dict[str, str]) -> str:
 
 
 def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
-    """What happened; the lines; what to look at; the kernel, block and thread."""
+    """A sentence; the lines; what to look at; the kernel, block and thread."""
     scene = _Scene(report, texts, tensors)
     what, advice = _SENTENCES.get(report.kind, _other)(scene)
     return "\n".join(
@@ -79,7 +79,7 @@ def position(index: tuple[int, ...]) -> str:
 
 
 class _Scene:
-    """A report, with the words that most sentences need."""
+    """A report, and the words that most sentences need."""
 
     def __init__(self, report: Report, texts: dict[str, str], tensors: dict):
         self.report = report
@@ -120,7 +120,7 @@ class _Scene:
                 report.name, report.byte, report.element, report.bytes, self.inner
             )
         if report.kind not in _OUTSIDE:
-            return element  # in a wide access, it names the element at fault
+            return element  # in a wide access, this is the element at fault
         after = report.size // report.element - 1
         return f"{element} and the {after} after it" if after > 0 else element
 
@@ -144,7 +144,7 @@ class _Scene:
         return f"({', '.join(part for part in known if part)})" if any(known) else ""
 
     def far(self) -> str:
-        """What an index far outside every tensor means: an int overflowed. Else empty."""
+        """Says that an int overflowed if an index is far outside every tensor; else ""."""
         is_far = abs(self.report.byte) > self.report.element << 30
         return (
             " So far away: does the calculation fit into an int, up to 2147483647?"
@@ -153,7 +153,7 @@ class _Scene:
         )
 
     def extent(self) -> str:
-        """Which elements the variable or tensor has."""
+        """Says which elements the variable or tensor has."""
         report = self.report
         if self.tensor is not None:
             return f"{report.name} has the shape {tuple(self.tensor.shape)}"

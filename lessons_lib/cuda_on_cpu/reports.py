@@ -1,4 +1,4 @@
-"""What the runtime found wrong: which rule, and where. report_messages.py has the words."""
+"""The faults that the runtime finds: their rules and places. report_messages.py has words."""
 
 import re
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ class KernelError(Exception):
     block, thread: three numbers each.
     name: the variable or tensor.
     other_source, other_line, other_thread: of the other thread in a race.
-    Everything that is not known is None.
+    Each field is None if it is not known.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ def parse(text: str) -> Report:
 def refine(report: Report, tensors: dict) -> Report:
     """The report with the most precise kind.
 
-    The runtime sees only accesses. Which rule was broken follows from them.
+    The runtime reports only accesses. This finds the broken rule.
     """
     kind = report.kind
     if kind == "race":
@@ -166,7 +166,7 @@ def _one_update(here: SourceLine, there: SourceLine) -> bool:
 
 
 def updates_in_two_lines(first: str, second: str) -> bool:
-    """`old = x;` and then `x = old + 1;`, or `if (v > x)` and then `x = v;`."""
+    """True for `old = x;` and then `x = old + 1;`, or for `if (v > x)` and then `x = v;`."""
     written = re.search(
         r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)",
         re.sub(r"\s+", "", second.partition("//")[0]),
@@ -177,7 +177,7 @@ def updates_in_two_lines(first: str, second: str) -> bool:
     loaded = re.search(r"(\w+)\s*=(?!=)", first)
     if loaded:
         if re.search(rf"\b{loaded[1]}\b", first[loaded.end() :]):
-            return False  # it gathers, and the other line reads what it has gathered
+            return False  # this line gathers values that the other line has read
         return re.search(rf"\b{loaded[1]}\b", written["value"]) is not None
     return re.search(r"\bif\b", first) is not None
 
@@ -185,8 +185,8 @@ def updates_in_two_lines(first: str, second: str) -> bool:
 def updates_itself(line: str) -> bool:
     """Whether a line makes a new `x` from the old one: `x += v`, `x = max(x, v)`, `x++`.
 
-    A step of a reduction, `a[i] += a[i + s]`, does not count. There the other element is what
-    needs a barrier.
+    A step of a reduction, `a[i] += a[i + s]`, does not count, because there a barrier has to
+    protect the other element.
     """
     plain = re.sub(r"\s+", "", line.partition("//")[0])
     place = r"(?P<place>[A-Za-z_][\w.]*(?:->\w+)*(?:\[[^=]*?\])*)"
@@ -206,7 +206,7 @@ def updates_itself(line: str) -> bool:
 class BlockEntry:
     """An entry of a block table, such as `block_table[2, 5]`, that led out of a cache.
 
-    byte: where it led to.
+    byte: the byte that it led to.
     """
 
     element: str
@@ -219,12 +219,13 @@ def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
     tensor = tensors.get(report.name)
     if tensor is None or report.byte is None:
         return None
-    # a negative index in an unsigned variable
+    # A negative index may have been in an unsigned variable.
     wrapped = report.byte - tensor.element_size() * 2**32
     for reached in (report.byte, wrapped):
         index = tensor_index(tensor.shape, tensor.stride(), reached // tensor.element_size())
         for byte, value, name in report.tables:
-            a_table = name in tensors and tensors[name].ndim == 2  # not a list of lengths
+            # a list of lengths has one dimension, a table two
+            a_table = name in tensors and tensors[name].ndim == 2
             if index and a_table and value == index[0] and not 0 <= value < tensor.shape[0]:
                 return BlockEntry(tensor_element(name, tensors[name], byte), value, reached)
     return None

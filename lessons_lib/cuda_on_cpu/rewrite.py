@@ -1,8 +1,8 @@
-"""Turns CUDA into C++. Only launches with `<<< >>>` and `__shared__` declarations are not C++.
+"""Turns CUDA into C++. Only launches with `<<< >>>` and `__shared__` are not C++.
 
-Everything else (`__global__`, `threadIdx`, `__syncthreads()`) is a macro, a variable or a
-function in our headers. What is rewritten stays on its own line, so errors and reports have
-the learner's line numbers.
+All other parts (`__global__`, `threadIdx`, `__syncthreads()`) are macros, variables or
+functions in our headers. Rewritten code stays on its own line, so errors and reports have the
+learner's line numbers.
 """
 
 import re
@@ -24,7 +24,7 @@ _CAST = re.compile(
 def rewrite(text: str, source: str = "your code") -> str:
     """`text` as C++ with the same lines.
 
-    Raises CompileError, at its line in `source`, for what cannot be read.
+    Raises CompileError, at the line in `source`, for code that cannot be read.
     """
     code = CodeText(text, source)
     refuse_own_names(code)
@@ -32,7 +32,7 @@ def rewrite(text: str, source: str = "your code") -> str:
         *_launches(code),
         *_launches_by_function(code),
         *shared_declarations(code),
-        # not a macro, because the C++ library uses this name as well
+        # This is not a macro, because the C++ library uses this name too.
         *(
             (keyword.start(), keyword.end(), "__attribute__((noinline))")
             for keyword in re.finditer(r"(?<!\()\b__noinline__\b", code.bare)
@@ -83,8 +83,8 @@ def _launches(code: CodeText):
 def _launches_by_function(code: CodeText):
     """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement).
 
-    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's
-    own type, which has its parameters.
+    The end is the end of the kernel's name. CUDA takes any address there. But we need the
+    kernel's own type, because it has the parameters' types.
     """
     for start, arguments, end, kernel in _find_launches_by_function(code):
         name = one_line(kernel).replace("\\", r"\\").replace('"', r"\"")
@@ -100,7 +100,7 @@ def _launches_by_function(code: CodeText):
 
 
 def _find_launches_by_function(code: CodeText):
-    """For each: its start, its arguments' start, the first one's end, and the kernel."""
+    """For each: its start, its arguments' start, the end of the first argument, the kernel."""
     for call in re.finditer(r"\bcudaLaunchKernel\s*\(", code.bare):
         closing = code.find_outside_brackets(
             call.end(), lambda position: code.bare[position] == ")"
@@ -131,7 +131,7 @@ def _find_launches(code: CodeText):
 
 
 def _kernel_start(code: CodeText, opening: int) -> int:
-    """Where the name before `<<<` starts, with namespaces, arguments or index, or its (…)."""
+    """Where the expression before `<<<` starts: a name with all that belongs to it, or (…)."""
     end = len(code.bare[:opening].rstrip(" \t\n\\"))
     last = code.bare[end - 1 : end]
     if last == ")":
@@ -149,7 +149,7 @@ def _kernel_start(code: CodeText, opening: int) -> int:
 def _opening_angle(code: CodeText, end: int) -> int:
     """Where the template arguments that end just before `end` begin.
 
-    C++ wants parentheses around a comparison there, but `1 << 3` and `<=` need none.
+    C++ requires parentheses around a comparison there, but `1 << 3` and `<=` need none.
     """
     depth, position = 0, end - 1
     while position >= 0:
@@ -174,7 +174,7 @@ def _launch_end(code: CodeText, opening: int) -> int | None:
     """The position of the `>>>` that closes the launch, or None.
 
     A value such as `size<pair<A<int>>>()` contains `>>>` too. So each `<` after a name first
-    counts as a template's. If that finds no end, it counts as a comparison.
+    counts as the start of template arguments. If that finds no end, it counts as a comparison.
     """
     for templates in (True, False):
         open_angles = 0

@@ -1,5 +1,5 @@
-// Arithmetic that says how it rounds: to nearest (rn), to zero (rz), up (ru) or down (rd). It
-// is never merged into a multiply-add.
+// Arithmetic with a named rounding: to nearest (rn), to zero (rz), up (ru) or down (rd). It is
+// never merged into a multiply-add.
 #pragma once
 #include <cfenv>
 #include <limits>
@@ -8,7 +8,7 @@
 
 namespace cuda_on_cpu {
 
-// `volatile` keeps the compiler from computing early or in another way.
+// `volatile` stops the compiler from computing it early or in another way.
 template <class T, class Compute>
 T rounded(int mode, Compute compute) {
   int before = mode == FE_TONEAREST ? mode : fegetround();
@@ -18,8 +18,8 @@ T rounded(int mode, Compute compute) {
   return result;
 }
 
-// As a GPU does: what does not fit becomes the nearest that fits, and NaN becomes 0 (of 64
-// bits, the smallest).
+// Converts as a GPU does: a number out of range becomes the nearest in range, and NaN becomes
+// 0 (with 64 bits, the smallest number).
 template <class To, class From>
 To to_whole(From value) {
   using Limits = std::numeric_limits<To>;

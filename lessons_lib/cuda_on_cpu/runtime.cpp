@@ -6,8 +6,8 @@
 #include "intrinsics.h"
 #pragma GCC visibility pop
 
-// The libraries' headers come first. What follows is hidden from other libraries, which also
-// makes it a little quicker.
+// The libraries' headers come first. The code after them is hidden from other libraries, which
+// also makes it a little quicker.
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -72,7 +72,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   return "unrecognized error code";
 }
 
-// What Python calls (lessons_lib/cuda/library.py).
+// Functions for Python (lessons_lib/cuda/library.py).
 extern "C" {
 
 void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {

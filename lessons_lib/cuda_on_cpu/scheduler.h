@@ -1,4 +1,4 @@
-// How the threads of a block take turns, and what happens if none can run on.
+// Threads of a block take turns here. If none can run on, a barrier opens or there is a fault.
 #pragma once
 #include <chrono>
 
@@ -47,7 +47,7 @@ inline void Block::run(uint3 index, size_t number, unsigned long long seed) {
   if (suspicion.weight) conclude(suspicion.report);
 }
 
-// Switches to the next thread in the order that can run, or after the last one to
+// Switches to the next thread in the order that can run. After the last one, switches back to
 // `take_turns`.
 inline void Block::hand_over(void** stack) {
   while (++turn_ < turns_.size()) {
@@ -64,7 +64,7 @@ inline void Block::hand_over(void** stack) {
 // Lets threads run until all of them wait or have returned. Returns whether the block runs on.
 inline bool Block::take_turns() {
   while (count(State::ready)) {
-    if (random_)  // another order, to expose what works only by luck
+    if (random_)  // another order shows code that works only by luck
       for (size_t i = turns_.size() - 1; i > 0; --i) {
         random_ = random_ * 6364136223846793005ull + 1442695040888963407ull;
         std::swap(turns_[i], turns_[(random_ >> 33) % (i + 1)]);
@@ -76,7 +76,7 @@ inline bool Block::take_turns() {
   return count(State::returned) < threads.size();
 }
 
-// No thread can run. Either all wait at one barrier, which opens, or something is wrong.
+// No thread can run. Either all wait at one barrier, which opens, or there is a fault.
 inline void Block::open_barrier() {
   if (suspicion.weight) return conclude(suspicion.report);
   Thread* first = nullptr;
@@ -114,7 +114,7 @@ inline void Block::open_barrier() {
 #endif
 }
 
-// Lanes wait for other lanes, which are elsewhere and cannot run on either.
+// Lanes wait for other lanes, which are elsewhere and cannot run either.
 inline void Block::report_deadlock() {
   Meeting& meeting = *std::min_element(
       meetings.begin(), meetings.end(), [](const Meeting& a, const Meeting& b) {

@@ -47,7 +47,10 @@ def shared_declarations(code: CodeText) -> Iterator[tuple[int, int, str]]:
 
 
 def _in_macro(code: CodeText, position: int) -> bool:
-    """Whether `position` is in a directive. Its lines, except the last, end in a backslash."""
+    """Whether `position` is in a directive.
+
+    All lines of one but the last end in a backslash.
+    """
     return (
         re.search(r"^[ \t]*#(?:\\\n|[^\n])*\Z", code.bare[:position], re.MULTILINE) is not None
     )
@@ -65,7 +68,7 @@ def _at_namespace_scope(code: CodeText, position: int) -> bool:
 class _Declaration:
     """One declaration.
 
-    words: all of it except `__shared__` and the semicolon.
+    words: the declaration without `__shared__` and the semicolon.
     position: its place in the text, for errors.
     """
 
@@ -143,7 +146,7 @@ def _type_and_declarator(text: str) -> tuple[str, str]:
 
 
 def _macro_safe_type(kind: str) -> str:
-    """The type in parentheses, or else a macro would split `std::pair<int, int>` in two."""
+    """The type in parentheses, because a macro would split `std::pair<int, int>` in two."""
     if "," not in kind:
         return kind
     volatile = "volatile " if re.search(r"\bvolatile\b", outside_brackets(kind)) else ""

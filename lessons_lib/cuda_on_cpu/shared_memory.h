@@ -1,5 +1,5 @@
-// Shared memory: one set of variables for each block. In checked mode the variables lie far
-// apart, so an index that runs out of one cannot end up in another.
+// Shared memory: one set of variables for each block. In checked mode the variables are far
+// apart, so an index beyond the end of one cannot reach another.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -32,13 +32,13 @@ class SharedMemory {
     add(nullptr, "dynamic shared memory", dynamic_bytes, 256, 4, Kind::dynamic);
   }
 
-  // Forgets what the last block left. All bits set make a float a NaN, which shows.
+  // Forgets the last block's values. All bits are set, which makes a float a NaN, so it shows.
   void begin_block() {
     for (Variable& variable : variables_) variable.made = false;
     make(variables_[0]);
   }
 
-  // Returns null if the block needs more shared memory than there is; `why` then says so.
+  // Returns null if the block needs more shared memory than there is; then `why` says so.
   void* variable(const void* identity, const char* name, size_t bytes, size_t alignment,
                  size_t element, const unsigned char* padding, const char*& why) {
     for (Variable& variable : variables_)
@@ -75,9 +75,9 @@ class SharedMemory {
 #endif
 
  private:
-  // A GPU's rules, as recorded in tests/cuda_shared_memory.csv. The sizes of the arrays are
-  // known only when a thread reaches them. So the launch, or cudaFuncSetAttribute, is
-  // refused late.
+  // A GPU's rules, as recorded in tests/lessons_lib/cuda_on_cpu/cuda_shared_memory.csv. The
+  // sizes of the arrays are known only when a thread reaches them. So the launch, or
+  // cudaFuncSetAttribute, is refused late.
   const char* too_much() const {
     size_t arrays = up_to(static_bytes_, dynamic_alignment_);
     if (allowed_ != not_set && arrays + allowed_ > shared_bytes_at_most)
@@ -94,7 +94,7 @@ class SharedMemory {
              Kind kind)
         : identity(identity), region(name, base, bytes, element, kind) {}
     const void* identity;
-    bool made = false;  // for this block
+    bool made = false;  // by this block
     Region region;
   };
 

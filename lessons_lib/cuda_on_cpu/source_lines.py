@@ -1,4 +1,4 @@
-"""From an address in machine code to the learner's line. addr2line reads the debug tables."""
+"""Finds the learner's line for an address in machine code, by addr2line."""
 
 import ctypes
 import shutil
@@ -35,8 +35,9 @@ def look_up(
 ) -> list[SourceLine | None]:
     """The line in `texts` for each offset in `library`, or None.
 
-    offsets: each one is just after an instruction.
-    Inlined code has several lines, from the innermost function outwards. Our first one counts.
+    Inlined code has several lines, from the innermost function outwards. Our first line
+    counts.
+    offsets: each is just after an instruction.
     """
     found = []
     for frames in _frames(library, [offset - 1 for offset in offsets]):
@@ -59,7 +60,7 @@ def lines_at(addresses: set[int], texts: dict[str, str]) -> dict[int, SourceLine
 
 
 def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
-    """The (file, line) pairs of each address, the innermost first."""
+    """The (file, line) pairs of each address, the innermost function first."""
     hexadecimal = [f"{address:#x}" for address in addresses]
     if shutil.which("addr2line"):
         command = ["addr2line", "-i", "-a", "-e", library, *hexadecimal]
@@ -96,7 +97,8 @@ def _run(command: list[str]) -> list[str]:
 
 
 def _read(lines: list[str]) -> list[tuple[str, int]]:
-    """Reads `/folder/your code:12 (discriminator 3)`, which addr2line prints.
+    """The (file, line) pairs in lines such as `/folder/your code:12 (discriminator 3)`, as
+    addr2line prints them.
 
     On macOS, atos prints `kernel (in library.so) (your code:12)`.
     """
@@ -120,7 +122,7 @@ class _Found(ctypes.Structure):
 
 
 def offset_in_library(address: int) -> tuple[str, int] | None:
-    """The library that contains this address, and the distance from the library's start."""
+    """The library that contains this address, and its distance from the library's start."""
     found = _Found()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Found)]

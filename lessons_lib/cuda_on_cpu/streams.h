@@ -1,5 +1,5 @@
-// Streams and events. Here everything has ended when a call returns, so streams only have
-// names, and events only a time.
+// Streams and events. All work has ended when a call returns. So a stream has only a name, and
+// an event has only a time.
 #pragma once
 #include "launch.h"
 
@@ -48,7 +48,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr) {
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaDeviceSynchronize(); }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaDeviceSynchronize(); }
-// In milliseconds: this computer's time, not a GPU's.
+// In milliseconds of this computer, not of a GPU.
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start,
                                         cudaEvent_t end) {
   if (!start->recorded || !end->recorded || !start->timed || !end->timed)

@@ -1,5 +1,5 @@
-// Checked mode: a kernel works on copies of the tensors, far apart (address_space.h). If a
-// launch fails, nothing of the caller's has changed.
+// Checked mode: a kernel works on copies of the tensors, far apart (address_space.h). So if a
+// launch fails, the caller's tensors have not changed.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "clock.h"
 #include "region.h"
 
-// One access to a traced tensor or shared array, in Python's layout. Visible, because a
-// function with hidden types is hidden too.
+// One access to a traced tensor or shared array, in Python's layout. It is visible to the
+// linker, because a function with hidden types is hidden too.
 struct __attribute__((visibility("default"))) TracedAccess {
   unsigned block[3], thread[3];
   int name, kind;  // its place among the traced names; 0 read, 1 write, 2 atomic
@@ -84,7 +84,7 @@ class Tensors {
   }
 
   void trace(const char* names) { traced_ = names, accesses.clear(); }
-  // The place of a name among those that are traced, or -1.
+  // The number of a name among the traced names, or -1.
   int traced(const std::string& name) const { return place_of(name, traced_); }
   void count(const char* names) { counted_ = names; }
   void record(const Region& region, size_t offset, size_t size, Access access,
@@ -104,7 +104,7 @@ class Tensors {
   int launches = 0;
 
  private:
-  // `names`: separated by commas. Returns -1 if `name` is not among them.
+  // The number of `name` in `names`, which has commas between them, or -1.
   static int place_of(const std::string& name, const std::string& names) {
     if (names.empty()) return -1;
     size_t at = ("," + names + ",").find("," + name + ",");

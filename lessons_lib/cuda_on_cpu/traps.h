@@ -1,6 +1,6 @@
-// Turns what the processor refuses in a kernel into a report: an integer division by zero, an
+// Turns a processor's exception in a kernel into a report: an integer division by zero, an
 // access where there is no memory, a full stack, and in checked mode a loop that does nothing.
-// The system reports these by signals. While a grid runs, our handlers replace the old ones.
+// The system tells of these by signals. While a grid runs, our handlers replace the old ones.
 #pragma once
 #include <pthread.h>
 #include <sys/time.h>
@@ -31,7 +31,7 @@ struct Trap {
 inline CUDA_ON_CPU_LOCAL Trap trap{};
 inline thread_local bool runs_blocks = false;  // of this processor thread
 
-// The address after the kernel's last instruction. The kernel may have called another
+// The address after the last instruction of the kernel, which may have called another
 // function.
 inline const void* last_in_kernel() {
   Dl_info own, found;
@@ -49,8 +49,8 @@ inline const void* last_in_kernel() {
   return nullptr;
 }
 
-// The compiler may find that a loop has no effect and leave a jump to itself, which calls no
-// hook (hooks.h). So a timer checks regularly whether the kernel has run for half a second
+// If the compiler finds that a loop has no effect, it may leave a jump to itself, which calls
+// no hook (hooks.h). So a timer checks regularly whether the kernel has run for half a second
 // without a step.
 inline bool stands_still() {
 #if CHECKED
@@ -66,8 +66,8 @@ inline bool stands_still() {
   return false;
 }
 
-// Where a thread goes on after a signal: at the start of its stack, which is not needed any
-// more.
+// A thread continues here after a signal, at the start of its stack: the stack's content is
+// not needed any more.
 [[noreturn]] inline void report_trap() {
   bool full = size_t(trap.address - block->own_stack()) < guard_bytes;
   if (trap.signal == SIGVTALRM) block->fail(Report("no-end").code("pc", last_in_kernel()));
@@ -99,11 +99,11 @@ struct TrapHandlers {
 
   static void handle(int signal, siginfo_t* info, void* context) {
     if (signal == SIGVTALRM) {
-      // it reached another thread
+      // The signal reached another thread.
       if (!runs_blocks) return void(pthread_kill(launching, signal));
       if (!self || !stands_still()) return;
     }
-    if (!runs_blocks || !self) {  // not the kernel's: leave it to the old handler
+    if (!runs_blocks || !self) {  // not the kernel's fault: the old handler gets it
       for (int i = 0; i < count; ++i)
         if (signals[i] == signal) sigaction(signal, &before[i], nullptr);
       return;
@@ -122,7 +122,7 @@ struct TrapHandlers {
   }
 };
 
-// A stack for the handler on this processor thread, because the thread's own may be full.
+// A second stack for the handler on this processor thread, because the first may be full.
 class TrapStack {
  public:
   explicit TrapStack(char* lowest) {

@@ -1,9 +1,9 @@
-"""What would hide code from checked mode. It is refused by name, at the learner's line.
+"""Refuses code that checked mode could not watch, by name and at the learner's line.
 
-Checked mode sees what the compiler announces before each access (README.md). So no code may
-tell the compiler to leave that out, replace the functions that it calls, or reach memory in a
-way that it does not announce. A macro can build a name from pieces, and comments and strings
-are not code. So the search is in the preprocessor's output, and then in the library's symbols.
+Checked mode sees the accesses that the compiler announces (README.md). So no code may stop the
+compiler from announcing them, replace the functions that it calls, or reach memory in another
+way. A macro can build a name from pieces, and names in comments and strings are not code. So
+the search is in the preprocessor's output, and then in the library's symbols.
 """
 
 import re
@@ -17,10 +17,10 @@ from lessons_lib.cuda_on_cpu.code_text import CodeText, mask
 from lessons_lib.cuda_on_cpu.source_lines import look_up
 
 _HEADERS = Path(__file__).resolve().parent
-# other headers are the runtime's
+# Headers of the runtime that a learner's text may include. The others are internal.
 _OPEN_TO_ALL = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}
 _OWN_NAME = re.compile(r"\b(?:cuda_on_cpu|CUDA_ON_CPU|CUDA_SHARED|CUDA_DYNAMIC_SHARED)\w*")
-_HIDING = (  # identifiers, and what is wrong with them
+_HIDING = (  # identifiers, and why they are refused
     (
         re.compile(
             r"(?:__)?(?:no_sanitize(?:_thread|_coverage)?|disable_sanitizer_instrumentation)(?:__)?"
@@ -45,7 +45,7 @@ _HIDING = (  # identifiers, and what is wrong with them
         ),
     ),
 )
-# An empty instruction, which only tells the compiler what it must not leave out.
+# An empty assembly instruction. It only tells the compiler which values it must keep.
 _NO_INSTRUCTION = re.compile(
     r'\b(?:__)?asm(?:__)?\s*(?:(?:__)?volatile(?:__)?\s*)?\(\s*""\s*[:)]'
 )
@@ -76,12 +76,12 @@ _UNWATCHED = {
     "dlopen",
 }
 _OF_EVERY_LIBRARY = {"_init", "_fini", "__bss_start", "_edata", "_end"}
-# memcpy becomes this (language.h)
+# memcpy becomes a call of this (language.h)
 _OURS_TO_CALL = {"cuda_on_cpu_memcpy", "cuda_on_cpu_memmove", "cuda_on_cpu_memset"}
 
 
 def refuse_own_names(code: CodeText) -> None:
-    """Raises CompileError if a learner's text uses one of our names, unknown to CUDA."""
+    """Raises CompileError if a learner's text uses a name that only our runtime has."""
     if name := _OWN_NAME.search(code.bare):
         raise code.error(
             name.start(),
@@ -96,7 +96,7 @@ def refuse_own_names(code: CodeText) -> None:
 
 
 def refuse_text(preprocessed: str, texts: dict[str, str]) -> None:
-    """Raises CompileError for what hides code from the watch.
+    """Raises CompileError for code that hides accesses from the watch.
 
     preprocessed: the output of the preprocessor.
     texts: the learner's texts by name.
@@ -107,7 +107,7 @@ def refuse_text(preprocessed: str, texts: dict[str, str]) -> None:
 
 
 def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
-    """Raises CompileError if the library defines what only the runtime may define.
+    """Raises CompileError if the library defines a symbol that only the runtime may define.
 
     Also raises it if the library calls a function that nothing watches.
     """
@@ -143,9 +143,9 @@ def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the preprocessor's output that is neither ours nor the system's.
+    """A line of the preprocessor's output that is not from one of our headers or the system's.
 
-    opens: the header that is included there, or nothing.
+    opens: the header that is included there, or "".
     """
 
     source: str
@@ -155,7 +155,7 @@ class _Line:
 
 
 def _own_lines(preprocessed: str):
-    """Each line that is from no header of the system's or ours, with its original place."""
+    """Each line that is from no header, with its original place."""
     source, number, own = "", 0, False
     for text in preprocessed.split("\n"):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)', text)
@@ -208,7 +208,7 @@ def _refuse_names(lines: list[_Line], texts):
 
 
 def _refuse_attributes(lines: list[_Line], texts):
-    """Refuses attributes that change optimization. Elsewhere `optimize` is a normal name."""
+    """Refuses attributes that change optimization. Otherwise `optimize` is a normal name."""
     code = CodeText("\n".join(line.text for line in lines), "")
     for attribute in re.finditer(r"\b__attribute(?:__)?\s*(?=\()|\[(?=\[)", code.bare):
         end = code.find_outside_brackets(

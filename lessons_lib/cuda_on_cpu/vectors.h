@@ -1,5 +1,5 @@
-// CUDA's small vectors: float4, int2. They are aligned to their size, so that one instruction
-// can load them.
+// CUDA's small vectors, such as float4 and int2. Each is aligned to its size, so that one
+// instruction can load it.
 #pragma once
 #include "language.h"
 

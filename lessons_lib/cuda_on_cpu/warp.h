@@ -7,8 +7,8 @@
 
 namespace cuda_on_cpu {
 
-// Lanes of one warp that have reached the same line with the same mask. Lanes of a warp may
-// meet in separate groups.
+// Lanes of one warp that have reached the same line with the same mask. Lanes may also meet in
+// separate groups.
 enum class Meet { shuffle, ballot, gather, barrier };
 struct Meeting {
   Meet kind;
@@ -33,7 +33,7 @@ inline Report lane_report(const char* what, unsigned mask, const char* file, int
   return report;
 }
 
-// What the lane brings that `thread` asked for. A lane that has returned brings nothing.
+// The value of the lane that `thread` asks for. A lane that has returned gives nothing.
 inline const void* value_for(Thread& thread, const Meeting& meeting) {
   if (!(meeting.arrived & bit(thread.source))) {
     self = &thread;
@@ -51,7 +51,7 @@ inline void exchange(const Meeting& meeting) {
   if (meeting.kind == Meet::shuffle) {
     each([&](Thread& thread) {
       const void* value = value_for(thread, meeting);
-      // the usual case, in one instruction
+      // The usual case, in one instruction.
       if (thread.bytes == 4) memcpy(thread.result, value, 4);
       else memcpy(thread.result, value, thread.bytes);
     });
@@ -97,8 +97,8 @@ inline void close_meetings(unsigned warp) {
 }
 
 // Waits for the other lanes of `mask`.
-// value: what this lane brings.
-// result: where the value of lane `source` goes.
+// value: this lane's value.
+// result: the place for the value of lane `source`.
 // source: -1 for a warp's barrier and for a vote.
 inline void meet(Meet kind, unsigned mask, const void* value, void* result, size_t bytes,
                  int source, const char* what, const char* file, int line) {
@@ -119,8 +119,8 @@ inline void meet(Meet kind, unsigned mask, const void* value, void* result, size
   if (self->state == State::in_warp) block->wait(State::in_warp);
 }
 
-// The lane that a shuffle reads, as CUDA defines it for each kind. Outside its group of
-// `width` lanes, it is the caller's own lane. A GPU's instruction has five bits for the
+// The lane that a shuffle reads, as CUDA defines it for each kind. If it is outside the group
+// of `width` lanes, the caller reads its own value. A GPU's instruction has five bits for the
 // distance.
 inline int source_lane(Shuffle kind, int lane, int distance, int width) {
   int first = lane & ~(width - 1);
@@ -162,5 +162,6 @@ unsigned cuda_on_cpu::gather(unsigned mask, unsigned long long value,
   return unsigned(self->source);
 }
 
-// It is chance which lanes run together. CUDA promises only that the caller is one of them.
+// Which lanes run together is left to chance. CUDA promises only that the caller is one of
+// them.
 unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }

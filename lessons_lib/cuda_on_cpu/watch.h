@@ -1,6 +1,6 @@
-// Checked mode: each access of a kernel comes here first. Is it inside its variable or tensor?
-// Does the memory have a value? May it be written? And is it ordered after what other threads
-// did there?
+// Checked mode: each access of a kernel comes here before it happens. Is it inside its
+// variable or tensor? Does the memory have a value? May it be written? And is it ordered after
+// the accesses of other threads?
 #pragma once
 #include "allocations.h"
 #include "clock.h"
@@ -55,7 +55,7 @@ inline Report access_report(const char* kind, const Region& region, const char* 
   block->fail(report);
 }
 
-// The other lanes of the record whose access is not ordered before this thread's, now.
+// The record's other lanes whose accesses are not ordered before this thread's access now.
 inline uint32_t unordered_lanes(const Record& record) {
   uint32_t others = record.lanes & ~(1u << self->lane), left = 0;
   for (; others; others &= others - 1)
@@ -69,10 +69,10 @@ inline bool clashes_in_block(const Record& record) {
   return record.epoch == epoch.now && (record.warp != self->warp || unordered_lanes(record));
 }
 
-// The time of an access to a tensor by another block of this launch that did not hand over its
-// result, or 0.
+// The epoch of an access to a tensor by another block of this launch, if that block did not
+// hand over its result. Otherwise 0.
 inline uint32_t clash_between_blocks(const Record& record) {
-  bool latest = record.epoch < epoch.block_began;  // of older ones, only the time
+  bool latest = record.epoch < epoch.block_began;  // of an older access only the time is known
   uint32_t when = latest ? record.epoch : record.other_block;
   uint32_t warps = latest && record.warp != several ? 1u << record.warp : ~0u;
   return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
@@ -112,8 +112,8 @@ inline void add_other_block(Report& report, const Record& record) {
   report.index("other_block", index);
 }
 
-// Two accesses that clash. A clash within a warp may be only the first of many, some between
-// warps. And a look at a value that atomics change may be the first step of a
+// Reports two accesses that clash. A clash within a warp may be only the first of many, some
+// of them between warps. And a read of a value that atomics change may be the first step of a
 // compare-and-swap. In these two cases the block runs on a little further.
 inline void race(const Region& region, const char* address, size_t size, Access access,
                  const void* code, const Cell& cell, const Record& record) {
@@ -156,7 +156,7 @@ inline void race(const Region& region, const char* address, size_t size, Access 
     record.other_warp = record.thread, record.other_warp_code = record.last.code;
     record.warp = several;
   } else if (record.lanes != mine) {
-    // again, and in the meantime it has met nobody
+    // It accesses the element again, and has not met other lanes in the meantime.
     if (record.lanes & mine && crowds.touch(record, self->lane).clock == self->clock) return;
     kept = unordered_lanes(record);
     if (kept) crowds.add(record, record.thread % 32, record.last);
@@ -213,9 +213,9 @@ inline void elsewhere(const char* address, size_t size, Access access, const voi
   block->fail(report);
 }
 
-// A loop over atomicCAS first looks at the old value. This look need not be atomic, because a
-// wrong value only costs another round. So this thread's read just before it clashes with
-// nothing.
+// A loop over atomicCAS first reads the old value. This read need not be atomic, because a
+// wrong value only costs another round. So the thread's read just before the atomicCAS clashes
+// with nothing.
 inline void forgive_read(const void* where, size_t size) {
   if (!self) return;
   const char* address = static_cast<const char*>(where);
@@ -231,8 +231,8 @@ inline void forgive_read(const void* where, size_t size) {
   }
 }
 
-// The launcher's own code runs on the host, which cannot reach a GPU's memory. Common memory
-// it reaches, but not while a kernel that changes it may still run.
+// The launcher's own code runs on the host, which cannot reach a GPU's memory. It can reach
+// common memory, but not while a kernel that changes it may still run.
 inline void watch_host(const char* address, size_t size, Access access, const void* code) {
   Region* region = global_region_at(address);
   if (!region) return;
@@ -284,7 +284,7 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
 }
 
 // A GPU accepts an access only at a multiple of its size. Some types of 16 bytes are not
-// aligned to their size (two doubles), so there the tensors decide.
+// aligned to their size (two doubles). Then the tensor's type decides.
 [[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size,
                                                 Access access, const void* code) {
   if (!self) return;

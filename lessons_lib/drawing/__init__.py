@@ -1,4 +1,4 @@
-"""How the lessons draw: blocks and pools in one style, and a text for each picture."""
+"""How the lessons draw: blocks and pools in one style, and an alt text for each picture."""
 
 import base64
 import html
@@ -11,31 +11,32 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from PIL import ExifTags, Image
 
 # The colours of Okabe and Ito, with a lighter green. People with any common form of colour
-# blindness can tell them apart. Black text on each is easy to read, and so is white text on
-# what a dark theme makes of it (`tools/colour/src/style.css`).
+# blindness can tell them apart. Black text is easy to read on each. A dark theme changes them
+# (`tools/colour/src/style.css`), and then white text is easy to read.
 FREE = "#ffffff"
 USED = "#56b4e9"
 SHARED = "#e69f00"
 WASTED = "#bbbbbb"
 EDGE = "#333333"
 GREEN, PINK, YELLOW = "#33bd93", "#cc79a7", "#f0e442"
-# For several things of one kind: sequences, requests, rows. Each also has a name or a number.
+# For several things of one kind: sequences, requests, rows. Each also has a name or number.
 SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
-# For lines, dots and words on white, which have no dark edge. Contrast 4.5:1 or more.
+# For lines, dots and words on white, without a dark edge. Contrast 4.5:1 or more.
 LINES = ("#000000", "#c05000", "#0072b2", "#a0527a", "#006b4f")
-QUIET = "#666666"  # less important text on white; contrast 5.7:1
-EMPTY = "///"  # over WASTED, the hatch of an empty place
-DPI = 100  # a figure's inch on the page, in pixels
-SHARPNESS = 2  # pixels of a picture for each of the page, so that it is sharp on any screen
-# JupyterLab's dark theme and the site's turn these pictures dark; each colour keeps its hue.
+QUIET = "#666666"  # for less important text on white; contrast 5.7:1
+EMPTY = "///"  # the hatch of an empty place, drawn over WASTED
+DPI = 100  # pixels on the page for an inch of a figure
+# pixels of a picture for each pixel of the page, so that it is sharp on any screen
+SHARPNESS = 2
+# JupyterLab's dark theme and the site's turn these pictures dark, and keep each colour's hue.
 STILL = 'class="still"'
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with its text. It is shown at half its size, and so is sharp on any screen.
+    """A PNG with its alt text. It is shown at half its size, so it is sharp on any screen.
 
-    JupyterLab drops the text of a plain image output, so this is HTML.
+    It is HTML, because JupyterLab drops the alt text of a plain image.
     """
 
     png: bytes
@@ -69,16 +70,16 @@ def show(figure, alt: str) -> Picture:
 
 
 def as_png(figure, **options) -> bytes:
-    """The figure as a PNG, on white. It is closed.
+    """The figure as a PNG, on white. The figure is closed.
 
-    options: further ones for matplotlib's `savefig`.
+    options: further options for matplotlib's `savefig`.
     """
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI * SHARPNESS, facecolor="white", **options)
     plt.close(figure)
     image = Image.open(drawn).convert("RGB")
     width, height = (length - length % SHARPNESS for length in image.size)  # whole pixels
-    # a drawing has few colours: with a palette it is a third as large
+    # A drawing has few colours: with a palette the file is a third as large.
     image.crop((0, 0, width, height)).quantize(64).save(small, format="png", optimize=True)
     return small.getvalue()
 
@@ -100,14 +101,14 @@ def draw_arrow(axes, start: tuple, end: tuple, curve: float = 0.0) -> None:
 
 
 def as_jpeg(png: bytes) -> bytes:
-    """A picture that says at which size it is shown, for Markdown, which cannot say it.
+    """The picture as a JPEG that is shown at its right size. Markdown cannot give a size.
 
-    Browsers heed the resolution of a JPEG, and not that of a PNG.
+    Browsers use the resolution in a JPEG, but not the one in a PNG.
     """
     image = Image.open(io.BytesIO(png)).convert("RGB")
     about = Image.Exif()
     about[ExifTags.Base.XResolution] = about[ExifTags.Base.YResolution] = 72.0 * SHARPNESS
-    about[ExifTags.Base.ResolutionUnit] = 2  # inches, of 72 pixels each
+    about[ExifTags.Base.ResolutionUnit] = 2  # inches; an inch has 72 pixels
     size = about.get_ifd(ExifTags.IFD.Exif)
     size[ExifTags.Base.ExifImageWidth] = image.width // SHARPNESS
     size[ExifTags.Base.ExifImageHeight] = image.height // SHARPNESS
@@ -120,7 +121,7 @@ def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None =
     """One row of squares, one for each block; free blocks have no colour.
 
     The id is inside a square, and the number of sequences that use it is below.
-    texts: if given, these are inside, and the ids are below.
+    texts: if given, the texts are inside, and the ids are below.
     """
     for block_id, count in enumerate(ref_counts):
         users = f"×{count}" if count else "free"
@@ -153,7 +154,7 @@ def draw_block(
 
 
 def empty_hatch(colour: str, text: str = "") -> str | None:
-    """The hatch of a grey place without a text; None for any other."""
+    """The hatch of a grey place that has no text; None for any other place."""
     return EMPTY if colour == WASTED and not text else None
 
 
@@ -167,14 +168,14 @@ def ink(shade) -> str:
 
 
 def pool_colour(count: int) -> str:
-    """White for a free block, blue for one sequence, orange for more."""
+    """White for a free block, blue for a block of one sequence, orange for a shared block."""
     return FREE if count == 0 else USED if count == 1 else SHARED
 
 
 def pool_steps(steps: list[tuple]):
     """A figure with one row for each step: what was done, and the reference counts after it.
 
-    Texts for the blocks are optional.
+    A step may also have texts for the blocks.
     """
     width = min(9.0, 0.4 + 0.62 * len(steps[0][1]))
     figure, rows = plt.subplots(

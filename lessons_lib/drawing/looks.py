@@ -1,7 +1,7 @@
-"""How requests look, in stills and in the player: a colour, and a pattern for eyes that do not
-tell colours apart.
+"""How requests look, in stills and in the player: each has a colour and a pattern. So people
+who cannot tell the colours apart see different patterns.
 
-A look is written once and gives CSS for the player and a pattern of SVG for its still.
+A look is written once. It gives the CSS of the player and the SVG pattern of the still.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ CROSSED = Pattern(f"{_lines(135)},{_lines(45)}", f"{_RISING} {_FALLING}")
 
 @dataclass(frozen=True)
 class Look:
-    """A colour with a pattern. `name` is that of its class in CSS and its pattern in SVG."""
+    """A colour with a pattern. `name` is its class in CSS, and its pattern's id in SVG."""
 
     name: str
     colour: str
@@ -60,14 +60,14 @@ class Look:
         )
 
 
-# Of requests that gave way. Those that wait for the first time look as reserved places do.
+# For requests that gave way. Requests that wait for the first time look like reserved places.
 AGAIN_LOOK = Look("again", WASTED, CROSSED)
-# Orange means shared in this course, so no request has it.
+# Orange means shared in this course, so no request has that colour.
 SHARED_LOOK = Look("shared", SHARED, CROSSED)
 _COLOURS = (USED, GREEN, PINK, YELLOW)
 
 
 def request_look(place: int) -> Look:
-    """The look of a request, by its place among all: twenty differ."""
+    """The look of a request, by its place among all. Twenty looks differ."""
     colour, pattern = _COLOURS[place % len(_COLOURS)], PATTERNS[place % len(PATTERNS)]
     return Look(f"look-{place % 20}", colour, pattern)

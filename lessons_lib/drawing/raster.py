@@ -1,4 +1,4 @@
-"""Draws the SVG of block tables as a PNG, because a notebook's attachment has to be one."""
+"""Draws the SVG of block tables as a PNG, because a notebook cannot attach an SVG."""
 
 import re
 from xml.etree import ElementTree
@@ -11,7 +11,7 @@ from lessons_lib.drawing import DPI, as_png
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _ANCHORS = {"start": "left", "middle": "center"}
-# A command of a path: its code for each point, and whether the points are relative.
+# Commands of an SVG path: the code for each of its points, and whether points are relative.
 _COMMANDS = {
     "M": (Path.MOVETO, False),
     "C": (Path.CURVE4, False),
@@ -21,9 +21,9 @@ _COMMANDS = {
 
 
 def as_raster(svg: str) -> bytes:
-    """An SVG of rectangles, paths and texts as a PNG like those of figures.
+    """An SVG of rectangles, paths and texts as a PNG that looks like those of figures.
 
-    Of paths it knows the commands M, C, l, h and z.
+    A path may have the commands M, C, l, h and z.
     Raises ValueError for anything else.
     """
     root = ElementTree.fromstring(svg)
@@ -37,14 +37,15 @@ def as_raster(svg: str) -> bytes:
 
 
 def _draw(axes, element, order: int) -> None:
-    """One element, above those before it."""
+    """Draws one element above the elements before it."""
     about = element.attrib
     if element.tag == f"{_SVG}text":
         axes.text(
             float(about["x"]),
             float(about["y"]),
             element.text,
-            fontsize=float(about["font-size"]) * 72 / DPI * 0.93,  # this font is wider
+            # matplotlib's font is wider than the browser's
+            fontsize=float(about["font-size"]) * 72 / DPI * 0.93,
             ha=_ANCHORS[about["text-anchor"]],
             weight=about["font-weight"],
             color=about["fill"],

@@ -1,6 +1,6 @@
-"""Guides a learner: what is passed and what is next, and why a name is missing."""
+"""Guides a learner: exercises that are passed, the next one, and why a name is missing."""
 
-# The errors of a cell after which a learner is told more than Python tells.
+# Errors of a cell that the course explains further than Python does.
 KINDS = (
     *(NameError, AttributeError, SyntaxError, TypeError),
     *(NotImplementedError, RuntimeError, AssertionError),

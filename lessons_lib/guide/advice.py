@@ -1,4 +1,4 @@
-"""What to do after a check, for the card that shows its result."""
+"""Says what to do after a check, for the card that shows the result."""
 
 import re
 import sys
@@ -10,11 +10,14 @@ from lessons_lib import checks
 from lessons_lib.checks import progress
 
 RUN_IT = "run its cell: click on it and press Shift+Enter"
-_failed: dict[str, Any] = {}  # the answer that each exercise's last check refused
+_failed: dict[str, Any] = {}  # the last refused answer to each exercise
 
 
 def after_failing(result: checks.CheckResult, answer: Any) -> str:
-    """The result's message and the next step. A cell that was edited may not have run."""
+    """The result's message and the next step.
+
+    A learner may have edited a cell and not run it.
+    """
     body = f'{result.message}\nOne hint at a time: hint("{result.exercise}")'
     if _failed.get(result.exercise) is answer:
         body += f"\nThis is the answer of your last check. Is yours newer? Then {RUN_IT}."
@@ -23,12 +26,13 @@ def after_failing(result: checks.CheckResult, answer: Any) -> str:
 
 
 def after_passing() -> str:
-    """What to hand in with the notebook: files beside it that it has imported. "" if none."""
+    """Lists the imported files to hand in with the notebook; "" if there are none."""
     here, own = Path.cwd(), set()
     for module in [*sys.modules.values()]:
-        with suppress(Exception):  # anything may be there
+        with suppress(Exception):  # a module may have any attributes
             file = Path(module.__file__ or "")
-            is_real = file.is_absolute() and file.suffix == ".py"  # PyTorch makes up some
+            # PyTorch's modules may name files that do not exist
+            is_real = file.is_absolute() and file.suffix == ".py"
             if is_real and file.resolve().parent == here:
                 own.add(file.name)
     names = " and ".join(sorted(own))
@@ -41,13 +45,13 @@ def after_passing() -> str:
 
 
 def standing(result: checks.CheckResult) -> str:
-    """Why an answer was not tried: for the title of the card."""
+    """Says in the title of the card why an answer was not tried."""
     first = re.match(r"It calls exercise (\d+\.\d+)", result.message)
     return f"needs exercise {first[1]} first" if first else "not attempted yet"
 
 
 def before_trying(result: checks.CheckResult) -> str:
-    """The message to a learner whose answer is still the stub, as far as the kernel knows."""
+    """The message to a learner whose answer is still the stub in this kernel."""
     words = (
         f"{result.message}\nHave you written it? Then take the stub's line out, and {RUN_IT}."
     )
@@ -57,6 +61,6 @@ def before_trying(result: checks.CheckResult) -> str:
 
 
 def is_the_learners(answer: Any, exercise: checks.Exercise) -> bool:
-    """Whether it has the answer's name: a lesson also checks wrong ones that it shows."""
+    """Whether it has the answer's name. A lesson also checks wrong answers, to show them."""
     name = getattr(answer, "__name__", exercise.answer_name)
     return name in (exercise.answer_name, "<lambda>")

@@ -1,6 +1,6 @@
-"""Explains an error of a cell: a name is misspelt, a cell has not run, or it is no Python.
+"""Explains an error of a cell: a misspelt name, a cell that has not run, or invalid Python.
 
-A kernel that was restarted knows nothing of the cells that ran before.
+After a restart, the kernel knows nothing of the cells that ran before.
 """
 
 import builtins
@@ -13,7 +13,7 @@ from lessons_lib.guide import KINDS, missing_methods, restart, syntax_errors
 
 
 def watch(lesson: str) -> None:
-    """From now on, an error in the lesson says which name is like it, or what to run."""
+    """From now on, an error in the lesson shows the name that was meant, or cells to run."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         shell.set_custom_exc(KINDS, lambda *error, **rest: _show(lesson, *error, **rest))
@@ -25,7 +25,7 @@ def _show(lesson: str, shell, kind, error, traceback, tb_offset=None) -> None:
 
 
 def explain(shell, error: Exception, lesson: str | None) -> None:
-    """Shows what can be said of the error, if anything.
+    """Shows an explanation of the error, if there is one.
 
     lesson: its number, if it is known.
     """

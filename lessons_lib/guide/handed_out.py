@@ -1,8 +1,8 @@
-"""The notebooks as the course hands them out, even when somebody has changed the files.
+"""The notebooks as the course hands them out, even if somebody has changed the files.
 
 Each notebook carries a digest of its text, `given` in its metadata, and so does each of its
-exercise cells. So it says by itself whether it is as it was handed out, wherever it was copied
-and whatever it is called now.
+exercise cells. So a notebook itself shows whether it has been changed, under any name and in
+any folder.
 """
 
 import hashlib
@@ -13,17 +13,17 @@ from pathlib import Path
 
 
 class Changed(Exception):
-    """A notebook is no longer what the course hands out, and git does not have it either."""
+    """The course's notebook has been changed, and git does not have the original."""
 
 
 def digest(notebook: dict) -> str:
-    """Of the text of all cells. Outputs do not count: running a notebook changes nothing."""
+    """A digest of all cells' texts. Outputs do not count, so running changes nothing."""
     texts = [(cell.get("cell_type"), text_of(cell)) for cell in notebook["cells"]]
     return hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def digest_of_cell(text: str) -> str:
-    """Of the text of one cell. An editor may add or take away spaces at the ends of lines."""
+    """A digest of a cell's text. An editor may add or remove spaces at the ends of lines."""
     plain = "\n".join(line.rstrip() for line in text.split("\n")).strip()
     return hashlib.sha256(plain.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
@@ -33,7 +33,7 @@ def text_of(cell: dict) -> str:
 
 
 def stamp(notebook: dict) -> None:
-    """Writes into a notebook what it is as it is handed out now."""
+    """Writes the digests of today's text into a notebook and its exercise cells."""
     for cell in notebook["cells"]:
         if "exercise" in cell["metadata"]:
             cell["metadata"]["given"] = digest_of_cell(text_of(cell))
@@ -45,12 +45,12 @@ def is_stamped(notebook: dict) -> bool:
 
 
 def is_untouched(notebook: dict) -> bool:
-    """Whether it has the text that it was handed out with; never without a stamp."""
+    """Whether the text is still the one that was handed out; False without a stamp."""
     return notebook["metadata"].get("given") == digest(notebook)
 
 
 def parse(content: bytes) -> dict | None:
-    """A notebook, or None if this is none, such as one with merge marks in it."""
+    """The notebook in a file's content; None if it is none, as with merge marks in it."""
     try:
         notebook = json.loads(content)
         for part in (notebook, *notebook["cells"]):
@@ -62,7 +62,7 @@ def parse(content: bytes) -> dict | None:
 
 
 def as_file(notebook: dict) -> bytes:
-    """As the course and JupyterLab write it."""
+    """The notebook's file, written as the course and JupyterLab write it."""
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode(
         "utf-8", "surrogatepass"
     )
@@ -90,21 +90,24 @@ def read(path: Path) -> dict:
 
 
 def name_of_new(name: str, digest_of_new: str) -> str:
-    """What a new version is called beside a changed notebook: it is named by its content."""
+    """The file name of a new version that is put beside a changed notebook.
+
+    It has the digest.
+    """
     stem, suffix = os.path.splitext(name)
     return f"{stem} (new {digest_of_new[:8]}){suffix}"
 
 
 def is_here() -> bool:
-    """Whether this kernel runs in the folder that a course hands out, where nobody works."""
+    """Whether this kernel runs in the course's own folder of notebooks, where nobody works."""
     here = Path.cwd()
     return here.name == "notebooks" and (here.parent / "tools" / "notebooks").is_dir()
 
 
 def changed(folder: Path) -> list[str]:
-    """What in a folder of notebooks is not as it is handed out: a sentence for each notebook.
+    """A sentence for each notebook of a folder that differs from the one that was handed out.
 
-    It needs nothing but Python, so that the build of the wheel can ask.
+    Needs nothing but Python, so that the build of the wheel can call it.
     """
     problems = []
     for path in sorted(folder.glob("*.ipynb")):
@@ -121,7 +124,7 @@ def changed(folder: Path) -> list[str]:
 
 
 def _newest_in_git(path: Path) -> dict | None:
-    """The newest committed version of a notebook that is as it was handed out."""
+    """The newest committed version of a notebook that still fits its stamp."""
     log = git(path.parent, "log", "-30", "--format=%H", "--", path.name)
     for revision in (log or b"").decode().split():
         content = git(path.parent, "show", f"{revision}:./{path.name}")
@@ -132,7 +135,7 @@ def _newest_in_git(path: Path) -> dict | None:
 
 
 def git(folder: Path, *words: str) -> bytes | None:
-    """What git prints in a folder; None if it fails or is not there."""
+    """The text that git prints in a folder; None if git fails or is not there."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, timeout=60

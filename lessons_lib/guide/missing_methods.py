@@ -12,17 +12,17 @@ from typing import Any
 from lessons_lib.display import Card
 from lessons_lib.guide import restart
 
-_LIKE = 0.75  # how much a name has to be like the one that is missing, up to 1
+_LIKE = 0.75  # how similar a name has to be to the missing one, up to 1
 
 
 def explain(
     error: AttributeError, running: str, lesson: str | None, known: Mapping[str, Any]
 ) -> Card | None:
-    """What to run or to write after an object has no such attribute; None if it is not known.
+    """Says what to run or to write if an object has no such attribute; None if nothing helps.
 
-    running: the text of the cell that raised it.
+    running: the text of the cell that raised the error.
     lesson: its number, if it is known.
-    known: what the kernel has, by name.
+    known: the kernel's variables, by name.
     """
     owner = error.obj if isinstance(error.obj, type) else type(error.obj)
     name = error.name or ""
@@ -51,7 +51,7 @@ def explain(
 
 
 def _adds(source: str, owner: str) -> frozenset[str]:
-    """The names that a cell gives to a class: {"grow"} for `Pool.grow = grow`."""
+    """The names that a cell adds to a class: {"grow"} for `Pool.grow = grow`."""
     try:
         statements = ast.parse(source).body
     except (SyntaxError, ValueError):

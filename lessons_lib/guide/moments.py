@@ -1,4 +1,4 @@
-"""What a pass means: what the learner can do now, and after a lesson, what was built."""
+"""Says what a passed exercise means: what the learner can do now, what the lesson built."""
 
 import functools
 import tomllib
@@ -12,12 +12,12 @@ from lessons_lib.guide import advice, progress_page
 
 @functools.cache
 def lines() -> dict[str, str]:
-    """Those of moments.toml, by exercise and by lesson."""
+    """The sentences of moments.toml, by exercise and by lesson."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def is_new(exercise_id: str) -> bool:
-    """Whether the learner has not passed an exercise before. Ask before it is remembered."""
+    """Whether the learner has not passed this exercise before. Call it before `remember`."""
     passed = progress.load().get(exercise_id, progress.NOTHING)["passed"]
     return not passed and not solution_cells.are_at_home()
 
@@ -32,12 +32,12 @@ def show_passed(exercise: checks.Exercise, is_new: bool) -> None:
 
 
 def after_exercise(exercise_id: str) -> str:
-    """In a line: what the learner can do now, what that opens, and what is next."""
+    """One line: what the learner can do now, what becomes possible, and what comes next."""
     return f"{lines().get(exercise_id, '')} Next: {_next(exercise_id)}.".lstrip()
 
 
 def after_lesson(exercise_id: str) -> Card | None:
-    """What was built, if the lesson of this exercise has no open one now."""
+    """Says what the lesson has built, if all its exercises are passed now."""
     lesson, record = _lesson_of(exercise_id), progress.load()
     exercises = progress_page.in_order(lesson)
     entries = [record.get(each.id, progress.NOTHING) for each in exercises]
@@ -60,7 +60,7 @@ def _lesson_of(exercise_id: str) -> str:
 
 
 def _next(exercise_id: str) -> str:
-    """The next open exercise of the lesson, or an earlier one, or the next lesson."""
+    """The next open exercise: in this lesson, else an earlier one, else the next lesson's."""
     lesson, record = _lesson_of(exercise_id), progress.load()
     exercises = progress_page.in_order(lesson)
     place = [each.id for each in exercises].index(exercise_id)

@@ -1,4 +1,4 @@
-"""How far a learner is in the whole course: what is passed, and which mistakes were met."""
+"""Shows how far a learner is in the whole course: passed exercises, and mistakes."""
 
 import html
 import re
@@ -14,9 +14,9 @@ from lessons_lib.paths import NOTEBOOKS
 
 @dataclass(frozen=True)
 class ExerciseState:
-    """An exercise with what is remembered of it.
+    """An exercise and its record.
 
-    mistakes: those that were met, as (slug, the first sentence of its message or "").
+    mistakes: the learner's mistakes, as (slug, the first sentence of its message or "").
     """
 
     id: str
@@ -31,7 +31,7 @@ class ExerciseState:
 
 @dataclass(frozen=True)
 class LessonState:
-    """A lesson with its exercises, in its order. `notebook` is the name of its file."""
+    """A lesson with its exercises, in order. `notebook` is its file's name."""
 
     title: str
     notebook: str
@@ -94,20 +94,23 @@ def _mark(passed: bool) -> str:
 
 
 def page() -> ProgressPage:
-    """What this machine remembers, lesson by lesson."""
+    """The records on this machine, lesson by lesson."""
     record = progress.load()
     return ProgressPage(tuple(_lesson(number, record) for number in checks.lessons()))
 
 
 def title(lesson: str) -> str:
-    """A lesson's first heading: "01 · The block manager"; its number if there is none."""
+    """A lesson's first heading: "01 · The block manager".
+
+    Its number if there is no heading.
+    """
     first = next(iter(_cells(_notebook(lesson))), None)
     heading = handed_out.text_of(first).split("\n")[0] if first else ""
     return heading.removeprefix("# ") or Path(_notebook(lesson)).stem or lesson
 
 
 def in_order(lesson: str) -> list[checks.Exercise]:
-    """The exercises of a lesson, as they follow each other in its notebook."""
+    """The exercises of a lesson, in the order of its notebook."""
     cells = _cells(_notebook(lesson))
     places = {cell["metadata"].get("exercise"): place for place, cell in enumerate(cells)}
     return sorted(
@@ -123,7 +126,7 @@ def _lesson(number: str, record: dict[str, dict]) -> LessonState:
 
 
 def _notebook(lesson: str) -> str:
-    """The name of its file, "" if it is not there."""
+    """The notebook's file name, "" if there is none."""
     return min((path.name for path in NOTEBOOKS.glob(f"{lesson}_*.ipynb")), default="")
 
 
@@ -168,7 +171,7 @@ def _row(lesson: LessonState) -> str:
 
 
 def _mistakes(lesson: LessonState) -> str:
-    """How many, which unfolds into which."""
+    """The number of mistakes, which unfolds into their list."""
     met = [
         f"{exercise.id} `{slug}`" + (f": {sentence}" if sentence else "")
         for exercise in lesson.exercises
@@ -180,9 +183,9 @@ def _mistakes(lesson: LessonState) -> str:
 
 
 def bar(lesson: str, titles: bool) -> Card:
-    """Which exercises of a lesson ("01") are passed.
+    """Shows which exercises of a lesson ("01") are passed.
 
-    titles: with their titles, each in its line; without them, all are in one line.
+    titles: whether each exercise has a line with its title; otherwise one line shows them all.
     """
     record = progress.load()
     exercises = in_order(lesson)

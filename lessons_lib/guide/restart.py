@@ -1,6 +1,6 @@
-"""Says which cells to run when a name is missing, as it is after the kernel was restarted.
+"""Says which cells to run if a name is missing, for example after a restart of the kernel.
 
-A lesson's notebook says which of its cells makes a name, and which names that cell needs.
+The lesson's notebook shows which cell makes a name, and which other names that cell needs.
 """
 
 import ast
@@ -36,10 +36,10 @@ _LESSON = re.compile(r"""\bopen_lesson\(["'](\w+)["']\)|Exercise (\d+)\.\d+""")
 class CodeCell:
     """A cell of a lesson.
 
-    heading: that above it, and "" if there is none.
+    heading: the heading above it, "" if there is none.
     makes: the names that it defines.
-    changes: those of which it changes what they stand for, such as a list that it fills.
-    needs: those that it uses and does not define itself.
+    changes: names of objects that it changes, such as a list that it fills.
+    needs: names that it uses and does not define.
     """
 
     source: str
@@ -49,7 +49,7 @@ class CodeCell:
     needs: frozenset[str]
 
     def in_words(self) -> str:
-        """Where it is, and its first line."""
+        """The cell's place, and its first line."""
         lines = [line for line in self.source.split("\n") if line.strip()]
         first = next((line for line in lines if not line.startswith(("#", "@"))), "")
         first = first if len(first) <= 60 else f"{first[:59]}…"
@@ -58,7 +58,8 @@ class CodeCell:
 
 
 def explain(name: str, running: str, lesson: str | None, known: Container[str]) -> Card | None:
-    """What to run before the cell that raised a NameError; None if no cell makes the name.
+    """Says what to run before the cell that raised a NameError; None if no cell makes the
+    name.
 
     running: the text of that cell.
     lesson: its number, if it is known.
@@ -76,9 +77,9 @@ def explain(name: str, running: str, lesson: str | None, known: Container[str]) 
 
 
 def missing_in(answer: Any, lesson: str) -> Card | None:
-    """What to run before an answer is checked that uses names which are not there.
+    """Says what to run before a check if the answer uses names that the kernel lacks.
 
-    answer: a function or class. Anything else uses no names.
+    answer: a function or class. Any other object uses no names.
     """
     cells = cells_of(lesson)
     for function in _functions(answer):
@@ -91,7 +92,7 @@ def missing_in(answer: Any, lesson: str) -> Card | None:
 
 
 def _comes_later(name: str, answer: Any, cells: tuple[CodeCell, ...]) -> bool:
-    """Whether a name is only made in cells below that of the answer."""
+    """Whether a name is made only in cells below the answer's cell."""
     own = _first_that_makes(getattr(answer, "__name__", ""), cells)
     return own is not None and _first_that_makes(name, cells[: own + 1]) is None
 
@@ -101,23 +102,23 @@ def _first_that_makes(name: str, cells: tuple[CodeCell, ...]) -> int | None:
 
 
 def is_a_lessons(running: str, lesson: str | None) -> bool:
-    """Whether a cell's text is that of the lesson, unchanged."""
+    """Whether a cell's text is one of the lesson, unchanged."""
     return bool(lesson) and running.strip() in {
         cell.source.strip() for cell in cells_of(lesson)
     }
 
 
 def lesson_of_this_kernel() -> str | None:
-    """The lesson of the notebook that this kernel belongs to, as Jupyter's server names it."""
+    """The lesson of this kernel's notebook, by the name that Jupyter's server gives."""
     stem = Path(os.environ.get("JPY_SESSION_NAME", "")).stem
     found = re.match(r"(\d\d)_|summary", stem)
     return (found[1] or found[0]) if found else None
 
 
 def _card(name: str, missing: list[CodeCell], is_later: bool = False) -> Card:
-    """What a learner reads: the cells in their order, and the command that runs them all.
+    """The card for the learner: the cells in order, and the command that runs them all.
 
-    is_later: whether they are below the cell that failed.
+    is_later: whether these cells are below the cell that failed.
     """
     lines = [
         *to_run(missing),
@@ -131,7 +132,7 @@ def _card(name: str, missing: list[CodeCell], is_later: bool = False) -> Card:
 
 
 def to_run(missing: Sequence[CodeCell]) -> list[str]:
-    """What a learner reads of cells to run: a line that says so, and a line for each."""
+    """The text about cells to run: a first line, and then a line for each cell."""
     shown = [cell.in_words() for cell in missing[:MOST_LISTED]]
     if left := len(missing) - len(shown):
         shown.append(f"and {left} more")
@@ -140,13 +141,16 @@ def to_run(missing: Sequence[CodeCell]) -> list[str]:
 
 
 def cells_above(running: str, lesson: str) -> tuple[CodeCell, ...]:
-    """The cells of a lesson above the one that runs; all, if it is none of the lesson's."""
+    """A lesson's cells above the running one.
+
+    All cells if the running one is not the lesson's.
+    """
     cells = cells_of(lesson)
     return cells[: _place(running, cells)]
 
 
 def _needed(names: Iterable[str], cells: tuple[CodeCell, ...], known) -> list[CodeCell]:
-    """The cells that make these names, and those that they need in turn, in their order."""
+    """The cells that make these names, and the cells that they need in turn, in order."""
     found: set[int] = set()
     wanted = [(name, len(cells)) for name in sorted(names)]
     while wanted:
@@ -164,7 +168,7 @@ def _needed(names: Iterable[str], cells: tuple[CodeCell, ...], known) -> list[Co
 
 
 def _place(running: str, cells: tuple[CodeCell, ...]) -> int:
-    """Which cell it is that runs: the same text, or, as answers differ, the same names."""
+    """The running cell's number: it has the same text, or else the same names."""
     texts = [cell.source.strip() for cell in cells]
     if running.strip() in texts:
         return texts.index(running.strip())
@@ -178,7 +182,7 @@ def _place(running: str, cells: tuple[CodeCell, ...]) -> int:
 
 
 def _lesson_in(source: str) -> str | None:
-    """The lesson that a cell's own text names."""
+    """The number of the lesson, if the cell's text names it."""
     if found := _EXERCISE.search(source):
         return f"{int(found[1]):02d}"
     if found := _LESSON.search(source):
@@ -210,8 +214,8 @@ def _code_cells(cells: list[dict]) -> Iterator[CodeCell]:
 
 
 def _never_changed(source: str) -> set[str]:
-    """The modules that a cell imports or opens: a call such as `torch.manual_seed(0)` or
-    `draw.layouts(…)` changes none of them.
+    """The modules that a cell imports or opens. A call such as `torch.manual_seed(0)` or
+    `draw.layouts(…)` does not count as a change of the module.
     """
     try:
         nodes = [*ast.walk(ast.parse(source))]
@@ -235,7 +239,7 @@ def _names_in(source: str) -> tuple[frozenset[str], frozenset[str], frozenset[st
 
 
 def _used_in(scope: symtable.SymbolTable) -> Iterator[str]:
-    """The names that a cell uses outside functions, and the global ones inside them."""
+    """The names that a cell uses outside functions, and the global names used inside them."""
     is_cell = scope.get_type() == "module"
     for symbol in scope.get_symbols():
         # From Python 3.12 on, a cell also has the names that its comprehensions assign.
@@ -247,7 +251,7 @@ def _used_in(scope: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those inside functions and classes, whose names stay there."""
+    """All nodes except those inside functions and classes, whose names are local."""
     for node in ast.iter_child_nodes(tree):
         yield node
         if not isinstance(node, _SCOPES):
@@ -284,7 +288,7 @@ def _functions(answer: Any) -> list[Callable]:
 
 
 def _global_names(code) -> Iterator[str]:
-    """The global names that a function's code loads, also in functions inside it."""
+    """The global names that a function's code loads, those of inner functions included."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield instruction.argval

@@ -1,4 +1,4 @@
-"""Shows an exercise's cell as it was given, or our answer to it."""
+"""Shows an exercise's cell as it was handed out, or our answer to it."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS, SOLUTIONS
 
 
 def stub(exercise_id: str) -> None:
-    """Shows the cell of an exercise as it was given, even when somebody has changed the
-    course's own notebook. It writes into no notebook.
+    """Shows the cell of an exercise as it was handed out, even if somebody has changed the
+    course's own notebook. It changes no notebook.
 
     Raises NoSuchExercise if there is no such exercise.
     """
@@ -24,8 +24,9 @@ def stub(exercise_id: str) -> None:
 
 
 def say_whose_notebook_it_is() -> None:
-    """Says in one line if somebody runs the course's own notebook, as an editor may open it by
-    itself, or one whose new version is beside it, of which a hub's log is told.
+    """Warns in one line if this is not the notebook to work in: it is the course's own, as an
+    editor may open it by itself, or a new version of it is beside it. On a hub only a log,
+    which the learner does not see, tells of the new version.
     """
     if handed_out.is_here():
         start = "make lab OPEN=no" if IS_CHECKOUT else f"{installation.NAME} lab"
@@ -35,7 +36,10 @@ def say_whose_notebook_it_is() -> None:
 
 
 def _newer_version() -> str:
-    """The file's name, or "" where there is none or the kernel's notebook is not known."""
+    """The new version's file name.
+
+    "" if there is none, or the kernel's notebook is unknown.
+    """
     name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
     if not name or not (NOTEBOOKS / name).is_file():
         return ""
@@ -49,14 +53,14 @@ def _newer_version() -> str:
 
 
 def solution(exercise: checks.Exercise) -> None:
-    """Shows our answer: the whole cell if the solution notebook is here, else it alone."""
+    """Shows our answer, with its whole cell if the solution notebook is here."""
     source = _cell(exercise, SOLUTIONS) or our_answer(exercise)
     lines = [line for line in source.split("\n") if "SOLUTION" not in line]
     show(Card(f"One answer to exercise {exercise.id}", _code("\n".join(lines))))
 
 
 def our_answer(exercise: checks.Exercise) -> str:
-    """The text of our answer, alone."""
+    """The text of our answer without the rest of its cell."""
     return rooms.load("our answers").our_answers()[exercise.id]
 
 
@@ -71,5 +75,5 @@ def _cell(exercise: checks.Exercise, notebooks: Path) -> str | None:
 
 
 def _code(source: str) -> str:
-    """As a card shows code."""
+    """The text with two spaces before each line, so that a card shows it as code."""
     return "\n".join(f"  {line}" for line in source.split("\n"))

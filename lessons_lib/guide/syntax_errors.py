@@ -1,4 +1,4 @@
-"""Explains a cell that Python cannot read, and one that needs an answer not there yet."""
+"""Explains a cell that Python cannot read, and a cell that needs an answer not yet written."""
 
 import re
 
@@ -21,15 +21,16 @@ _NOT_SO = Card(
 
 
 def explain(error: Exception, running: str, lesson: str | None) -> Card | None:
-    """What to do after the error; None if there is nothing to say.
+    """Says what to do after the error; None if there is nothing to say.
 
-    running: the text of the cell that raised it.
+    running: the text of the cell that raised the error.
     lesson: its number, if it is known.
     """
     if isinstance(error, SyntaxError):
         return _not_python(running, lesson)
     if isinstance(error, AssertionError):
-        is_told = bool(str(error)) and "not close" not in str(error)  # the lesson's own words
+        # the lesson's own message, which explains the error already
+        is_told = bool(str(error)) and "not close" not in str(error)
         return None if is_told or not restart.is_a_lessons(running, lesson) else _NOT_SO
     if isinstance(error, TypeError):
         return _called_in_a_check(running)
@@ -81,7 +82,7 @@ def _not_python(running: str, lesson: str | None) -> Card:
 
 
 def _frame(exercise: checks.Exercise) -> str:
-    """Where the text of an exercise in C++ or CUDA belongs."""
+    """The lines around an answer in C++ or CUDA, to show where its text belongs."""
     return (
         f"The text of exercise {exercise.id} is between two lines of Python: it begins after "
         f'`{exercise.answer_name} = r"""` and ends before a line with """ alone.'
@@ -89,7 +90,7 @@ def _frame(exercise: checks.Exercise) -> str:
 
 
 def _exercise_of(running: str, lesson: str | None) -> checks.Exercise | None:
-    """The exercise that the cell is an answer to, by what it defines."""
+    """The exercise that the cell answers, by the names that it defines."""
     exercises = checks.exercises_of(lesson or "")
     for exercise in exercises:
         name = re.escape(exercise.answer_name)

@@ -1,1 +1,1 @@
-"""Runs functions in processes of their own, ends what they leave, and counts their work."""
+"""Runs functions in separate processes, times them, and ends processes that they leave."""

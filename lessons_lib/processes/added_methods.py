@@ -9,9 +9,9 @@ import types
 
 
 def carried(answer):
-    """The answer, with what it uses of the class that the notebook has added it to.
+    """The answer, with the methods and attributes of the notebook's class that it uses.
 
-    During a call its object has these too, where it has no such names of its own.
+    During a call, the object's class gets those of them that it lacks.
     """
     if not isinstance(answer, types.FunctionType):
         return answer
@@ -32,7 +32,7 @@ def carried(answer):
 
 
 def _names(part) -> set[str]:
-    """The names that a function uses, or a method of whatever kind, or code within one."""
+    """The names that a function, a method, a property or a nested code object uses."""
     part = getattr(part, "__func__", None) or getattr(part, "fget", None) or part
     code = part if isinstance(part, types.CodeType) else getattr(part, "__code__", None)
     if code is None:

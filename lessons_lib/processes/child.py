@@ -1,4 +1,4 @@
-"""A process that waits for a function, calls it, and sends back what became of it."""
+"""A process that waits for a function, calls it, and sends back its result or its error."""
 
 import ctypes
 import math
@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from lessons_lib.processes import linux, pickles, process_tree
 
-BUSY = 10  # on busy processors a run may take this many times its limit by the clock
-MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
-MEMORY_RESERVE = 1 << 30  # further bytes, to judge an answer that has used those up
-FORGET = b"\x1e"  # in a run's output: what came before it is not kept
+BUSY = 10  # a run may take its time limit this many times by the clock, if processors are busy
+MEMORY_LIMIT = 4 << 30  # bytes that a run may use on top of PyTorch
+MEMORY_RESERVE = 1 << 30  # further bytes, for judging an answer that has used up its own
+FORGET = b"\x1e"  # in a run's output: the text before it is thrown away
 
 
 class Call(NamedTuple):
-    """What is called, and how.
+    """A function to call, and how to call it.
 
     data: the function and its arguments, from pickles.dumps.
     time_limit: seconds.
@@ -34,9 +34,10 @@ class Call(NamedTuple):
 
 
 def serve(results, write_output):
-    """Splits into two processes: one makes the call that `results` brings, this one cleans up.
+    """Forks into two processes. One makes the call that `results` brings, the other cleans up.
 
-    This one waits for the call to end and then ends every process that is left of it.
+    This process cleans up: it waits for the call to end, and then ends all processes that the
+    call has left.
     """
     os.setsid()
     process_tree.adopt_orphans()
@@ -46,7 +47,7 @@ def serve(results, write_output):
         process_tree.see_out(caller)
     try:
         call = results.recv()
-    except (EOFError, OSError):  # nobody has a call for us any more
+    except (EOFError, OSError):  # the notebook's process has closed the pipe: there is no call
         os._exit(0)
     _make(call, results, write_output)
 
@@ -85,15 +86,15 @@ def _make(call: Call, results, write_output):
 
 
 def _end_by_itself(time_limit: float):
-    """Ends this process some time after its limit, in case the notebook's kernel is gone."""
+    """Ends this process some time after its limit, even if the notebook's kernel is gone."""
     signal.alarm(math.ceil(BUSY * time_limit) + 5)
 
 
 def _limit_memory():
-    """Limits the process's data, so that an endlessly growing list ends in a MemoryError.
+    """Limits the data of this process, so that an endlessly growing list raises MemoryError.
 
     Its address space has no limit, because CUDA reserves a lot of it without using it.
-    On Linux only (linux.py).
+    This works on Linux only (linux.py).
     """
     with suppress(OSError, ValueError):
         limit = linux.data_pages() * resource.getpagesize() + MEMORY_LIMIT
@@ -102,22 +103,24 @@ def _limit_memory():
         _limits[:] = (limit, most), (most, most)
 
 
-_limits: list[tuple[int, int]] = []  # without and with the reserve; none if there is no limit
+# without the reserve and with it; empty if memory has no limit
+_limits: list[tuple[int, int]] = []
 
 
 def use_reserve(used: bool):
-    """Whether the process may use its reserve of memory from now on.
+    """Lets the process use its reserve of memory, or stops it from doing so.
 
-    It makes no objects, because there may be no memory for them.
+    Makes no objects, because there may be no memory for them.
     """
     if _limits:
         resource.setrlimit(resource.RLIMIT_DATA, _limits[used])
 
 
 def keeping_reserve(function, *arguments, otherwise):
-    """Calls what may take all memory but the reserve, which is there for what comes after it.
+    """Calls the function with the reserve of memory locked.
 
-    Returns `otherwise(error)` if the function found too little memory.
+    So if the function uses up all other memory, the code after the call still has the reserve.
+    Returns `otherwise(error)` if the function raised MemoryError.
     """
     use_reserve(False)
     try:
@@ -131,7 +134,7 @@ def keeping_reserve(function, *arguments, otherwise):
 
 def _flush():
     sys.stdout.flush()
-    ctypes.CDLL(None).fflush(None)  # what C++ printed
+    ctypes.CDLL(None).fflush(None)  # writes the text that C++ has printed
 
 
 def _pickle_message(message) -> bytes:
@@ -163,7 +166,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def keep_printed(begins: bool):
-    """In a run: forgets what it has printed. If not `begins`, keeps that and no more."""
+    """Call it with True: printed text before this is forgotten. With False: later text is."""
     _flush()
     if begins:
         os.write(1, FORGET)

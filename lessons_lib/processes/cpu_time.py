@@ -1,8 +1,9 @@
-"""The time that a run has taken itself: working or sleeping, not waiting for a processor.
+"""Measures a run's own time: it works or sleeps, and does not wait for a processor.
 
-So a limit means the same on a busy machine and on a quiet one. On a quiet machine this is the
-time of the clock. Only waiting that the system shows is left out: work of processes that have
-ended unseen counts as well. macOS shows none of it: there a limit is one of the clock.
+So a time limit means the same on a busy machine and on a quiet one. On a quiet machine, own
+time is clock time. On a busy one, the waiting that the system reports is left out. It does not
+report the waiting of processes that ended between two looks, so that waiting counts. macOS
+reports no waiting, so there the limit is one of clock time.
 """
 
 import os
@@ -20,8 +21,8 @@ class Thread(NamedTuple):
     """One thread, as the system shows it.
 
     is_ready: whether it works, or would work if it had a processor or a disk.
-    ran, waited: seconds on a processor, and seconds of waiting for one. None if the system
-        does not show them.
+    ran, waited: seconds on a processor, and seconds of waiting for a processor. None if the
+        system does not show them.
     """
 
     is_ready: bool
@@ -32,7 +33,7 @@ class Thread(NamedTuple):
         return (self.ran or 0.0) - ((before.ran or 0.0) if before else 0.0)
 
     def waited_since(self, before: "Thread | None", elapsed: float) -> float:
-        """Seconds of waiting. The system counts a wait when it is over."""
+        """Seconds of waiting for a processor. The system counts a wait when it is over."""
         if self.waited is None:
             return elapsed if self.is_ready else 0.0
         if before and before.is_ready and self.is_ready and self.ran == before.ran:
@@ -40,14 +41,15 @@ class Thread(NamedTuple):
         return self.waited - ((before.waited or 0.0) if before else 0.0)
 
 
-# Processor seconds used so far, and the threads that are there.
+# The processor seconds used so far, and the threads that exist now, by their number.
 Observation = tuple[float, dict[int, Thread]]
 
 
 class Stopwatch:
-    """The own time of what `observe` sees, from now on.
+    """Counts the own time of the processes that `observe` shows, from now on.
 
-    observe: returns None if nothing can be seen; clock time counts then.
+    observe: returns an Observation, or None if the system shows nothing. Then clock time
+        counts.
     every: seconds between two looks.
     clock: returns seconds.
     """
@@ -67,7 +69,7 @@ class Stopwatch:
         self._before += seconds
 
     def look(self) -> float:
-        """Seconds of own time since the start. Two threads at work at once count as one."""
+        """Seconds of own time since the start. Two threads that work at once count as one."""
         now = self._clock()
         elapsed = now - self._before
         if elapsed < self._every / 2:
@@ -77,12 +79,13 @@ class Stopwatch:
             self.seconds += elapsed
             return self.seconds
         worked, threads = seen
-        # of who ends unseen, the system may not show the work any more
+        # The system may not show the work of a thread that ended between two looks.
         ran = sum(
             thread.ran_since(self._threads.get(number)) for number, thread in threads.items()
         )
         at_work = max(0.0, min(elapsed, max(worked - self._worked, ran)))
-        # a tick may be counted late; and what was seen is gone with who ends unseen
+        # A tick may be counted late. And the work of a process is lost if it ends between two
+        # looks.
         late = 2 * _TICK
         self._worked = min(max(self._worked + at_work, worked - late), worked + late)
         waited = max(
@@ -98,7 +101,10 @@ class Stopwatch:
 
 
 def observe_session(session: int) -> Observation | None:
-    """All processes of a session (os.setsid), with ended children. None if not on Linux."""
+    """All processes of a session (os.setsid), and their ended children.
+
+    None if not on Linux.
+    """
     if not linux.has_proc():
         return None
     return observe_processes(_of_session(session))
@@ -106,13 +112,13 @@ def observe_session(session: int) -> Observation | None:
 
 def _of_session(session: int) -> Iterable[int]:
     for entry in os.listdir("/proc"):
-        with suppress(OSError, ValueError):  # not a process, or it has just ended
+        with suppress(OSError, ValueError):  # it is not a process, or has just ended
             if os.getsid(int(entry)) == session:
                 yield int(entry)
 
 
 def observe_processes(processes: Iterable[int]) -> Observation:
-    """These processes, with the children that they have waited for."""
+    """These processes, and those of their children that have ended and were waited for."""
     ticks, threads = 0, {}
     for process in processes:
         with suppress(OSError, ValueError, IndexError):  # it has just ended

@@ -1,4 +1,4 @@
-"""Which line of a learner an error comes from, and what the object in it has."""
+"""Finds the learner's line that an error comes from, and the names that its object has."""
 
 import contextlib
 import difflib
@@ -12,7 +12,7 @@ _OF_OTHERS = ("builtins", "torch", "numpy")  # too many names to help
 def words_of(error: BaseException) -> str:
     """The learner's line: "line 7: `sequence.lenght += 1`", or "" if none is there.
 
-    If an object lacks a name, what it has is in a second line.
+    If an object lacks a name, a second line lists names that the object has.
     """
     where = ""
     for frame, number in reversed([*traceback.walk_tb(error.__traceback__)]):
@@ -22,7 +22,8 @@ def words_of(error: BaseException) -> str:
         if line := linecache.getline(name, number).strip():
             where = f"line {number}: `{line}`"
             break
-        # perhaps another cell, which the answer uses, and the answer's own line follows
+        # This may be the line of another cell, which the answer calls. The answer's own line
+        # follows.
         where = where or f"line {number}"
     with contextlib.suppress(BaseException):  # a learner's object may do anything
         if where and (names := _names_of(error, where)):
@@ -31,10 +32,11 @@ def words_of(error: BaseException) -> str:
 
 
 def _names_of(error: BaseException, where: str) -> str:
-    """What an object of the course has, if the error says that it lacks a name: names like
-    that one, or else all.
+    """The names of a course's object, if the error says that the object lacks a name. Gives
+    the names that are like the missing one, or all if there is none.
 
-    where: the learner's line. If it calls the name, only what can be called is listed.
+    where: the learner's line. If the line calls the missing name, only callable names are
+        given.
     """
     if not isinstance(error, AttributeError):
         return ""

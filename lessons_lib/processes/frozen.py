@@ -1,6 +1,7 @@
 """The last import of the forkserver (isolation.py).
 
-What exists by now outlives every run, so the garbage collection of a run need not look at it.
+All objects that exist by now outlive every run. So the garbage collection of a run need not
+look at them.
 """
 
 import gc

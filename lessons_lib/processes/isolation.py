@@ -1,4 +1,4 @@
-"""Runs a function in a separate process, so that a crash, a loop or much output does no harm.
+"""Runs a function in a separate process. So a crash, a loop or much output does no harm here.
 
 A forkserver keeps a process that has imported PyTorch. Each run is a fork of it, ready in tens
 of milliseconds. (A plain fork hangs once the parent has used PyTorch. A fresh process takes
@@ -31,21 +31,22 @@ from lessons_lib.processes.cpu_time import Stopwatch, observe_session
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 START_LIMIT = 180.0  # seconds for a process to start; the first waits for PyTorch
 START_ATTEMPTS = 20
-ENDING_LIMIT = 1.0  # seconds for a run that has returned to end by itself
+ENDING_LIMIT = 1.0  # seconds that a run may take to end after it has returned
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
-MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more and more
+# the most times that a run's processes are killed, if they start more and more
+MOST_ROUNDS = 1_000
 _context = multiprocessing.get_context("forkserver")
-# So that no run has to import them.
+# Imported in the forkserver, so that no run has to import them.
 _context.set_forkserver_preload([*rooms.PRELOADED, "lessons_lib.processes.frozen", "psutil"])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """How a run ended.
 
     ending: "returned" (with `value`), "raised" (with `error`), or "crashed", "exited",
         "timed out" or "flooded" (with `detail`).
-    printed: the start of what the run wrote.
+    printed: the start of the text that the run printed.
     last_report: the last value that it passed to `report`, or None.
     """
 
@@ -64,7 +65,10 @@ def warm_up():
 
 
 def ensure_server():
-    """Starts the forkserver if it does not run. It takes no module from a learner's folder."""
+    """Starts the forkserver if it does not run.
+
+    It imports no module from a learner's folder.
+    """
     with start.safely():
         forkserver.ensure_running()
 
@@ -79,11 +83,11 @@ def run_isolated(
 ) -> Outcome:
     """Calls `function(*args)` in a separate process and waits for the result.
 
-    Functions of the notebook travel by value, with the globals that they use.
+    A function of the notebook is sent as its code, with the globals that it uses.
 
-    time_limit: seconds at work or asleep (cpu_time.py). Waiting for a processor does not
-        count, so a busy machine ends no run that a quiet one would not end. By the clock the
-        run may take BUSY times as long.
+    time_limit: seconds of the run's own time (cpu_time.py). Waiting for a processor does not
+        count, so a run that ends in time on a quiet machine also ends in time on a busy one.
+        By the clock, the run may take BUSY times as long.
     report: whether the function gets a keyword argument `report`, a callable that sends a
         small object back during the run.
     on_report: called here with each of these objects, while the run waits. If it returns a
@@ -94,7 +98,7 @@ def run_isolated(
     """
     try:
         data = pickles.dumps((function, args))
-    except BaseException as error:  # pickling an answer may even exit
+    except BaseException as error:  # pickling an answer may raise anything, even SystemExit
         words = describe_error(error)
         words = (
             words.removeprefix(f"{type(error).__name__}: ")
@@ -124,7 +128,8 @@ def _run(call: Call, on_report, output_limit: float) -> Outcome:
         child.results.send(call)
         outcome = _follow(child, call.time_limit, on_report, output_limit)
         if outcome.ending == "returned":
-            child.process.join(ENDING_LIMIT)  # it cleans up quicker than we would
+            # the process cleans up quicker than this one would
+            child.process.join(ENDING_LIMIT)
         return outcome
     finally:
         child.end()
@@ -152,7 +157,7 @@ class _Child:
             write_output.close()
 
     def end(self):
-        """Ends the process, and everything that the call has started."""
+        """Ends the process, and all processes that the call has started."""
         if self.process.pid is not None:
             for _ in range(MOST_ROUNDS):
                 if not process_tree.kill(self.process.pid):
@@ -168,13 +173,16 @@ _prepare = spawn.get_preparation_data
 
 
 def _prepare_without_main(name: str) -> dict:
-    """Ours do not import the main module. Hiding it instead would disturb the main thread.
+    """The settings that a new process starts with.
 
-    In each process, a learner's own queue.py comes after Python's.
+    The process of a run does not import the main module. (Hiding that module, as
+    `without_main_module` does, would disturb the main thread.) In every new process, a
+    learner's own queue.py comes after Python's.
     """
     data = _prepare(name)
     path = data["sys_path"]
-    with suppress(OSError):  # "" means the present folder, not the one of long ago
+    # "" means the folder that is current now, not when the forkserver started
+    with suppress(OSError):
         path = [*path, *([os.getcwd()] if "" in sys.path else [])]
     data["sys_path"] = start.learners_last(path, ORIGINAL_DIR)
     if name == _NAME:
@@ -185,7 +193,7 @@ def _prepare_without_main(name: str) -> dict:
 
 spawn.get_preparation_data = _prepare_without_main
 
-# one at most, started after each run, so that the next need not wait
+# At most one process. It is started after each run, so that the next run need not wait.
 _waiting: list[_Child] = []
 _starting = threading.RLock()
 _starter: threading.Thread | None = None
@@ -194,19 +202,21 @@ _starter: threading.Thread | None = None
 def _start_soon():
     global _starter
     starter = threading.Thread(target=_start_waiting, daemon=True)
-    with suppress(RuntimeError):  # no thread can be started: the next run starts its process
+    # no thread can be started: then the next run starts its process
+    with suppress(RuntimeError):
         starter.start()
         _starter = starter
 
 
 def _start_waiting():
-    with _starting, suppress(EOFError, OSError):  # else the next run starts one
+    # if this fails, the next run starts a process
+    with _starting, suppress(EOFError, OSError):
         if not _waiting:
             _waiting.append(_Child())
 
 
 def _take_waiting() -> _Child | None:
-    """The process that waits, if a new one would be like it."""
+    """The waiting process, if it has the folder and path that a new process would have."""
     with _starting:
         child = _waiting.pop() if _waiting else None
     if child is None or child.place == _place() and child.process.is_alive():
@@ -216,7 +226,7 @@ def _take_waiting() -> _Child | None:
 
 
 def _place() -> tuple:
-    """What a new process takes over from this one."""
+    """The folder and the path that a new process takes over from this process."""
     with suppress(OSError):
         return os.getcwd(), *sys.path
     return None, *sys.path
@@ -231,7 +241,10 @@ def end_waiting():
 
 
 def _forget_waiting():
-    """In a fork of this process: what waits is its parent's, and so is what starts one."""
+    """Called in a fork of this process.
+
+    The waiting process and its starter are the parent's.
+    """
     global _starting, _starter
     _waiting.clear()
     _starting, _starter = threading.RLock(), None
@@ -271,7 +284,7 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
             except (EOFError, ConnectionError):
                 sources.discard(results)
                 continue
-            except BaseException as error:  # it wrote into our pipe, or its result raised
+            except BaseException as error:  # the answer broke the pipe, or its result raised
                 return ended("exited", f"unreadable result, {type(error).__name__}")
             if kind == "started":
                 time_of_run.begin(time_limit)
@@ -283,7 +296,7 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
                     if waits and seconds is not None:
                         time_of_run.begin(seconds)
                     if waits:
-                        with suppress(OSError):  # it has ended; the next look will show it
+                        with suppress(OSError):  # the run has ended; the next look shows it
                             results.send(seconds)
             else:
                 printed.drain(output)
@@ -299,7 +312,8 @@ def _follow(child: "_Child", time_limit, on_report, output_limit) -> Outcome:
 
 
 class _TimeOfRun:
-    """The time that a run may take: its limit in own time, and far more by the clock.
+    """The time that a run may take: its limit in own time, and BUSY times as much by the
+    clock.
 
     Before it begins, it may take START_LIMIT to start.
     """
@@ -338,7 +352,7 @@ class _TimeOfRun:
 
 
 def ending_of(code: int | None) -> tuple[str, str]:
-    """How a process ended, as in Outcome, from its exit code; negative is a signal's."""
+    """How a process ended, as in Outcome. code: its exit code, negative for a signal."""
     if code is not None and code < 0:
         return "crashed", signal.strsignal(-code) or f"signal {-code}"
     return "exited", f"exit code {code}"
@@ -351,7 +365,7 @@ class Printed:
         self.data, self.length, self.is_cut = b"", 0, False
 
     def read(self, output: int) -> bool:
-        """Reads from a descriptor. Returns whether there was anything."""
+        """Reads from a file descriptor. Returns whether there was any text."""
         chunk = os.read(output, 1 << 16)
         self.length += len(chunk)
         _, forgets, last = chunk.rpartition(FORGET)
@@ -378,7 +392,10 @@ _one_at_a_time = threading.Lock()
 
 @contextmanager
 def without_main_module():
-    """Hides `__main__` while a process starts, or multiprocessing would import it again."""
+    """Hides `__main__` while a process starts.
+
+    Otherwise multiprocessing would import it again.
+    """
     with _one_at_a_time:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")

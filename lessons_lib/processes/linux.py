@@ -1,4 +1,4 @@
-"""What only Linux has, and what is lost on other systems.
+"""Functions of Linux alone. The table says what other systems do instead.
 
 | on Linux | elsewhere |
 |---|---|
@@ -17,14 +17,14 @@ SET_PDEATHSIG, SET_DUMPABLE, SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def has_proc() -> bool:
-    """Whether processes can be looked at in /proc."""
+    """Whether /proc shows the processes."""
     return Path("/proc/self/stat").exists()
 
 
 def fields(file: str) -> list[str]:
-    """The state in a `stat` file of /proc, then numbers (proc(5)).
+    """The fields of a `stat` file of /proc after the name: the state, then numbers (proc(5)).
 
-    The name before them may hold anything. Raises OSError if the process has ended.
+    A name may hold anything. Raises OSError if the process has ended.
     """
     return Path(file).read_text(errors="replace").rpartition(")")[2].split()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 def one_at_a_time(lock: Path) -> Iterator[None]:
     """Waits until no other process holds `lock`. The lock ends with its process.
 
-    NFS may have no locks, and something else may be in the file's place. Then nothing waits,
-    so what is done inside has to be right without the lock too.
+    NFS may have no locks, and the lock's file may not be a file. Then nothing waits. So the
+    code inside has to be right without the lock too.
     """
     with ExitStack() as stack:
         with suppress(OSError):

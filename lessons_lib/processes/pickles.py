@@ -5,14 +5,14 @@ import types
 
 import cloudpickle
 
-_FILE_NAME = 10  # where code's constructor takes the name of its file
+_FILE_NAME = 10  # the place of the file's name among the arguments of code's constructor
 
 
 class Pickler(cloudpickle.Pickler):
-    """Keeps which file code is from, so that an error can quote its line.
+    """Keeps the name of the file that code is from, so that an error can quote its line.
 
-    cloudpickle 3.1.3 writes the same name for all code, and earlier ones write its own.
-    `pickle.loads` reads both.
+    cloudpickle 3.1.3 writes the same name for all code, and earlier versions write the code's
+    own name. `pickle.loads` reads both.
     """
 
     def reducer_override(self, value):
@@ -23,7 +23,10 @@ class Pickler(cloudpickle.Pickler):
 
 
 def dumps(value: object) -> bytes:
-    """`value` as bytes, which `pickle.loads` reads. What a notebook defines goes by value."""
+    """`value` as bytes that `pickle.loads` reads.
+
+    Functions and classes of a notebook are whole.
+    """
     file = io.BytesIO()
     Pickler(file).dump(value)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""All processes that come from one, whatever parents, groups and sessions they have by now."""
+"""Finds and ends all descendants of a process, even in other groups and sessions."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ _GROUP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 def adopt_orphans():
-    """From now on, a descendant of this process that loses its parent becomes our child.
+    """From now on, this process becomes the parent of any descendant that loses its parent.
 
     On Linux only (linux.py).
     """
@@ -19,7 +19,10 @@ def adopt_orphans():
 
 
 def split() -> int:
-    """Forks, as `os.fork` does. The parent gets no signals to the group until `see_out`."""
+    """Forks like `os.fork`.
+
+    The parent gets no signals to its group until it calls `see_out`.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
     if not (caller := os.fork()):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -27,7 +30,7 @@ def split() -> int:
 
 
 def see_out(caller: int):
-    """Waits for the process `caller`, ends what it has left, and then ends in the same way."""
+    """Waits for the process `caller`, ends the processes it has left, and ends as it did."""
     for number in _GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # a signal to the group is meant for the caller
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _GROUP_SIGNALS)
@@ -47,9 +50,10 @@ def see_out(caller: int):
 def kill(pid: int) -> bool:
     """Kills all descendants of the process `pid` and all of its session, but not `pid` itself.
 
-    A compiler's processes have their own groups. Returns whether there was anything to kill.
+    A compiler's processes have their own groups. Returns whether there was any process to
+    kill.
     """
-    # A process whose parent ends just while we look has no parent in that look.
+    # A process whose parent ends during the first look seems to have no parent. So look twice.
     found = family(pid) or family(pid)
     for each in found:
         with suppress(OSError):
@@ -58,7 +62,7 @@ def kill(pid: int) -> bool:
 
 
 def family(pid: int) -> set[int]:
-    """All that live of the descendants and of the session of the process `pid`."""
+    """The living descendants of the process `pid`, and the living processes of its session."""
     import psutil  # installed with ipykernel
 
     found: set[int] = set()

@@ -1,7 +1,7 @@
-"""How a process of Python starts in a learner's folder, on anybody's machine.
+"""Starts Python processes safely, whatever is in the learner's folder and on the machine.
 
-The folder may hold a queue.py or random.py of the learner's own, which Python would take for
-its own module. And the temporary folder may be no place for a socket.
+The folder may hold a learner's own queue.py or random.py, which Python would import instead of
+its own module. And the name of the temporary folder may be too long for a socket.
 """
 
 import os
@@ -16,8 +16,8 @@ _one_at_a_time = threading.Lock()
 
 @contextmanager
 def safely() -> Iterator[None]:
-    """A Python that starts inside looks for no module in the present folder, and a socket
-    that is made inside has a place that takes one.
+    """Within this, a new Python process imports no module from the current folder, and a new
+    socket is in a folder whose name is short enough.
     """
     with _one_at_a_time:
         before, folder = os.environ.get("PYTHONSAFEPATH"), tempfile.tempdir
@@ -34,7 +34,7 @@ def safely() -> Iterator[None]:
 
 
 def learners_last(path: list[str], *folders: str | None) -> list[str]:
-    """A sys.path on which the present folder, and `folders`, come after all others."""
+    """A sys.path on which the current folder, and `folders`, come after all other folders."""
     own = {"", *folders}
     with suppress(OSError):
         own.add(os.getcwd())

@@ -1,7 +1,7 @@
-"""Says in a notebook what a cell is waiting for, and for how long already.
+"""Shows in a notebook what a cell is waiting for, and how long it has waited so far.
 
-The line is there only while it waits, and only where a person looks on: in a kernel that
-Jupyter's server has started. Where a program executes notebooks, nothing is printed.
+The line is there only while the cell waits, and only where a person can see it: in a kernel
+that Jupyter's server has started. Where a program executes notebooks, nothing is printed.
 """
 
 import os
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 2.0  # seconds without a word; most builds and checks are quicker
+PATIENCE = 2.0  # seconds before the line appears; most builds and checks are quicker
 
 
 @contextmanager
 def waiting(
     what: str, show: Callable[[str], object] | None = None, patience: float = PATIENCE
 ) -> Iterator[None]:
-    """Shows `what` and the seconds so far while the block runs.
+    """Shows `what` and the seconds so far while the `with` block runs.
 
     show: called with the line, and at the end with ""; None shows it below the cell.
-    patience: seconds without a word; 0 for a block that is known to take long.
+    patience: seconds before the line appears; 0 if the `with` block is known to take long.
     """
     if show is None:
         if not _is_watched():
@@ -50,7 +50,7 @@ def waiting(
 
 
 def _is_watched() -> bool:
-    """Whether this is a kernel that Jupyter's server has started, and no child of it."""
+    """Whether this is a kernel that Jupyter's server has started, and not a child of it."""
     if "JPY_SESSION_NAME" not in os.environ or "ipykernel" not in sys.modules:
         return False
     from IPython import get_ipython

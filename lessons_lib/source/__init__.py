@@ -1,1 +1,1 @@
-"""The source of a lesson: its cells, and what it takes in from other files."""
+"""Reads the source of a lesson: its cells, and the parts of other files that it includes."""

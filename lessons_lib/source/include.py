@@ -9,15 +9,15 @@ from lessons_lib.paths import ROOT
 
 
 class SourceError(Exception):
-    """A lesson's source cannot be rendered. The message names the file and the place."""
+    """A lesson's source has an error. The message names the file and the place."""
 
 
 def python_definition(file: str, name: str, without: Iterable[str] = ()) -> list[str]:
     """The lines of a function, class, method ("Class.method") or constant, with its comments.
 
-    file: in the project.
-    without: names of a class's methods that are left out.
-    Raises SourceError if something does not exist.
+    file: its path in the project.
+    without: names of methods to leave out of a class.
+    Raises SourceError if the file or the name does not exist.
     """
     path = ROOT / file
     if not path.is_file():
@@ -53,9 +53,10 @@ def _find(body, name: str, where: str):
 
 
 def _extent(node, lines: list[str]) -> tuple[int, int]:
-    """From the first decorator to the last line, or a solution's end marker: [first, last).
+    """(first, last) of the definition's lines, counted from 0; `last` is one past the end.
 
-    Counted from 0.
+    It begins with the first decorator. It ends with its last line, or with a solution's end
+    marker after that.
     """
     first = (
         min(

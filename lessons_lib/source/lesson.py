@@ -1,19 +1,20 @@
-"""Reads a lesson's one source: percent cells, solution regions, and files from `kernels/`.
+"""Reads a lesson's source: percent cells, solution regions, and files from `kernels/`.
 
 A region is between the comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or
 CUDA, even inside a string. It may name its exercise (`// BEGIN SOLUTION 1.4`); without a name
-it belongs to its cell's exercise. It may also say what the learner gets in its place (`STUB:
-text`, in which `\\n` begins a new line); without it, the learner gets a line that fails and
-names the exercise.
+it belongs to its cell's exercise. It may also give the text that the learner gets in its place
+(`STUB: text`, in which `\\n` begins a new line). Without one, the learner gets a line that
+raises an error and names the exercise.
 
-`// INCLUDE file` takes in a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` takes in
-a function, a class or a method (see `lessons_lib/source/include.py`). What is taken in comes
-without the regions of exercises later than the cell's. In a text cell, a line `PLACES` becomes
-the lesson's table of places in other engines (see `lessons_lib/source/vllm_places.py`).
+`// INCLUDE file` includes a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` includes
+a function, a class or a method (see `lessons_lib/source/include.py`). Regions that belong to
+exercises later than the cell's are left out of an included text. In a text cell, a line
+`PLACES` becomes the lesson's table of places in other engines (see
+`lessons_lib/source/vllm_places.py`).
 
-An exercise cell with `faulty=true` gives the learner a text to repair. Its stubs are faults
-and need not say so. Its solution is that text, followed by one region with the repairs. So if
-the solutions are cleared, the faults stay.
+An exercise cell with `faulty=true` gives the learner a text to repair. Its stubs are faulty
+lines of code, so they need not raise an error. Its solution is the faulty text, followed by
+one region with the repairs. So if the solutions are cleared, the faulty text stays.
 """
 
 import json
@@ -25,7 +26,8 @@ from lessons_lib.paths import KERNELS
 from lessons_lib.source import vllm_places
 from lessons_lib.source.include import SourceError, python_definition
 
-WIDEST_LITERAL = 88  # characters of a text, so that a line of the cell has 95
+# characters of a string literal, so that its line in a cell has at most 95
+WIDEST_LITERAL = 88
 
 _BEGIN = re.compile(
     r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION"
@@ -40,7 +42,7 @@ _INCLUDE_PYTHON = re.compile(
 
 @dataclass(frozen=True)
 class Region:
-    """The lines of one solution region, or given lines if `exercise` is None."""
+    """The lines of one solution region. Lines outside regions have no `exercise`."""
 
     lines: tuple[str, ...]
     exercise: str | None = None
@@ -63,7 +65,7 @@ class Cell:
     faulty: bool = False
 
     def solution(self) -> str:
-        """The cell with our solution, between the bare markers that nbgrader looks for."""
+        """The cell with our solution, between plain markers as nbgrader looks for them."""
         if self.faulty:
             return "\n".join(
                 [self.student(), "# BEGIN SOLUTION", *self._repairs(), "# END SOLUTION"]
@@ -93,7 +95,7 @@ class Cell:
         }
 
     def _repairs(self) -> list[str]:
-        """The lines that put our own text in the place of each fault."""
+        """Lines that replace each fault with our own text."""
         name = self.source.split(" ")[0]
         pairs = [
             (self.stub_of(region), "\n".join(region.lines))
@@ -126,7 +128,7 @@ class Cell:
     def _regions(self) -> list[Region]:
         """The cell's lines as regions.
 
-        Those of later exercises are left out, neighbours joined.
+        Regions of later exercises are left out, and the given lines around them are joined.
         """
         regions: list[Region] = []
         for region in parse_regions(
@@ -158,7 +160,7 @@ class Lesson:
 
 
 def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterator[Region]:
-    """Splits lines into given ones and solution regions."""
+    """Splits lines into given lines and solution regions."""
     given: list[str] = []
     inside: list[str] = []
     begin = None
@@ -192,9 +194,9 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
 
 
 def read_cell(cell, lesson: str) -> Cell:
-    """A cell of a lesson's source, as jupytext reads it, with all that it takes in.
+    """A cell of a lesson's source, as jupytext reads it, with all includes.
 
-    Raises SourceError, with what is wrong.
+    Raises SourceError, which says what is wrong.
     """
     metadata = cell.metadata
     if cell.cell_type == "markdown":
@@ -226,7 +228,7 @@ def read_cell(cell, lesson: str) -> Cell:
 
 
 def _literals(text: str) -> list[str]:
-    """A text as string literals within a call: one for each of its lines, or more."""
+    """A text as string literals for a call: one or more for each of its lines."""
     pieces = []
     for line in text.splitlines(keepends=True):
         words = re.findall(r"\s*\S+\s*", line)

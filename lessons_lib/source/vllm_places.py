@@ -1,4 +1,4 @@
-"""Where the parts that a lesson builds are in other engines: the table at a lesson's end.
+"""Where to find the parts that a lesson builds in other engines: the table at a lesson's end.
 
 vllm_places.toml has the engines, each at one commit, and the rows of all lessons. In a text
 cell, a line `PLACES` becomes the lesson's table. `python -m tools.notebooks.vllm_checkouts`
@@ -52,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Row:
-    """wrote: what the learner wrote. otherwise: what they do otherwise, and why."""
+    """wrote: the learner's part. otherwise: what the engine does in another way, and why."""
 
     lesson: str
     wrote: str

@@ -1,6 +1,6 @@
-"""Takes a learner's answers out of their notebooks, and puts them into a new version of one.
+"""Takes a learner's answers out of their notebooks, and puts them into a new version.
 
-An answer is a cell with an exercise's number whose text is another one than was handed out.
+An answer is an exercise cell whose text differs from the text that was handed out.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from lessons_lib.guide import handed_out
 from lessons_lib.guide.handed_out import digest_of_cell, text_of
 
-# Left by git where a file was changed on both sides; the second is what was stashed.
+# Git's merge marks in a file that was changed on both sides. The second side was stashed.
 _MERGED = re.compile(
     rb"^<{7}[^\n]*\n(.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\n(.*?)^>{7}[^\n]*(?:\n|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -22,7 +22,7 @@ _MERGED = re.compile(
 class Taken:
     """The exercises whose answers are in the new version.
 
-    differ: those of them that were handed out in other words, so the answer may not fit.
+    differ: those whose text has changed since the answer was written, so it may not fit.
     gone: exercises with an answer that the new version does not have.
     sources: the names of the notebooks that the answers are from.
     """
@@ -34,8 +34,8 @@ class Taken:
 
 
 def read(path: Path) -> dict | None:
-    """A learner's notebook; of one with merge marks the learner's side. None if neither can be
-    read.
+    """A learner's notebook. If it has merge marks, the stashed side, or else the other side.
+    None if neither side is a notebook.
     """
     try:
         content = path.read_bytes()
@@ -46,9 +46,10 @@ def read(path: Path) -> dict | None:
 
 
 def remember_stubs(notebook: dict, given: dict) -> None:
-    """Notes in a learner's notebook of an earlier version how its exercises were handed out.
+    """Adds the digests of its handed-out exercises to a learner's notebook of an earlier
+    version.
 
-    given: the same notebook, as the learner got it.
+    given: the same notebook, as it was handed out.
     """
     stubs = {number: text_of(cells[0]) for number, cells in _exercises(given).items()}
     for number, cells in _exercises(notebook).items():
@@ -58,10 +59,11 @@ def remember_stubs(notebook: dict, given: dict) -> None:
 
 
 def fill(new: dict, books: Mapping[str, dict]) -> Taken:
-    """Puts the answers that are in `books` into the exercise cells of `new`.
+    """Puts the answers of `books` into the exercise cells of `new`.
 
-    books: the learner's notebooks by their names. If several have an answer, the first one's
-        is taken, but rather a newer one than what an update has taken over before.
+    books: the learner's notebooks by their names. The first notebook that has an answer
+        counts. But an answer that an earlier update has copied gives way to the learner's
+        newer answer.
     """
     old = {name: _exercises(book) for name, book in books.items()}
     stubs = {number: cells[0] for number, cells in _exercises(new).items()}
@@ -80,9 +82,9 @@ def fill(new: dict, books: Mapping[str, dict]) -> Taken:
         ]
         if not found:
             continue
-        # min() gives the first of equals
+        # of equal entries, min() gives the first
         answer, _, name = min(found, key=lambda one: digest_of_cell(one[0]) in before)
-        # a merge of git's may hold an old answer with the stamp of the new version
+        # A merge by git may have put an old answer into a cell with the new version's stamp.
         if any(_differ(cell, text, stub) for text, cell, _ in found if text == answer):
             differ.append(number)
         stub["source"] = answer.splitlines(keepends=True)
@@ -100,7 +102,7 @@ def fill(new: dict, books: Mapping[str, dict]) -> Taken:
 
 
 def _exercises(notebook: dict) -> dict[str, list[dict]]:
-    """Its exercise cells by their numbers. A cell that was split or copied is there twice."""
+    """The exercise cells by their numbers. A cell that was split or copied is there twice."""
     found: dict[str, list[dict]] = {}
     for cell in notebook["cells"]:
         number = cell["metadata"].get("exercise")
@@ -110,7 +112,7 @@ def _exercises(notebook: dict) -> dict[str, list[dict]]:
 
 
 def _answer(cells: list[dict], stub: dict | None) -> str:
-    """What the learner wrote in the cells of one exercise, or an empty text."""
+    """The learner's text in the cells of one exercise; "" if there is no answer."""
     texts = [text_of(cell) for cell in cells]
     if all(_is_stub(text, cell, stub) for text, cell in zip(texts, cells)):
         return ""
@@ -118,8 +120,8 @@ def _answer(cells: list[dict], stub: dict | None) -> str:
 
 
 def _is_stub(text: str, cell: dict, stub: dict | None) -> bool:
-    """Whether a cell has no answer. A cell of the time before stamps has none if each of its
-    lines is in the stub of today.
+    """Whether a cell has no answer. A cell without a stamp, from an earlier version, has no
+    answer if each of its lines is in today's stub.
     """
     given = cell["metadata"].get("given")
     own = digest_of_cell(text)
@@ -129,10 +131,11 @@ def _is_stub(text: str, cell: dict, stub: dict | None) -> bool:
 
 
 def _differ(cell: dict, answer: str, stub: dict) -> bool:
-    """Whether the exercise was handed out in other words than it is now."""
+    """Whether the exercise's text was another one when it was handed out."""
     if given := cell["metadata"].get("given"):
         return given != digest_of_cell(text_of(stub))
-    fails = f'"Exercise {stub["metadata"]["exercise"]}'  # an answer has no longer this line
+    # this line of the stub is not in an answer
+    fails = f'"Exercise {stub["metadata"]["exercise"]}'
     asked = {line for line in _lines(text_of(stub)) if fails not in line}
     return not asked <= _lines(answer)
 

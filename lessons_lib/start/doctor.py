@@ -16,7 +16,7 @@ from lessons_lib.cuda.compiler import compiler
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine: what was found ("" if nothing), and what it is needed for."""
+    """One part of the machine: what was found ("" if nothing), and why lessons need it."""
 
     name: str
     found: str
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings. `ready` says whether everything that the lessons need is there."""
+    """All findings. `ready` says whether the machine has everything that lessons need."""
 
     findings: tuple[Finding, ...]
 
@@ -174,7 +174,7 @@ def _headers() -> str:
     return header.name if header.is_file() else ""
 
 
-# What test_platforms.py and the course's own tests have shown for each platform.
+# The result of test_platforms.py and of the course's own tests for each platform.
 _PLATFORMS = {
     ("Linux", "x86_64"): "fast and checked, tested in full",
     ("Linux", "aarch64"): "fast and checked, tested in an emulator",
@@ -187,7 +187,7 @@ def _cuda_on_cpu() -> str:
 
 
 def _line_finder() -> str:
-    """What cuda_on_cpu/source_lines.py asks: addr2line, LLVM's program or macOS's."""
+    """The program that cuda_on_cpu/source_lines.py calls: addr2line, LLVM's, or macOS's."""
     versions = (_first_line(name, "--version") for name in ("addr2line", "llvm-symbolizer"))
     return next(filter(None, versions), shutil.which("atos") or "")
 

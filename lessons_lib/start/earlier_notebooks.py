@@ -1,4 +1,4 @@
-"""Finds what a learner wrote into `notebooks/` of a clone, as one did in earlier versions.
+"""Finds work of a learner in a clone's `notebooks/`, where one worked in earlier versions.
 
 It is in a stash of git, or still in `notebooks/`.
 """
@@ -29,7 +29,7 @@ class Earlier:
 def find(notebooks: Path) -> list[Earlier]:
     """The notebooks in which a learner has changed some text, the newest first.
 
-    notebooks: the folder of what the course hands out, in a clone.
+    notebooks: the folder of the handed-out notebooks, in a clone.
     """
     return [*_in_folder(notebooks), *_in_stashes(notebooks)]
 
@@ -46,7 +46,8 @@ def _in_stashes(notebooks: Path) -> Iterator[Earlier]:
     listed = git(notebooks, "stash", "list", "--format=%H") or b""
     for stash in listed.decode().split():
         changed = ["diff", "--name-only", "-z", "--relative", f"{stash}^1", stash, "--", "."]
-        new = ["ls-tree", "-z", "--name-only", f"{stash}^3", "./"]  # git did not know them
+        # files that git did not track
+        new = ["ls-tree", "-z", "--name-only", f"{stash}^3", "./"]
         for commit, words in ((stash, changed), (f"{stash}^3", new)):
             names = (git(notebooks, *words) or b"").decode("utf-8", "surrogateescape")
             for name in sorted(names.split("\0")):
@@ -58,17 +59,17 @@ def _in_stashes(notebooks: Path) -> Iterator[Earlier]:
 
 
 def _has_changes(content: bytes, given: bytes) -> bool:
-    """Whether its text is another one than was handed out. One that was only run has none."""
+    """Whether the text differs from the one handed out. Running a notebook changes no text."""
     book, before = handed_out.parse(content), handed_out.parse(given)
     if book is None or before is None:
         return True
     if handed_out.is_untouched(book):
-        return False  # made anew by a maintainer
+        return False  # a maintainer has made it anew
     return handed_out.digest(book) != handed_out.digest(before)
 
 
 def _with_stubs(content: bytes, given: bytes) -> bytes:
-    """The notebook, which also says how its exercises were handed out."""
+    """The notebook, with the digests of its exercises as they were handed out."""
     book, before = handed_out.parse(content), handed_out.parse(given)
     if book is None or before is None or handed_out.is_stamped(book):
         return content

@@ -1,8 +1,8 @@
 """Makes `.venv` and installs what the lessons import, or an extra: install.py EXTRA -- ARGS
 
-It runs before anything is installed, so it imports the standard library only. uv does the work
-where it is there, else pip. Without an NVIDIA card, PyTorch comes from its own index for the
-CPU, unless you have named an index of your own. ARGS are pip's.
+It runs before any package is installed, so it imports only the standard library. uv does the
+work where it is installed, otherwise pip. Without an NVIDIA card, PyTorch comes from its index
+for the CPU, unless you have named your own index. ARGS are pip's.
 """
 
 import os
@@ -27,17 +27,17 @@ PYTHON = VENV / "bin" / "python"
 LOG = VENV / "install.log"
 PYPI = "https://pypi.org/simple/"
 CPU_INDEX = os.environ.get("PYTORCH_CPU_INDEX", "https://download.pytorch.org/whl/cpu")
-EVERY = 4  # seconds between two lines about a step
-PATIENCE = 5  # seconds for an index to answer
+EVERY = 4  # seconds between two progress lines of a step
+PATIENCE = 5  # seconds to wait for an index to answer
 NO_ANSWER = f"no answer in {PATIENCE} seconds"
-SLOW_PIP = (25, 0)  # older ones need twice the time, and show no progress of a download
-# uv reads none of pip's settings, so pip does the work where one of these is set.
+SLOW_PIP = (25, 0)  # older versions need twice the time, and show no progress of a download
+# uv reads none of pip's settings, so pip does the work if one of these is set.
 OWN_INDEX = ("index-url", "extra-index-url", "find-links", "no-index")
 OF_PIP_ONLY = (*OWN_INDEX, "constraint", "proxy", "cert", "client-cert", "trusted-host")
 
 
 class CannotInstall(Exception):
-    """Says what went wrong, and what to do."""
+    """The installation failed. The text says why, and what to do."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -113,25 +113,26 @@ class _Installer:
         )
         if _version_of_pip() < SLOW_PIP:
             words = self._words("--upgrade", "pip")
-            _run("A newer pip", words, may_fail=True)  # the old one does it too
+            _run("A newer pip", words, may_fail=True)  # if it fails, the old pip also works
 
     def install(self, what: str, *words: str) -> None:
-        """Installs what pip's `words` name. Raises CannotInstall."""
+        """Installs the packages that pip's `words` name. Raises CannotInstall."""
         _run(what, self._words(*words))
 
     def _words(self, *words: str) -> list[str]:
-        # uv would take a space in the folder's name for the end of a path
+        # uv would take a space in the folder's name for the end of the path.
         constraints = ["--constraint", "constraints.txt"]
         if self.is_uv:
             return ["uv", "pip", "install", "--python", str(PYTHON), *constraints, *words]
-        # Most modules are never imported. The others are compiled when they are
+        # Most modules are never imported. Python compiles the others when they are first
+        # imported.
         pip = ["-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
         if _version_of_pip() >= SLOW_PIP:
             pip.append("--progress-bar=raw")
         return [str(PYTHON), *pip, *constraints, *self.arguments, *words]
 
     def _require(self, index: str, proxy: str = "") -> None:
-        """Says if `index` cannot be reached. Raises CannotInstall if that is sure."""
+        """Warns if `index` may be unreachable. Raises CannotInstall if it certainly is."""
         reason = _why_unreachable(index, proxy) if index.startswith("http") else ""
         tool = "UV" if self.is_uv else "PIP"
         message = (
@@ -193,7 +194,10 @@ def _has_nvidia_card() -> bool:
 
 
 def _why_unreachable(index: str, proxy: str = "") -> str:
-    """Why nothing answers at `index`, or "". Looking up a name can hang: a thread may, too."""
+    """Why nothing answers at `index`, or "".
+
+    A thread asks, because looking up a name can hang.
+    """
     reasons: list[str] = []
 
     def ask():
@@ -202,10 +206,11 @@ def _why_unreachable(index: str, proxy: str = "") -> str:
         try:
             opener.open(urllib.request.Request(index, method="HEAD"), timeout=60).close()
         except urllib.error.HTTPError:
-            pass  # it answers
+            pass  # it answers, with an error
         except OSError as error:
             reason = getattr(error, "reason", error)
-            if not isinstance(reason, ssl.SSLError):  # the installer has its own certificates
+            # an SSL error does not count: the installer has its own certificates
+            if not isinstance(reason, ssl.SSLError):
                 reasons.append(str(reason))
                 return
         reasons.append("")
@@ -217,7 +222,7 @@ def _why_unreachable(index: str, proxy: str = "") -> str:
 
 
 def _run(what: str, words: Sequence[str], may_fail: bool = False) -> None:
-    """Runs a command, and says every few seconds how far it is. Raises CannotInstall."""
+    """Runs a command and shows its progress every few seconds. Raises CannotInstall."""
     print(f"  {what} …", flush=True)
     began = time.monotonic()
     process = subprocess.Popen(
@@ -245,7 +250,7 @@ def _run(what: str, words: Sequence[str], may_fail: bool = False) -> None:
 
 
 def _in_short(lines: list[str]) -> str:
-    """The last thing that a command said, in one short line."""
+    """The last message of a command, in one short line."""
     said = [line.strip() for line in lines if re.match(r"\s*[A-Z]", line)]
     if any(line.startswith("Installing collected") for line in said):
         return f"Installing: {len(_distributions('*'))} packages are there"

@@ -1,8 +1,8 @@
-"""Completes the course in a notebook that somebody else hosts: Colab, Kaggle.
+"""Installs what the course needs in a notebook that runs on Colab or Kaggle.
 
-Their machines have a PyTorch that fits their GPUs, and packages that are in use already. What
-is within the course's bounds stays as it is, and so does a newer PyTorch. Only what is missing
-is installed.
+Their machines have a PyTorch that fits their GPUs, and packages that are in use already. A
+package whose version the course accepts is not touched, and neither is a newer PyTorch. Only
+missing packages are installed.
 """
 
 import subprocess
@@ -17,21 +17,21 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 NAME = "paged-attention-course"
-# The notebook is open already, in a page that is not JupyterLab's. And JupyterLab would bring
-# other versions of what runs the notebook's cells.
+# The notebook is already open, in another page than JupyterLab. And JupyterLab would replace
+# the packages that run the notebook's cells.
 NOT_HERE = ("jupyterlab",)
-LARGE = "torch"  # it is never installed or replaced without a word
+LARGE = "torch"  # never installed or replaced without asking the user
 
 
 @dataclass
 class Needs:
-    """How the course's requirements are met here.
+    """How this machine meets the course's requirements.
 
-    met: what stays, as name==version.
-    missing: requirements that nothing meets.
-    in_use: those of the missing that are here in another version, which this session uses.
-    refused: sentences about what only the user should install or replace.
-    newer: whether PyTorch stays though it is newer than those that the course was tried with.
+    met: packages that stay, as name==version.
+    missing: requirements that no installed package meets.
+    in_use: names from `missing` of which this session uses another version.
+    refused: sentences about packages that only the user should install or replace.
+    newer: whether PyTorch is newer than the versions that the course was tried with.
     """
 
     met: list[str] = field(default_factory=list)
@@ -42,9 +42,10 @@ class Needs:
 
 
 def complete(say: Callable[[str], None] = print) -> bool:
-    """Installs what the course misses here, and says what the user has to do.
+    """Installs packages that the course needs and this machine lacks. Says what the user has
+    to do.
 
-    Returns whether the lessons can be run. Raises nothing for what is missing or too old.
+    Returns whether the lessons can be run. Raises nothing if a package is missing or too old.
     """
     needs = look(metadata.requires(NAME) or [])
     for sentence in needs.refused:
@@ -54,7 +55,8 @@ def complete(say: Callable[[str], None] = print) -> bool:
     if needs.in_use:
         say(f"Restart the session: it still uses the old {' and '.join(needs.in_use)}.")
         return False
-    from lessons_lib.start.doctor import doctor  # not before: this room needs what was missing
+    # not at the top: it imports packages that were missing
+    from lessons_lib.start.doctor import doctor
 
     if lacking := [one for one in doctor().findings if one.needed and not one.found]:
         for one in lacking:
@@ -73,10 +75,11 @@ def complete(say: Callable[[str], None] = print) -> bool:
 def look(requirements: list[str]) -> Needs:
     """Compares requirements, as a package's metadata has them, with what is installed."""
     needs = Needs()
-    for requirement in map(Requirement, sorted(requirements)):  # in any order
+    # sorted, because the metadata has them in any order
+    for requirement in map(Requirement, sorted(requirements)):
         name, bounds = requirement.name, requirement.specifier
         if name in NOT_HERE or (requirement.marker and not requirement.marker.evaluate()):
-            continue  # such as those that only an extra has
+            continue  # such as a requirement of an extra
         here = _version(name)
         if here and bounds.contains(here, prereleases=True):
             needs.met.append(f"{name}=={here}")
@@ -100,7 +103,7 @@ def _version(name: str) -> str:
 
 
 def _at_least(bounds: SpecifierSet) -> SpecifierSet:
-    """The bounds without those that a newer version can exceed."""
+    """The lower bounds: a newer version cannot violate them."""
     return SpecifierSet(",".join(str(bound) for bound in bounds if bound.operator == ">="))
 
 
@@ -115,7 +118,7 @@ def _about_torch(here: str, bounds: SpecifierSet) -> str:
 
 
 def _install(needs: Needs, say: Callable[[str], None]) -> bool:
-    """Installs what is missing. pip may not change the version of anything that is met."""
+    """Installs the missing packages. pip may not change the version of a package in `met`."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "kept.txt"
         kept.write_text("\n".join(needs.met) + "\n", encoding="utf-8")

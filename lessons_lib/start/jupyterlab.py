@@ -1,7 +1,7 @@
 """Starts JupyterLab for the course: its settings, and the folder that it shows.
 
-The settings are in `jupyter_config/`. They are defaults: what learners set themselves counts.
-`jupyter_data/` has the kernel: this Python, with `lessons_lib.start.kernel` from its start.
+The settings are in `jupyter_config/`. They are defaults: a learner's own settings win.
+`jupyter_data/` has the kernel: this Python, which loads `lessons_lib.start.kernel` first.
 """
 
 import os
@@ -16,14 +16,15 @@ from urllib.parse import quote
 CONFIG = Path(__file__).parent / "jupyter_config"
 DATA = Path(__file__).parent / "jupyter_data"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
-# Both start in a learner's folder, whose queue.py could be taken for Python's own.
+# JupyterLab and the kernel start in a learner's folder, which may have its own queue.py.
 SAFE = ["-P"]
 
 
 def start(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> NoReturn:
-    """Becomes JupyterLab, which opens `notebook` and shows the files below `root`.
+    """Replaces this process by JupyterLab, which opens `notebook` and shows the files in
+    `root`.
 
-    arguments: further ones, for JupyterLab.
+    arguments: further arguments for JupyterLab.
     """
     words = command(notebook, root, arguments)
     print("JupyterLab starts …", flush=True)
@@ -36,39 +37,43 @@ def has_hub() -> bool:
 
 
 def start_on_hub(arguments: Sequence[str] = ()) -> NoReturn:
-    """Becomes the server of a learner on a hub, which says by variables what it opens.
+    """Replaces this process by a learner's server on a hub. Its variables say what it opens.
 
-    arguments: further ones, for JupyterHub's server.
+    arguments: further arguments for JupyterHub's server.
     """
     words = [sys.executable, *SAFE, "-m", "jupyterhub.singleuser", *arguments]
     os.execve(words[0], words, environment(os.environ))
 
 
 def command(notebook: Path, root: Path, arguments: Sequence[str] = ()) -> list[str]:
-    """The command that `start` becomes."""
-    # `-m jupyter lab` would look for a program, which may be another Python's
+    """The command that `start` runs."""
+    # `-m jupyter lab` would look for a program, which may belong to another Python.
     words = [sys.executable, *SAFE, "-m", "jupyterlab", str(notebook.resolve())]
     usual = [
         (f"--ServerApp.root_dir={root.resolve()}", "--notebook-dir"),
-        # Among its many lines is an address that opens no lesson
+        # Among the many lines of Jupyter's log is an address that opens no lesson.
         ("--log-level=WARN", "--ServerApp.log_level", "--Application.log_level", "--debug"),
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         usual.append(("--allow-root", "--ServerApp.allow_root"))
     if not can_open_browser(os.environ):
         usual.append(("--no-browser", "--ServerApp.open_browser", "--browser"))
-    if _is_in_container():  # where a port that is published is not 127.0.0.1's
+    # a container's published port leads to another address than 127.0.0.1
+    if _is_in_container():
         usual.append(("--ip=0.0.0.0", "--ServerApp.ip", "--sock"))
     for ours, *others in usual:
         names = (ours.partition("=")[0], *others)
-        # What a learner says themselves counts; JupyterLab takes no argument twice
+        # A learner's own argument wins, because JupyterLab takes no argument twice.
         if not any(argument.partition("=")[0] in names for argument in arguments):
             words.append(ours)
     return [*words, *arguments]
 
 
 def can_open_browser(given: Mapping[str, str]) -> bool:
-    """Whether a window can be opened. (On a terminal alone, a browser for text would be.)"""
+    """Whether a browser window can be opened.
+
+    In a text terminal, a text browser would open.
+    """
     screen = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
     return sys.platform != "linux" or any(given.get(name) for name in screen)
 
@@ -78,7 +83,7 @@ def _is_in_container() -> bool:
 
 
 def address(server) -> str:
-    """What opens the notebook that a Jupyter server was started with, in any browser."""
+    """The address that opens the server's first notebook in any browser."""
     host = "127.0.0.1" if server.ip in (*_ANYWHERE, "localhost") else server.ip
     path = Path(server.file_to_run).resolve().relative_to(Path(server.root_dir).resolve())
     token = server.identity_provider.token
@@ -89,12 +94,13 @@ def address(server) -> str:
 
 
 def _load_jupyter_server_extension(server) -> None:
-    """Called by Jupyter's server. On a hub it opens no file, and nothing is said."""
+    """Called by Jupyter's server. On a hub the server opens no file, and prints no address."""
     if server.file_to_run:
-        # Otherwise Jupyter prints more addresses, and none of them opens a lesson
+        # Otherwise Jupyter prints more addresses, and none of them opens a lesson.
         server.identity_provider.token_generated = False
         loop = server.io_loop
-        # The first turn of the loop opens the port
+        # The port opens in the first turn of the event loop. So print the address in the
+        # second turn.
         loop.add_callback(loop.add_callback, _say_where, server)
 
 

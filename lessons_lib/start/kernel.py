@@ -1,8 +1,8 @@
-"""What a kernel of the course knows from its start: errors of beginners are explained, and a
-learner's own queue.py beside the notebook comes after Python's.
+"""Loaded when a kernel of the course starts. It explains beginners' errors, and makes Python's
+own queue.py come before a learner's queue.py beside the notebook.
 
-JupyterLab starts the kernels with it if `lessons_lib.start.jupyterlab` has started it. After a
-restart, no cell has run that could import anything of the course.
+Kernels load it if `lessons_lib.start.jupyterlab` has started JupyterLab. It has to be loaded
+at the start, because no cell has run after a restart that could import anything of the course.
 """
 
 import sys
@@ -11,7 +11,7 @@ from lessons_lib.guide import KINDS
 
 
 def load_ipython_extension(shell) -> None:
-    """Called by IPython. Quick: hardly anything of the course is imported before the need."""
+    """Called by IPython. It is quick: it imports hardly anything of the course."""
     # The kernel starts with -P, so IPython leaves out the folder of the notebook.
     sys.path[:] = [*filter(None, sys.path), ""]
     shell.set_custom_exc(KINDS, _show)

@@ -16,14 +16,14 @@ def open_lessons(
 ) -> int:
     """Copies the lessons into `folder` and becomes JupyterLab there.
 
-    folder: MY_NOTEBOOKS if nothing else is said.
+    folder: None takes MY_NOTEBOOKS.
     arguments: for JupyterLab.
     Returns an exit status if JupyterLab does not start.
     """
     folder = folder or MY_NOTEBOOKS
     copied = _copy(folder)
     if copied and not only_copy:
-        # in a clone, what the lessons name can be opened too, such as kernels/vector_add.cu
+        # In a clone, show the files that the lessons name too, such as kernels/vector_add.cu.
         is_in_clone = IS_CHECKOUT and folder.resolve().is_relative_to(ROOT)
         jupyterlab.start(folder / FIRST, ROOT if is_in_clone else folder, arguments)
     return 0 if copied else 1
@@ -31,7 +31,8 @@ def open_lessons(
 
 def open_on_hub(folder: Path, arguments: Sequence[str] = ()) -> int:
     """Copies the lessons into `folder` and becomes the server that JupyterHub starts for a
-    learner. It starts without new copies too: a full home has to be emptied from somewhere.
+    learner. The server also starts if copying fails: a learner with a full disk has to be able
+    to delete files.
 
     arguments: for JupyterHub's server.
     Returns an exit status if the server does not start.
@@ -48,7 +49,7 @@ def open_on_hub(folder: Path, arguments: Sequence[str] = ()) -> int:
 
 
 def _copy(folder: Path) -> bool:
-    """Says what was copied, or why it could not be, and returns whether it was."""
+    """Copies the lessons. Prints the copied files, or why copying failed. Returns success."""
     if damage := installation.faults():
         print(f"The course is not whole: {damage}.", file=sys.stderr)
         print(f"To mend it: {installation.remedy()}", file=sys.stderr)
@@ -64,7 +65,7 @@ def _copy(folder: Path) -> bool:
 
 
 def in_words(copied: learner_copies.Copied, folder: Path) -> str:
-    """What was copied, for the learner."""
+    """A text for the learner about the copied files."""
     lines = [f"The lessons are in {folder.resolve()}."]
     if copied.updated:
         lines.append(f"Brought up to date: {', '.join(copied.updated)}.")

@@ -1,9 +1,9 @@
-"""The learner's own copies of the notebooks: made, brought up to date, never overwritten.
+"""Makes and updates the learner's own copies of the notebooks, and never overwrites work.
 
-A notebook is untouched if the text of its cells is as it was handed out: running it does not
-change it. It is replaced by its new version. One with changes stays, and the new version is
-put beside it, with the learner's answers. A list in the folder, `.lessons.json`, says which
-version of each file was brought last.
+A notebook is untouched if the text of its cells is the text that was handed out; running it
+does not change the text. A new version replaces an untouched notebook. If a learner has
+changed a notebook, it stays, and the new version is put beside it, with the learner's answers.
+A list in the folder, `.lessons.json`, has the version of each file that was copied last.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ class Offer:
     """A new version with the learner's answers, in the file `new`.
 
     old: the learner's files that the answers are from, or that stay as they are.
-    opens: whether the first of those is a notebook still, which merge marks end.
+    opens: whether the first of these files still opens as a notebook; merge marks prevent it.
     """
 
     new: str
@@ -44,13 +44,13 @@ class Offer:
 
 @dataclass
 class Copied:
-    """What became of the files, by their paths in the folder.
+    """The files that were copied, or why not. Files are named by their paths in the folder.
 
     kept: changed by the learner, and as new as the course.
     beside: changed by the learner; the new version is beside it.
-    filled: the notebook itself is new, and has answers that were in other files.
-    earlier: what the learner had worked in before there was this folder, and where it was.
-    problems: sentences about what the course could not hand out.
+    filled: notebooks that are new, and have answers from other files.
+    earlier: (file, place) of the learner's work from before the folder existed.
+    problems: sentences about files that the course could not hand out.
     """
 
     new: list[str] = field(default_factory=list)
@@ -63,10 +63,9 @@ class Copied:
 
 
 def bring(notebooks: Path, folder: Path, earlier: Sequence[Earlier] = ()) -> Copied:
-    """Copies what is in `notebooks` into `folder`, and leaves the learner's work alone.
+    """Copies the files in `notebooks` into `folder`, and keeps the learner's work.
 
-    earlier: notebooks that the learner worked in before, whose answers are taken over once;
-        the first is the newest.
+    earlier: the learner's earlier notebooks, the newest first. Their answers are copied once.
     Raises CannotCopy if the folder cannot be made, read or written.
     """
     try:
@@ -108,7 +107,7 @@ class _Update:
         for source in sorted(path for path in notebooks.rglob("*") if path.is_file()):
             name = source.relative_to(notebooks)
             if name.parts[0].startswith("."):
-                continue  # such as what JupyterLab keeps of a notebook
+                continue  # such as JupyterLab's checkpoints
             if source.suffix == ".ipynb" and source.name == str(name):
                 self._bring_notebook(source, found.get(str(name), []))
             else:
@@ -118,8 +117,8 @@ class _Update:
         return self.copied
 
     def _keep_earlier(self, earlier: Sequence[Earlier]) -> dict[str, list[str]]:
-        """Writes the learner's earlier notebooks beside the copies, once; gives their names by
-        those of the lessons.
+        """Writes the learner's earlier notebooks beside the copies, once. Returns the names of
+        the written files, by the lesson's file name.
         """
         kept: dict[str, list[str]] = {}
         for one in reversed(earlier):  # so that the newest is written last
@@ -158,7 +157,7 @@ class _Update:
             self._offer_beside(mine, new, ours, earlier, opens=book is not None)
 
     def _write_over(self, mine: Path, new: dict, plain: list[str]) -> None:
-        """Writes a notebook where there is none, or an untouched one."""
+        """Writes the new notebook over an untouched one, or where there is none."""
         taken = answers.fill(new, self._books)
         _write(mine, handed_out.as_file(new))
         if taken.answers:
@@ -189,7 +188,7 @@ class _Update:
         return {path.name: book for path in paths if (book := answers.read(path))}
 
     def _bring_file(self, content: bytes, name: str) -> None:
-        """Brings a file that is no notebook: nothing is taken over into a new version."""
+        """Copies a file that is not a notebook. A new version of it gets no answers."""
         mine, ours, last = self.folder / name, _digest(content), self.known.get(name)
         self.known[name] = ours
         theirs = _digest(mine.read_bytes()) if mine.exists() else None
@@ -209,7 +208,7 @@ def _digest(content: bytes) -> str:
 
 
 def _read_list(path: Path) -> dict[str, str]:
-    """Without a list, or with a broken one, a file without a stamp counts as changed."""
+    """The list, or an empty one if it is missing or broken. Then a file counts as changed."""
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
         return {str(name): str(digest) for name, digest in known.items()}

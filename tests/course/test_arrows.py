@@ -59,7 +59,7 @@ def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
 
 
 def graph(folder: Path = ROOT) -> dict[str, set[str]]:
-    """Each module to those of ours that it imports."""
+    """Each of our modules, with our modules that it imports."""
     known = modules(folder)
     return {
         name: {other for other in imported(name, path, known) if other in known}

@@ -28,7 +28,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def opened(server):
-    """Opens a lesson with nothing beside it; gives the browser's page, and its notebook."""
+    """Opens a lesson alone. Gives the browser's page, and its notebook."""
     with browser_page() as page:
 
         def open_lesson(name):

@@ -42,7 +42,7 @@ def cells(version: str, name: str) -> list[tuple[str, list[str]]]:
 
 
 def imports(text: str) -> list[tuple[str, str]]:
-    """(module, name) of each import of ours in a cell; the name is "" for `import module`."""
+    """(module, name) of each import of our modules; the name is "" for `import module`."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and not node.level:

@@ -65,10 +65,10 @@ def test_right_answers_pass(exercise, seed):
     ],
 )
 def test_they_catch_the_known_mistakes_alone(exercise):
-    """Who knows the visible cases by heart is found out: each seed catches most mistakes, and
-    the three at least nine in ten. Some need a case made for them, such as scores so large
-    that right answers agree on chosen numbers only; the visible cases, which a grade uses as
-    well, have all of these.
+    """A student who knows the visible cases by heart is found out: each seed catches most
+    mistakes, and the three seeds at least nine in ten. Some mistakes need their own case, such
+    as scores so large that right answers agree on chosen numbers only. The visible cases,
+    which a grade uses too, have all of these.
     """
     slugs = own_slugs(exercise)
     uncaught = [

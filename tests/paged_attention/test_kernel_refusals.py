@@ -1,4 +1,4 @@
-"""What attention over blocks refuses, whoever computes it: by name, and before any launch."""
+"""Arguments that attention over blocks refuses in each library: by name, before any launch."""
 
 import math
 from dataclasses import replace

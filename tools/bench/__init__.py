@@ -1,4 +1,4 @@
 """Measures the course: its kernels, its engine and its builds.
 
-The results are in measured/.
+measured/ has the results.
 """

@@ -1,6 +1,6 @@
 """Runs a benchmark: `python -m tools.bench NAME …`, or `make bench NAME=… ARGS=…`.
 
-Those that a lesson calls too are in lessons_content/lesson_NN/bench/, the others here.
+Benchmarks that a lesson calls too are in lessons_content/lesson_NN/bench/, the others here.
 """
 
 import importlib
@@ -11,14 +11,14 @@ from lessons_lib.paths import ROOT
 
 
 def benchmarks() -> dict[str, Path]:
-    """Each benchmark's name, and the file that has it: one with a `main`."""
+    """Each benchmark's name, and its file. A benchmark is a file with a `main`."""
     folders = [Path(__file__).parent, *sorted(ROOT.glob("lessons_content/lesson_*/bench"))]
     files = [file for folder in folders for file in sorted(folder.glob("[a-z]*.py"))]
     return {file.stem: file for file in files if "\ndef main(" in file.read_text("utf-8")}
 
 
 def main(words: list[str]) -> int:
-    """Returns the benchmark's exit status, or 2 if there is none of that name."""
+    """Returns the benchmark's exit status, or 2 if there is no benchmark of that name."""
     found = benchmarks()
     if not words or words[0] not in found:
         print("python -m tools.bench NAME …; the names are", ", ".join(sorted(found)))

@@ -1,7 +1,7 @@
 """Loads a large checkpoint and serves it: `python -m tools.bench checkpoint --at FOLDER`.
 
-Where the folder has none, one with the shapes of Qwen3-8B and random weights is made there:
-16 GB of bfloat16, in files of at most 4 GB.
+If the folder has no checkpoint, one with the shapes of Qwen3-8B and random weights is made
+there: 16 GB of bfloat16, in files of at most 4 GB.
 """
 
 import os
@@ -29,12 +29,12 @@ from tools.bench.checkpoint_runs import Row, Run, table
 from tools.bench.two_gpus_ranks import GIB
 
 BLOCK_SIZE = 16
-BATCHES = ((1, 512, 128), (32, 512, 128))  # sequences, tokens of a prompt, new ones
+BATCHES = ((1, 512, 128), (32, 512, 128))  # sequences, tokens of a prompt, new tokens
 TINY_BATCHES = ((1, 20, 4), (3, 20, 4))
 
 
 def forget(files: Sequence[Path]) -> None:
-    """Lets the system drop what it holds of these files, so that they come from the disk."""
+    """Makes the system forget its cached content of these files, so that it reads the disk."""
     for file in files if hasattr(os, "posix_fadvise") else ():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
@@ -42,7 +42,7 @@ def forget(files: Sequence[Path]) -> None:
 
 
 def host_memory() -> float:
-    """GiB that this process has had at most."""
+    """The largest memory of this process so far, in GiB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB
 
@@ -52,7 +52,7 @@ def card_memory() -> float:
 
 
 def wrong_weights(model, files: dict[str, Path]) -> list[str]:
-    """The names of the model's weights that are not those of the files, number by number."""
+    """The names of the model's weights that differ from the files in any number."""
     wrong = []
     for name, own in model.state_dict().items():
         if name in files:
@@ -120,7 +120,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure(folder: Path, is_tiny: bool, line: str) -> Run:
-    """Raises ValueError if the model's weights are not the files'."""
+    """Raises ValueError if the model's weights differ from the files'."""
     if not (folder / "config.json").exists():
         say(f"making a checkpoint in {folder}")
         make_apart(folder, is_tiny)

@@ -1,7 +1,7 @@
 """Makes the checkpoint that `python -m tools.bench checkpoint` loads.
 
-It has the shapes of Qwen3-8B and random weights. It is made in a process of its own, so that
-its memory is not counted as that of loading.
+It has the shapes of Qwen3-8B and random weights. A separate process makes it, so that this
+memory is not counted as memory for loading.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ TINY = dict(
 
 
 def make_apart(folder: Path, is_tiny: bool) -> None:
-    """Raises OSError if that failed; the process has said why."""
+    """Calls `make` in a separate process. Raises OSError if it failed; it has printed why."""
     words = [sys.executable, "-m", "tools.bench.checkpoint_maker", str(folder)]
     done = subprocess.run(words + ["--tiny"] * is_tiny)
     if done.returncode:
@@ -34,7 +34,7 @@ def make_apart(folder: Path, is_tiny: bool) -> None:
 
 
 def make(folder: Path, is_tiny: bool) -> None:
-    """Saves the model as transformers cuts it into files."""
+    """Saves the model in files, as transformers divides it."""
     sizes = QWEN3_8B | (TINY if is_tiny else {})
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = random_model(sizes.pop("num_hidden_layers"), device, DTYPE, **sizes)

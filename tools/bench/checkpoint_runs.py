@@ -8,12 +8,13 @@ from lessons_content.bench_records.tables import aligned
 
 @dataclass(frozen=True)
 class Row:
-    """A batch that was served, once the engine was warm.
+    """A batch that was served by a warm engine.
 
-    num_seqs, prompt, new: sequences, and how many tokens each had at first and got.
-    seconds: for all of it, the prompts included.
-    apart: the largest distance of a new token's log-probability from the one by transformers'
-        own attention on the same weights. Of the first sequence.
+    num_seqs: sequences.
+    prompt, new: tokens of each sequence's prompt and of its answer.
+    seconds: for the whole batch, the prompts included.
+    apart: the largest distance of a new token's log-probability from transformers' own
+        attention on the same weights, for the first sequence.
     """
 
     num_seqs: int
@@ -30,13 +31,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="checkpoint"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     card: the GPU, or the processor.
-    files, weights_gib: those of the weights: their number and size.
+    files, weights_gib: number and size of the files with weights.
     load_seconds: until the model was ready. The system had been told to forget the files.
-    host_gib: the process's memory at most, until then. Mapped files count.
-    card_gib, most_gib: what PyTorch had allocated on the GPU at most: until then, and in all.
+    host_gib: the process's largest memory until then. Mapped files count.
+    card_gib, most_gib: the most that PyTorch had allocated on the GPU: until then, and in all.
     """
 
     card: str

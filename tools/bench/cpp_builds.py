@@ -1,6 +1,6 @@
-"""Times the build of lesson 01's block manager: our way, and load_inline with default headers.
+"""Times the build of lesson 01's block manager: ours, and load_inline with default headers.
 
-    make bench NAME=cpp_builds     each once, in separate folders; takes about a minute
+    make bench NAME=cpp_builds     each once, in separate folders; about a minute
 
 Prints seconds and ratios. Exits with 1 if our build takes more than a quarter of the default's
 time, or if an unchanged rebuild takes 0.3 s or more.
@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
 
     ours = timed("build_cpp", lambda: build_cpp(*sources))
-    inline._loaded.clear()  # as in a new kernel
+    inline._loaded.clear()  # as in a new kernel, where nothing is loaded
     rebuild = timed("build_cpp again, unchanged", lambda: build_cpp(*sources))
     default_folder = os.path.join(folder, "default")
     os.mkdir(default_folder)

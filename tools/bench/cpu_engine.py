@@ -1,7 +1,7 @@
-"""Times the engine on a CPU beside transformers: `python -m tools.bench cpu_engine`.
+"""Times the engine and transformers on a CPU: `python -m tools.bench cpu_engine`.
 
-The model that speaks answers one person, and three at once. Each part of the engine for a CPU
-is added to the ones before.
+The model that speaks answers one person, and three at once. The parts of the engine for a CPU
+are added one by one.
 """
 
 import statistics
@@ -48,7 +48,7 @@ def by_engine(engine: Engine, prompts: list[list[int]], new: int) -> list[list[i
 
 @torch.inference_mode()
 def by_transformers(model, prompts: list[list[int]], new: int) -> list[list[int]]:
-    """`generate` with a batch: shorter prompts are padded on the left."""
+    """The answers of `generate` for a batch. Shorter prompts are padded on the left."""
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
     mask = torch.tensor(
@@ -67,7 +67,7 @@ def logits_of(model, prompt: list[int], answer: list[int]) -> Tensor:
 
 
 def logits_in(engine: Engine, prompt: list[int], answer: list[int]) -> Tensor:
-    """The same by an engine that is given the answer, token by token."""
+    """The same logits from an engine that is given the answer, token by token."""
     rows, left = [], iter(answer)
 
     def take(row: Tensor, params: SamplingParams, position: int) -> int:

@@ -11,10 +11,10 @@ class Row:
     """One way to compute the answers.
 
     one, three: new tokens a second with one person, and with three whose prompts differ in
-        length, the prompts included. The median of the rounds.
-    differ: where the answer of float32 is given token by token, how often another one would
-        have come next.
-    apart: the mean distance of these logits from those of transformers in float32.
+        length. Prompts count in the time. The median of the rounds.
+    differ: how often another token would have come next, when float32's answer is given token
+        by token.
+    apart: the mean distance of these logits from transformers' logits in float32.
     """
 
     title: str
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="cpu_engine"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     card: the processor.
     new: tokens of each answer.

@@ -1,6 +1,6 @@
 """Times CUDA on the CPU: building a paged kernel, load_inline's default headers, and a run.
 
-    make bench NAME=cuda_builds    about a minute; best on a machine that does nothing else
+    make bench NAME=cuda_builds    about a minute, best on an otherwise idle machine
 
 Prints seconds, milliseconds and ratios. Exits with 1 if a kernel's build takes more than a
 fifth of the default's time.

@@ -1,11 +1,11 @@
-"""Times our engine beside nano-vllm and Mini-SGLang: `python -m tools.bench engine_peers`.
+"""Times our engine, nano-vllm and Mini-SGLang: `python -m tools.bench engine_peers`.
 
-It needs a GPU and both peers (`tools.bench.engine_peers_setup` brings them). All load the
+It needs a GPU and both peers (`tools.bench.engine_peers_setup` installs them). All load the
 same random weights in the shapes of Qwen3-0.6B. Our engine and one peer are ready at the same
-time, each in its process. They serve the traces of the benchmark `fast_engine` in turns, so
-that a machine that slows down slows both. The first turn of each is a warm-up and does not
-count. Then the next peer takes the place of the first. At the end, calls of a decode kernel
-are timed on the host, ours and FlashInfer's.
+time, each in its process. They serve the traces of the benchmark `fast_engine` in turns. So a
+machine that slows down slows both. The first turn of each is a warm-up and does not count.
+Then the next peer replaces the first. At the end, calls of a decode kernel are timed on the
+host: ours and FlashInfer's.
 """
 
 import importlib.metadata
@@ -34,10 +34,10 @@ Start = Callable[[str], RemoteServer]
 def compare(
     peer: str, tasks: Sequence[Trace], turns: int, start: Start, say: Say
 ) -> list[PeerRow]:
-    """Lets our engine and a peer serve each trace in turns. A peer that fails has a reason.
+    """Lets our engine and a peer serve each trace in turns. If a peer fails, its row says why.
 
     start: makes a server, given its name.
-    Raises ServerFailed where our engine fails.
+    Raises ServerFailed if our engine fails.
     """
     theirs = None
     try:
@@ -93,7 +93,7 @@ def _row(
 
 
 def measure(peers: Sequence[str], turns: int, command: str, say: Say) -> Run:
-    """Raises ServerFailed where our engine fails."""
+    """Raises ServerFailed if our engine fails."""
     torch.cuda.empty_cache()
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(device="cpu")

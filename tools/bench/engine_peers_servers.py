@@ -1,7 +1,7 @@
-"""The engines that the benchmark of peers compares, each in a process of its own.
+"""The engines that the benchmark of peers compares, each in its own process.
 
-Each is made for all traces at once and serves a turn when it is told to. Between turns it
-waits for the next word and leaves the GPU alone.
+An engine is made once for all traces, and serves a trace when it is told to. Between turns it
+waits and does not use the GPU.
 """
 
 import multiprocessing
@@ -20,9 +20,9 @@ import torch
 from lessons_content.lesson_08.bench.servers import BLOCK_SIZE
 from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, Trace
 
-PEER_TOKEN_BUDGET = 16_384  # of prompts in a step: nano-vllm's own choice
+PEER_TOKEN_BUDGET = 16_384  # prompt tokens in a step, as nano-vllm chooses itself
 MAX_MODEL_LEN = 4096
-SPARE_BYTES = 4 << 30  # what nano-vllm takes for a step of prompts, and takes off its cache
+SPARE_BYTES = 4 << 30  # nano-vllm's memory for a step of prompts, which it takes off its cache
 
 Prompts = Sequence[list[int]]
 
@@ -71,7 +71,7 @@ class NanoVllmServer:
         transformers.AutoTokenizer.from_pretrained = _no_tokenizer
         from nanovllm import LLM, config
 
-        # Its own check wants blocks of 256 tokens, for flash-attn's sake.
+        # nano-vllm's own check requires blocks of 256 tokens, because flash-attn does.
         config.Config.__post_init__ = _complete
         self.llm = LLM(
             str(folder),
@@ -87,7 +87,7 @@ class NanoVllmServer:
             raise MemoryError(f"nano-vllm has {there} blocks, a trace needs {needed}")
 
     def _share(self, folder: Path, traces: Sequence[Trace]) -> float:
-        """The share of the card that is full once nano-vllm has a cache for the traces."""
+        """The share of the card's memory in use once nano-vllm has a cache for the traces."""
         free, total = torch.cuda.mem_get_info()
         weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
         blocks = max(blocks_of(trace, self.block_size) for trace in traces)
@@ -97,7 +97,7 @@ class NanoVllmServer:
     def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
         from nanovllm import SamplingParams
 
-        # It refuses a temperature of 0; so small a one is the same.
+        # nano-vllm refuses a temperature of 0. This small temperature gives the same tokens.
         params = [
             SamplingParams(temperature=1e-3, ignore_eos=True, max_tokens=n) for n in new_tokens
         ]
@@ -115,7 +115,7 @@ class MiniSglangServer:
         from minisgl.scheduler import scheduler
         from minisgl.utils import hf
 
-        hf._load_hf_config = _settings  # it reads transformers 4's names
+        hf._load_hf_config = _settings  # Mini-SGLang reads transformers 4's names
         scheduler.load_tokenizer = _no_tokenizer
         from minisgl.llm import LLM
 
@@ -145,7 +145,7 @@ SERVERS = {server.name: server for server in (OurServer, NanoVllmServer, MiniSgl
 
 
 class _NoTokenizer:
-    """Prompts and answers are token ids, and no token ends an answer."""
+    """Replaces a tokenizer: prompts and answers are token ids, and no token ends an answer."""
 
     eos_token_id = -1
 
@@ -163,7 +163,7 @@ class _Settings(types.SimpleNamespace):
 
 
 def _complete(config) -> None:
-    """What nano-vllm's Config does once it is made, but for its check of the block size."""
+    """Completes nano-vllm's Config as it does itself, without its check of the block size."""
     from transformers import AutoConfig
 
     config.hf_config = AutoConfig.from_pretrained(config.model)
@@ -172,7 +172,10 @@ def _complete(config) -> None:
 
 
 def _settings(folder: str) -> _Settings:
-    """A model's config by transformers 4's names; 5 keeps the rotary ones in a dictionary."""
+    """A model's config with transformers 4's names.
+
+    In version 5 the rotary ones are nested.
+    """
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
@@ -188,7 +191,7 @@ def blocks_of(trace: Trace, block_size: int) -> int:
 
 
 def bytes_of_a_token(folder: Path) -> int:
-    """Of its keys and values in all layers, 16 bits each."""
+    """Bytes of one token's keys and values in all layers, with 16 bits for each number."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
@@ -204,13 +207,13 @@ class Turn:
 
 
 class ServerFailed(Exception):
-    """A server could not be made or has ended; the text says why."""
+    """A server could not be made, or has ended. The text says why."""
 
 
 class RemoteServer:
-    """A server in a process of its own.
+    """A server in its own process.
 
-    make: called there with the folder of the model and the traces.
+    make: called in that process with the folder of the model and the traces.
     Raises ServerFailed, here and in `serve`.
     """
 
@@ -224,10 +227,10 @@ class RemoteServer:
         )
         self._process.start()
         theirs.close()
-        self.ready: float = self._answer()  # seconds until it could take a request
+        self.ready: float = self._answer()  # seconds until the server could take a request
 
     def serve(self, trace: int, turn: int) -> Turn:
-        """Serves trace number `trace`. A turn's prompts begin with a token of its own."""
+        """Serves trace number `trace`. Each turn's prompts begin with another token."""
         if self._failed:
             raise self._failed
         self._words.send((trace, turn))

@@ -1,10 +1,10 @@
-"""nano-vllm and Mini-SGLang for a GPU machine that cannot download anything.
+"""Installs nano-vllm and Mini-SGLang on a GPU machine that cannot download anything.
 
-Where there is internet, for the other machine's Python and its x86-64 Linux:
+On a machine with internet, for the other machine's Python and its x86-64 Linux:
 
     python -m tools.bench engine_peers_setup pack FOLDER --python 3.12
 
-The package has some 30 MB: FlashInfer (see `flashinfer_setup`), both engines' sources, and the
+The package has about 30 MB: FlashInfer (see `flashinfer_setup`), both engines' sources, and
 wheels that they import and that a machine with PyTorch and transformers may lack. On the GPU
 machine, which needs nvcc and ninja:
 
@@ -52,11 +52,11 @@ NEEDS = ("pyzmq", "msgpack", "xxhash")
 
 
 def pack(folder: Path, python: str, mirrors: dict[str, str] | None = None) -> None:
-    """Writes everything into a folder, which is made.
+    """Writes the package into a folder. Makes the folder.
 
-    python: the other machine's, such as "3.12".
-    mirrors: by peer, a repository to take instead of the one on GitHub.
-    Raises CalledProcessError where git or pip fails.
+    python: the other machine's version, such as "3.12".
+    mirrors: by peer, a repository to use instead of GitHub's.
+    Raises CalledProcessError if git or pip fails.
     """
     flashinfer_setup.pack(folder / "flashinfer", python)
     flashinfer_setup.download(folder, NEEDS, *flashinfer_setup.wheels_for(python))
@@ -76,7 +76,7 @@ def _archive(source: Source, repository: str, path: Path) -> None:
 
 
 def unpack(folder: Path, site: Path) -> None:
-    """Installs what `pack` wrote into the folder `site`, for PYTHONPATH.
+    """Installs the files of `pack` into the folder `site`, for PYTHONPATH.
 
     Raises FileNotFoundError for a folder that `pack` did not write.
     """

@@ -1,6 +1,6 @@
 """Times small batches with the parts few_rows and early: `python -m tools.bench few_rows`.
 
-The engines serve the same requests in turns, on a GPU. Then a kernel with a clock in it says
+The engines serve the same requests in turns, on a GPU. Then a kernel that reads a clock shows
 when each tile of weights arrives.
 """
 
@@ -29,7 +29,7 @@ from paged_attention.engine.fast.layers import FusedModel
 from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder.self_planned import SelfPlannedDecode
 
-MODELS = {  # what differs from Qwen3-0.6B
+MODELS = {  # differences from Qwen3-0.6B
     "0.6B": {},
     "4B": dict(
         num_layers=36, hidden_size=2560, num_attention_heads=32, intermediate_size=9728
@@ -44,7 +44,7 @@ MODELS = {  # what differs from Qwen3-0.6B
 }
 BATCHES = (1, 8)
 PROMPT, NEW = 512, 256
-ENGINES = {  # the last parts, one by one
+ENGINES = {  # the last parts, added one by one
     "cuBLAS": replace(FastParts(), few_rows=False, early=False),
     "+ few rows": replace(FastParts(), early=False),
     "+ early": FastParts(),
@@ -88,10 +88,10 @@ ARRIVED = "pipeline.multiply(sums, tile);"
 
 
 def rates(name: str, num_seqs: int, turns: int) -> list[Row]:
-    """The engines in turns on a batch. A first turn of each is not counted."""
+    """Lets the engines serve a batch in turns. The first turn of each does not count."""
     model = random_model(**MODELS[name])
     weight_bytes = sum(weight.nbytes for weight in model.parameters())
-    if not model.config.tie_word_embeddings:  # of the embeddings a step reads a few rows only
+    if not model.config.tie_word_embeddings:  # a step reads only a few rows of the embeddings
         weight_bytes -= model.model.embed_tokens.weight.nbytes
     engines = {
         title: fast_engine(
@@ -135,7 +135,7 @@ def rates(name: str, num_seqs: int, turns: int) -> list[Row]:
 
 
 def with_a_clock() -> CudaLibrary:
-    """The kernel of few rows, which notes when a tile is there."""
+    """The kernel of few rows, with a clock: it notes when each tile has arrived."""
     texts = {file: read_kernel(file) for file in KERNEL_FILES}
     *_, last = KERNEL_FILES
     noted = f"note_arrival(params.num_features, params.size); {ARRIVED}"
@@ -147,7 +147,7 @@ def with_a_clock() -> CudaLibrary:
 
 @torch.inference_mode()
 def reads(title: str) -> Reads:
-    """What the card reads in a few layers, for a batch of one."""
+    """The weights that the card reads in a few layers, for a batch of one."""
     model = random_model(**MODELS[READS_MODEL] | {"num_layers": READS_LAYERS})
     early, config, device = ENGINES[title].early, model.config, model.device
     heads = config.num_key_value_heads, config.head_dim
@@ -182,7 +182,7 @@ def reads(title: str) -> Reads:
         MOST_MULTIPROCESSORS, MOST_ARRIVALS, 3, dtype=torch.int64, device=device
     )
     counts = torch.zeros(MOST_MULTIPROCESSORS, dtype=torch.int32, device=device)
-    for _ in range(3):  # the last one counts
+    for _ in range(3):  # only the last one counts
         graph.replay()
         few_rows.library.take_arrivals(found, counts)
     if counts.max() > MOST_ARRIVALS:
@@ -192,7 +192,7 @@ def reads(title: str) -> Reads:
 
 
 def _reads(title: str, layer, arrivals: torch.Tensor) -> Reads:
-    """arrivals: nanoseconds, and the shape of W, of each."""
+    """arrivals: nanoseconds for each product, in the shape of its weight."""
     microseconds = (arrivals[:, 0] - arrivals[:, 0].min()) / 1000
     kilobytes = []
     for weight in (layer.w_qkv, layer.w_out, layer.w_gate_up, layer.w_down):

@@ -1,7 +1,7 @@
-"""nano-vllm's attention, where flash-attn is not installed.
+"""nano-vllm's attention on a machine without flash-attn.
 
-flash-attn has to be built for hours. Prompts go to PyTorch's own FlashAttention-2 instead, and
-decodes to FlashInfer's XQA, which is the faster one.
+Building flash-attn takes hours. So prompts use PyTorch's own FlashAttention-2, and decodes use
+FlashInfer's XQA, which is faster.
 """
 
 import torch
@@ -88,7 +88,10 @@ _buffers_of: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
 
 def _buffers(device: torch.device) -> tuple[Tensor, Tensor]:
-    """XQA's workspace and semaphores. Recorded steps keep their addresses: made only once."""
+    """XQA's workspace and semaphores.
+
+    They are made once: recorded steps keep their addresses.
+    """
     if device not in _buffers_of:
         workspace, semaphores = (
             torch.zeros(size, dtype=torch.uint8, device=device)

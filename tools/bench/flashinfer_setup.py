@@ -1,20 +1,20 @@
-"""FlashInfer for a GPU machine that cannot download anything: packed here, unpacked there.
+"""Installs FlashInfer on a GPU machine that cannot download anything.
 
-Where there is internet, for the other machine's Python and its x86-64 Linux:
+On a machine with internet, for the other machine's Python and its x86-64 Linux:
 
     python -m tools.bench flashinfer_setup pack FOLDER --python 3.12
 
-The package has some 30 MB. FlashInfer's wheel of 60 MB holds the sources of all its kernels.
-What attention on an Ampere or a Hopper GPU does not compile is left out: 12 MB stay. The other
-wheels are what FlashInfer imports and a machine with PyTorch and transformers may lack.
-On the GPU machine, which needs nvcc and ninja:
+The package has about 30 MB. FlashInfer's wheel of 60 MB holds the sources of all its kernels.
+Files that attention on an Ampere or Hopper GPU does not need are left out, so 12 MB remain.
+The other wheels are packages that FlashInfer imports and that a machine with PyTorch and
+transformers may lack. On the GPU machine, which needs nvcc and ninja:
 
     python -m tools.bench flashinfer_setup unpack FOLDER SITE
     export PYTHONPATH=SITE FLASHINFER_WORKSPACE_BASE=/tmp
 
-A kernel is compiled when it is first called, which takes half a minute to several minutes.
-The benchmarks `ladder` and `path_b` compile what they need beforehand, side by side. It is
-kept under FLASHINFER_WORKSPACE_BASE.
+A kernel is compiled when it is first called, which takes half a minute to several minutes. The
+benchmarks `ladder` and `path_b` compile their kernels beforehand, several at once. Compiled
+kernels are kept under FLASHINFER_WORKSPACE_BASE.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PLATFORMS = tuple(
     f"manylinux{suffix}_x86_64" for suffix in ("_2_28", "_2_27", "_2_24", "_2_17", "2014")
 )
 ARCHIVE = "flashinfer.tar.xz"
-# Parts for kernels other than attention and for other cards; CUTLASS's tests and examples.
+# Files for kernels other than attention and for other cards; CUTLASS's tests and examples.
 LEFT_OUT = (
     "data/csrc/cake_*",
     "data/csrc/kda",
@@ -59,7 +59,7 @@ LEFT_OUT = (
 
 
 def download(folder: Path, packages: Sequence[str], *options: str) -> None:
-    """pip's wheels of these packages, without dependencies. Raises CalledProcessError."""
+    """Downloads wheels of these packages without dependencies. Raises CalledProcessError."""
     _pip("download", "--dest", str(folder), *options, *packages)
 
 
@@ -91,9 +91,9 @@ def pack(folder: Path, python: str) -> None:
 
 
 def leave_out(package: Path) -> None:
-    """Removes what LEFT_OUT names.
+    """Removes the files of LEFT_OUT.
 
-    Raises FileNotFoundError for a name that is missing: another version has other files.
+    Raises FileNotFoundError if one is missing, because another version has other files.
     """
     for pattern in LEFT_OUT:
         found = [*package.glob(pattern)]
@@ -107,7 +107,7 @@ def leave_out(package: Path) -> None:
 
 
 def unpack(folder: Path, site: Path) -> None:
-    """Installs what `pack` wrote into the folder `site`, for PYTHONPATH.
+    """Installs the files of `pack` into the folder `site`, for PYTHONPATH.
 
     Raises CalledProcessError.
     """
@@ -118,7 +118,7 @@ def unpack(folder: Path, site: Path) -> None:
 
 
 def install(wheels: Sequence[Path], site: Path) -> None:
-    """Puts wheels into the folder `site`. Raises CalledProcessError."""
+    """Installs wheels into the folder `site`. Raises CalledProcessError."""
     _pip("install", "--no-index", "--upgrade", "--target", str(site), *map(str, wheels))
 
 
@@ -126,7 +126,7 @@ Parsers = tuple[argparse.ArgumentParser, argparse.ArgumentParser]
 
 
 def parsers(module: str, description: str | None) -> Parsers:
-    """That of a command with `pack` and `unpack`, and that of `pack` alone."""
+    """The parser of a command with `pack` and `unpack`, and the parser of its `pack`."""
     parser = argparse.ArgumentParser(
         f"python -m tools.bench.{module}",
         description=description,

@@ -1,11 +1,11 @@
-"""Counts what the host does in a step of the engine: `python -m tools.bench host_steps`.
+"""Counts the host's work in a step of the engine: `python -m tools.bench host_steps`.
 
-    make bench NAME=host_steps   with pool, cached blocks, waiting and running requests x ten
-
-There is no model, so that nothing but the host's part is left. Counted are the calls of
-functions, those of C and comparisons of requests included, which are the same on each machine.
-Seconds are printed beside them. Exits with 1 if a step costs more than MOST times as many
-calls for each of its requests, because something is larger that the step does not use.
+It compares a small engine with engines that have ten times the pool, the cached blocks, the
+waiting requests or the running requests. There is no model, so only the host's part is left.
+The count is of function calls, including calls of C functions and comparisons of requests. It
+is the same on each machine. Seconds are printed too. Exits with 1 if a step costs more than
+MOST times as many calls for each of its requests, because something is larger that the step
+does not use.
 """
 
 import datetime
@@ -52,7 +52,7 @@ LARGER = {
 
 @dataclass(frozen=True)
 class Row:
-    """What a step cost for each of its requests, on average over STEPS steps."""
+    """The cost of a step for each of its requests, on average over STEPS steps."""
 
     name: str
     sizes: Sizes
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="host_steps"):
-    """What one call of the benchmark measured. card: the processor's kind."""
+    """The results of one call of the benchmark. card: the processor's kind."""
 
     card: str
     device: str
@@ -74,7 +74,7 @@ class Run(Record, kept_in="host_steps"):
 
 
 class SeenRequest(Request):
-    """A request of which each comparison is a call."""
+    """A request whose comparisons are calls, so that they are counted."""
 
     def __eq__(self, other):
         return self is other
@@ -83,7 +83,7 @@ class SeenRequest(Request):
 
 
 def engine_of(model, sizes: Sizes) -> Engine:
-    """An engine with so much in its pool and in its queues, all of it set up."""
+    """An engine with pool and queues of these sizes, filled."""
     engine = Engine(
         model,
         num_blocks=sizes.num_blocks,
@@ -100,7 +100,7 @@ def engine_of(model, sizes: Sizes) -> Engine:
         wanted = min(30, sizes.cached - len(engine.prefix_cache.blocks))
         engine.generate([own_prompt(number, wanted * BLOCK_SIZE + 1)], one)
         if engine.manager.block_manager.get_num_free_blocks() < 31:
-            break  # it is as full as it becomes
+            break  # no more blocks can be cached
         number += 1
     for place in range(sizes.running + sizes.waiting):
         params = SamplingParams(max_new_tokens=8 + 5 * place % 24, ignore_end=True)
@@ -111,13 +111,13 @@ def engine_of(model, sizes: Sizes) -> Engine:
 
 
 def own_prompt(number: int, length: int) -> list[int]:
-    """Unlike those of other numbers, from the first block on."""
+    """A prompt that differs from those with other numbers from its first block on."""
     digits = [number // 30**place % 30 for place in range(4)]
     return (digits + [7] * length)[:length]
 
 
 def measure(model, name: str, sizes: Sizes) -> Row:
-    """Counts in one engine, and takes the time of another: counting takes time itself."""
+    """Counts calls in one engine and times another, because counting takes time itself."""
     calls = scheduled = 0
     engine = engine_of(model, sizes)
 

@@ -1,7 +1,7 @@
 """Asks the server at random times, with more and more load: `python -m tools.bench load`.
 
-It starts the server with the small model, in a process of its own. The clients are in this
-one. All share the machine's cores.
+It starts the server with the small model in a separate process. The clients are in this
+process. All share the machine's cores.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MODEL = "the course's small model"
 
 @contextmanager
 def started_server(*options: str) -> Iterator[tuple[str, str]]:
-    """The server in a process of its own. Gives its model's name and its address.
+    """Starts the server in a separate process. Gives its model's name and its address.
 
     Raises RuntimeError if it does not start.
     """
@@ -58,7 +58,7 @@ def measure(
     The first request is a warm-up and does not count.
 
     rates: requests a second.
-    seconds: how long new ones arrive, at each rate.
+    seconds: how long new requests arrive, at each rate.
     at_once: clients that come at the same time; 0 leaves this out.
     """
     asyncio.run(ask_all(url, model, questions([0.0], seed)))
@@ -73,7 +73,7 @@ def measure(
 
 
 def summary(per_second: float | None, heard: Sequence[Heard]) -> LoadRow:
-    """What clients heard, in one row. per_second: None if they came at once."""
+    """The clients' results in one row. per_second: None if all clients came at once."""
     whole = [each for each in heard if not each.problem]
     ends = [each.question.at + each.times[-1] for each in whole]
     begin = min(each.question.at for each in heard)
@@ -97,7 +97,7 @@ def summary(per_second: float | None, heard: Sequence[Heard]) -> LoadRow:
 
 
 def _percentiles(times: list[float]) -> tuple[float, float] | None:
-    """p50 and p99; each is a time that was measured."""
+    """p50 and p99. Each is one of the measured times."""
     if not times:
         return None
     middle, late = np.percentile(times, [50, 99], method="higher").tolist()

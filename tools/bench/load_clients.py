@@ -1,4 +1,4 @@
-"""Clients that ask a server for completions at random times, and note when each token came."""
+"""Clients that ask a server for completions at random times, and note when tokens arrive."""
 
 import asyncio
 import json
@@ -12,8 +12,8 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from paged_attention.tiny_qwen3.tasks import TASKS
 
-MOST_TOKENS = 64  # of an answer
-MOST_SECONDS = 600.0  # for an answer; past them it counts as lost
+MOST_TOKENS = 64  # of an answer, at most
+MOST_SECONDS = 600.0  # for an answer; a later answer counts as lost
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Question:
 
 @dataclass
 class Heard:
-    """What a client has heard.
+    """The results of one client.
 
     times: of each event with text, in seconds since the question was due.
     reason: the finish reason; None if none came.
     problem: why there is no whole answer; empty if there is one.
-    is_refused: whether that is because the server was full.
+    is_refused: whether the server refused the request because it was full.
     """
 
     question: Question
@@ -53,7 +53,7 @@ class Heard:
         return np.diff(self.times).tolist()
 
     def take(self, event: bytes, since: float) -> None:
-        """Takes in one event of the stream. since: seconds since the question was due."""
+        """Reads one event of the stream. since: seconds since the question was due."""
         content = event.removeprefix(b"data: ").strip()
         if content == b"[DONE]":
             self.is_done = True
@@ -81,9 +81,9 @@ def questions(times: Sequence[float], seed: int) -> list[Question]:
 
 
 def random_arrivals(per_second: float, seconds: float, seed: int) -> list[float]:
-    """When requests arrive that know nothing of each other (a Poisson process).
+    """Arrival times of requests that are independent of each other (a Poisson process).
 
-    At least one arrives, however few they are.
+    There is at least one arrival, even at a low rate.
     """
     random, times, now = np.random.default_rng(seed), [], 0.0
     while not times or now < seconds:
@@ -94,7 +94,7 @@ def random_arrivals(per_second: float, seconds: float, seed: int) -> list[float]
 
 
 async def ask_all(url: str, model: str, asked: Sequence[Question]) -> list[Heard]:
-    """Asks each question at its time, however many are still open.
+    """Asks each question at its time, even if earlier questions are still open.
 
     url: of the server, such as http://127.0.0.1:8000.
     """
@@ -141,7 +141,7 @@ async def _ask(
             ),
             raise_error=False,
         )
-    except (OSError, ValueError, KeyError) as error:  # it hung up, or sent what is no event
+    except (OSError, ValueError, KeyError) as error:  # it hung up, or sent no valid event
         heard.problem = f"{type(error).__name__}: {error}"
         return heard
     if answer.code != 200:

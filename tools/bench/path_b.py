@@ -92,7 +92,7 @@ class Batch:
             sum(counts) + SPARE_BLOCKS, generator=generator, dtype=torch.int32
         )
         table = torch.full((len(counts), max(counts) + 1), -1, dtype=torch.int32)
-        slots = []  # of all tokens, including those in the cache
+        slots = []  # of all tokens, the cached ones included
         for row, (kv_len, count, end) in enumerate(
             zip(kv_lens, counts, itertools.accumulate(counts), strict=True)
         ):
@@ -116,9 +116,9 @@ class Batch:
     def attend(
         self, path: Callable, poison: float | None = None, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """What a path's function gives.
+        """The result of a path's function.
 
-        poison: fills all slots that hold no token of the batch.
+        poison: a value for all slots that hold no token of the batch.
         dtype: to compute in.
         """
         caches = self.kv_cache.clone()
@@ -229,7 +229,7 @@ def prompts() -> list[list[int]]:
 def dense_tokens(model, prompt: list[int]) -> list[int]:
     """The likeliest NUM_TOKENS tokens, by transformers itself, even past the end token."""
     row = torch.tensor([prompt], device=model.device)
-    never = model.config.vocab_size  # not a token, so nothing ends with it
+    never = model.config.vocab_size  # not a token's id, so no token ends the answer
     tokens = model.generate(
         row,
         attention_mask=torch.ones_like(row),

@@ -1,6 +1,6 @@
 """Times the player of recorded steps in Chromium: `python -m tools.bench player --record`.
 
-The page times itself, and leaves the result in its document, which Chromium prints.
+The page times itself and writes the result into its document, which Chromium prints.
 """
 
 import json
@@ -60,7 +60,7 @@ def page(made: Recording) -> str:
 
 
 def measured(browser: str, made: Recording) -> dict:
-    """What a page says about itself: times, leap, opens, in milliseconds."""
+    """The times that a page measures of itself, in milliseconds: times, leap, opens."""
     with tempfile.TemporaryDirectory(prefix="player-") as folder:
         path = Path(folder, "page.html")
         path.write_text(page(made), encoding="utf-8")

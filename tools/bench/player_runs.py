@@ -9,7 +9,7 @@ from lessons_content.bench_records.recorded_runs import Record
 class PlayerRun(Record, kept_in="player"):
     """A recording of one pool, shown step by step.
 
-    opens: milliseconds until the first step is there.
+    opens: milliseconds until the first step is shown.
     steps_per_second: of all steps, one after another, each with its layout.
     slowest: milliseconds of the slowest step. leap: from the first step to the last.
     changes: values that differ in a step, on average.

@@ -1,8 +1,8 @@
-"""What host and GPU do in decode steps: `python -m tools.bench timeline`, on a GPU.
+"""Records host and GPU in decode steps: `python -m tools.bench timeline`, on a GPU.
 
-Three steps in the middle of a run are profiled, in lesson 08's engine and in some of those
-with fast parts. The engines themselves are not changed: what the host does is marked from
-outside.
+Three steps in the middle of a run are profiled, in lesson 08's engine and in some engines with
+fast parts. The engines themselves are not changed: the marks for the host's work are added
+from outside.
 """
 
 import contextlib
@@ -31,20 +31,20 @@ from lessons_content.lesson_10.bench.timeline_runs import (
     table,
 )
 
-# Titles of fast_engine's engines. Each has all parts up to the one that is named.
+# Titles of fast_engine's engines. Each has all parts up to the one in its title.
 ENGINES = ("lesson 08", "+ graphs", "+ plan", "+ sampling", "+ ahead")
 NUM_SEQS, CONTEXT = 64, 610
 NUM_STEPS = 3
-SETTLING = 2  # profiled steps before those that count
+SETTLING = 2  # profiled steps before the recorded ones
 MERGED_BELOW = 2.0  # µs
-STEP = "other"  # the mark of a whole step: what the host does where no other mark is
+STEP = "other"  # marks a whole step: host time within it that no other mark covers
 STARTING_CALLS = ("Launch", "Memcpy", "Memset")
 GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace's events
 HOST_CALLS = ("cuda_runtime", "cuda_driver")
 
 
 def digest(trace: Iterable[dict], first: int = SETTLING, num_steps: int = NUM_STEPS) -> dict:
-    """Takes what a Timeline has, but engine and step, from the events of a Chrome trace.
+    """Takes a Timeline's fields, except engine and step, from the events of a Chrome trace.
 
     trace: of a profile in which the host's work is `marked`.
     first: how many steps of the trace to leave out.
@@ -71,7 +71,7 @@ def digest(trace: Iterable[dict], first: int = SETTLING, num_steps: int = NUM_ST
         raise ValueError("the trace has no kernel in its steps")
     taken = spans(_waiting(calls, events))
     host = {"waits": taken}
-    for what in HOST:  # a whole step is the last of them
+    for what in HOST:  # the mark of a whole step comes last
         if what != "waits":
             host[what] = without(spans(marks[what]), taken)
             taken = merged((*taken, *host[what]))
@@ -98,8 +98,8 @@ def _counts(call: str) -> bool:
 def _waiting(calls: list[dict], events: list[dict]) -> Iterator[dict]:
     """The calls that return only when the GPU has done its work.
 
-    Besides those that only wait, this is a copy to or from memory that is not pinned. It waits
-    in the call itself.
+    Some calls do nothing but wait. A copy to or from memory that is not pinned waits too,
+    inside the call.
     """
     copied = {
         event["args"].get("correlation"): event["ts"] + event["dur"]
@@ -114,7 +114,10 @@ def _waiting(calls: list[dict], events: list[dict]) -> Iterator[dict]:
 
 
 def merged(spans: Iterable[tuple[float, float]], below: float = 0.0) -> Spans:
-    """Spans in order. Those that overlap, touch or have a gap shorter than `below` are one."""
+    """The spans in order.
+
+    Spans that overlap, touch or have a shorter gap than `below` are one.
+    """
     result: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if result and (begin <= result[-1][1] or begin - result[-1][1] < below):
@@ -125,7 +128,7 @@ def merged(spans: Iterable[tuple[float, float]], below: float = 0.0) -> Spans:
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
-    """What is left of the spans outside those that are taken. Both are merged."""
+    """The parts of `spans` outside `taken`. Both have to be merged."""
     left = []
     for begin, end in spans:
         for first, last in taken:
@@ -140,16 +143,16 @@ def without(spans: Spans, taken: Spans) -> Spans:
 
 
 def _rounded(spans: Spans) -> Spans:
-    """To tenths of a microsecond. Shorter spans go."""
+    """The spans, rounded to tenths of a microsecond. Spans of length zero are left out."""
     rounded = ((round(begin, 1), round(end, 1)) for begin, end in spans)
     return tuple((begin, end) for begin, end in rounded if begin < end)
 
 
 @contextlib.contextmanager
 def marked(engine) -> Iterator[None]:
-    """Has a profile of the engine's steps say what the host does.
+    """Marks in a profile of the engine's steps what the host does.
 
-    Waiting is not marked, since a profile has the calls that wait.
+    Waiting needs no mark, because a profile has the calls that wait.
     """
     parts = (
         (engine, "step", STEP),
@@ -163,11 +166,11 @@ def marked(engine) -> Iterator[None]:
         yield
     finally:
         for owner, name, _ in parts:
-            delattr(owner, name)  # the class's own is found again
+            delattr(owner, name)  # then the class's own method is found again
 
 
 def profiled(engine) -> list[dict]:
-    """The events of a trace of some steps, with one step after those that count."""
+    """The events of a trace of some steps. One more step follows the recorded ones."""
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with marked(engine), profile(activities=activities) as profiler:
         for _ in range(SETTLING + NUM_STEPS + 1):

@@ -1,8 +1,8 @@
 """Times the engine on one GPU and on two: `python -m tools.bench two_gpus`.
 
-A model with the shapes of Qwen3-8B and random weights serves a batch. Its prompts are computed
-as always, and then decode steps of the whole batch are timed and profiled. Then the same is
-tried under a cap of memory that one GPU does not meet.
+A model with the shapes of Qwen3-8B and random weights serves a batch. First its prompts are
+computed. Then decode steps of the whole batch are timed and profiled. Then the same is tried
+with a limit of memory that is too small for one GPU.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What tools.bench.two_gpus does on each rank. The ranks import it by its name."""
+"""The part of tools.bench.two_gpus that runs on each rank. The ranks import it by its name."""
 
 import functools
 import json
@@ -41,7 +41,7 @@ SMALL_PROMPTS = ("Cq7b>", "Vq7b9>", "Sqxbza>", "Ka17..q42...z93?zq>")
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is served. config: of the model; cap: GiB of each GPU, or None."""
+    """The model and the batch. config: of the model; cap: GiB of each GPU, or None."""
 
     config: tuple[tuple[str, object], ...]
     num_seqs: int
@@ -50,7 +50,7 @@ class Sizes:
 
     @property
     def new_tokens(self) -> int:
-        """Enough that the first request goes on when the last prompt has been read."""
+        """Enough that the first request still decodes when the last prompt has been read."""
         reading = -(-self.num_seqs * self.context // TOKEN_BUDGET)
         return reading + WARM_STEPS + TIMED_STEPS + PROFILED_STEPS + 8
 
@@ -110,7 +110,7 @@ class TimedEngine:
         return time.perf_counter()
 
     def _collectives(self) -> float:
-        """Milliseconds of a step."""
+        """Milliseconds of a step that the ranks spend in collectives."""
         if not self.on_gpu or self.model.ranks.size == 1:
             return 0.0
         with torch.profiler.profile(
@@ -141,7 +141,7 @@ def make_timed(model, sizes: Sizes, file: str) -> TimedEngine:
 
 
 def measure(num_gpus: int, sizes: Sizes, backend: str = "nccl") -> Row:
-    """Times decode steps. What cannot run has its reason in the row."""
+    """Times decode steps. If they cannot run, the row says why."""
     chance = random.Random(0)
     prompts = [
         [chance.randrange(100) for _ in range(sizes.context)] for _ in range(sizes.num_seqs)

@@ -1,6 +1,6 @@
 """Builds the JupyterLab extension that shows C++ in colour: `python -m tools.colour`.
 
-Its source is here, and what is built is in lessons_lib/start/labextension, which is committed.
+Its source is here. The built extension is in lessons_lib/start/labextension, and is committed.
 """
 
 import shutil

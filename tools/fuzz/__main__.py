@@ -1,7 +1,7 @@
-"""Looks for texts and calls that break something: `python -m tools.fuzz [SECONDS]`.
+"""Searches for texts and calls that break something: `python -m tools.fuzz [SECONDS]`.
 
 Both fuzzers are guided by coverage: libFuzzer for the block manager's C++ (it needs clang),
-and Atheris for the code that reads a learner's CUDA. Each has that many seconds.
+and Atheris for the code that reads a learner's CUDA. Each runs for that many seconds.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 // Fuzzes the course's block manager (lesson 01), guided by coverage (libFuzzer), under the
-// address and undefined-behaviour sanitizers: any sequence of calls, beside a model that is a
-// map from block id to count.
+// address and undefined-behaviour sanitizers. It makes any sequence of calls, and compares
+// each result with a model: a map from block id to count.
 //
 //     clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -Ikernels \
 //         tools/fuzz/block_manager.cpp -o fuzz

@@ -1,11 +1,11 @@
-"""Fuzzes what reads a learner's CUDA text before a compiler does, guided by coverage
+"""Fuzzes the code that reads a learner's CUDA text before a compiler does, guided by coverage
 (Atheris).
 
     python tools/fuzz/cuda_text.py -max_total_time=60 CORPUS_FOLDER
 
-Whatever the text: each reader gives a result or raises CompileError, whose line exists, and
-    the rewritten text keeps its lines. The corpus folder is filled with the course's own
-    kernels first, so that the fuzzer begins with real CUDA.
+For any text, each reader gives a result or raises CompileError, whose line exists, and the
+rewritten text keeps its lines. The corpus folder is filled with the course's own kernels
+first, so that the fuzzer begins with real CUDA.
 """
 
 import sys
@@ -30,7 +30,7 @@ def read(data: bytes) -> None:
             assert error.line is None or 1 <= error.line <= num_lines, error
         else:
             assert reader is not rewrite or result.count("\n") + 1 == num_lines
-    explain(text, {"main.cpp": text})  # a compiler's output is text from outside as well
+    explain(text, {"main.cpp": text})  # a compiler's output is another text from outside
 
 
 def main() -> None:

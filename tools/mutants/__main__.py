@@ -1,5 +1,4 @@
-"""Puts small faults into the course's code, one at a time, and lists those that no test
-notices.
+"""Puts small faults into the code, one at a time, and lists those that no test notices.
 
 python -m tools.mutants paged_attention/pool/slots.py     all mutants of a file, or a folder
 python -m tools.mutants --sample 50 --seed 1              some of all
@@ -92,7 +91,10 @@ def _arguments(words):
 
 
 def _run(root, mutants, concerns, results, jobs):
-    """Runs one batch for files with the same tests. So these run only once without a fault."""
+    """Runs the mutants in batches with the same tests.
+
+    Each batch first runs without a fault.
+    """
     if not mutants:
         return
     _import_what_takes_long(concerns.imports)
@@ -124,7 +126,7 @@ def _run(root, mutants, concerns, results, jobs):
 
 
 def _say(line: str):
-    """Prints a line over the line before, if somebody is watching."""
+    """Prints a line. In a terminal, it replaces the line before."""
     print(
         f"\r\033[K{line[:150]}" if sys.stdout.isatty() else line,
         end="" if sys.stdout.isatty() else "\n",
@@ -133,10 +135,12 @@ def _say(line: str):
 
 
 def _import_what_takes_long(names: list[str]):
-    """Imports modules without using them. What is here already is not looked at again.
+    """Imports modules without using them. Modules that are here already are not imported
+    again.
 
-    A fork of a process whose PyTorch has threads would hang. And what is imported here stays
-    out of the children's garbage collection, which would look at all of PyTorch each time.
+    Using them could start PyTorch's threads, and then a fork would hang. Objects that exist
+    before a fork are left out of the child's garbage collection, which would look at all of
+    PyTorch.
     """
     for name in ("pytest", "hypothesis.strategies", *names):
         importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 python -m tools.mutants.answers 4.3 5.2       all mutants of these answers; of all without any
 python -m tools.mutants.answers --built 40    all in Python, and 40 that have to be built
-python -m tools.mutants.answers --list 4.3    tries nothing; shows those that pass
+python -m tools.mutants.answers --list 4.3    tries nothing; shows the mutants that pass
 """
 
 import argparse
@@ -30,7 +30,8 @@ from .mutant import Mutant
 Mutants = dict[str, list[Mutant]]  # of each exercise, by its id
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 60.0  # seconds for one mutant on all cases, with building
-TABLE = ROOT / "tools/mutants/answers.txt"  # of all, once none is left to do
+# a table of all exercises, written once no mutant is untried
+TABLE = ROOT / "tools/mutants/answers.txt"
 OUTCOMES = ("refused", "explained", "passes", "not built", "to do")
 
 
@@ -70,17 +71,17 @@ def main(words: list[str] | None = None) -> int:
 
 
 def mutants_of(exercise: Exercise) -> list[Mutant]:
-    """One for each small change of our answer. Its path is the exercise's id."""
+    """A mutant for each small change of our answer. Its path is the exercise's id."""
     if exercise.language != "python":
         return cpp_mutants(exercise.id, our_answers()[exercise.id])
-    # here, since the tests run without mutmut
+    # imported here, because the tests run without mutmut
     from .python_text import python_mutants
 
     return python_mutants(exercise.id, our_answers()[exercise.id])
 
 
 def some_built(mutants: Mutants, count: int, seed: int) -> Mutants:
-    """All of the answers in Python, and `count` of the others."""
+    """All mutants of answers in Python, and `count` of the others."""
     built = [
         mutant
         for id, several in mutants.items()
@@ -95,7 +96,10 @@ def some_built(mutants: Mutants, count: int, seed: int) -> Mutants:
 
 
 class Results:
-    """Outcomes, a line of JSON for each in a file. They hold while the check is the same."""
+    """Outcomes, a line of JSON for each in a file.
+
+    They are valid while the check is unchanged.
+    """
 
     def __init__(self, file: Path):
         self.file, self._known = file, {}
@@ -121,7 +125,7 @@ class Results:
 def try_all(exercise: Exercise, mutants: list[Mutant], explained: Explained, results: Results):
     """Tries the mutants that are neither explained nor known.
 
-    One that ends its process, or does not end, is refused.
+    A mutant that ends its process, or never ends, counts as refused.
     """
     waiting = [
         mutant

@@ -1,4 +1,4 @@
-"""What a child process does: it runs pytest in a copy of the course and records the result."""
+"""The child process: it runs pytest in a copy of the course and writes down the result."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def run_tests(
 
 
 def _enter(tree: Path):
-    """Makes the copy what is imported, here and in each process that a test starts."""
+    """Makes imports find the copy, here and in each process that a test starts."""
     os.chdir(tree)
     sys.meta_path[:] = [
         finder
@@ -104,9 +104,9 @@ def _enter(tree: Path):
 
 
 def _used() -> float:
-    """Processor seconds of this process and of those it has waited for.
+    """Processor seconds of this process and of its ended children.
 
-    A busy machine makes no difference to them.
+    They are the same on a busy machine.
     """
     return sum(os.times()[:4])
 
@@ -121,7 +121,7 @@ def _start_coverage(trace: list[str]):
         return None
     import coverage
 
-    os.environ["COVERAGE_CORE"] = "ctrace"  # this one knows which test is running
+    os.environ["COVERAGE_CORE"] = "ctrace"  # this core knows which test is running
     measure = coverage.Coverage(
         data_file=None, include=[str(Path.cwd() / path) for path in trace], config_file=False
     )
@@ -130,14 +130,15 @@ def _start_coverage(trace: list[str]):
 
 
 class _Watch:
-    """A pytest plugin: which tests run, in what order, how long each takes, and which fail."""
+    """A pytest plugin: notes which tests run, how long each takes, and which fail."""
 
     def __init__(self, order, limits, coverage):
         self.order, self.limits, self.coverage = order, limits, coverage
         self.failed, self.seconds = [], {}
 
     def pytest_configure(self, config):
-        config.option.every = 1  # none is left out: any of those alike may notice the fault
+        # runs all of many similar tests: any of them may notice the fault
+        config.option.every = 1
 
     def pytest_collection_modifyitems(self, items):
         if self.order is not None:

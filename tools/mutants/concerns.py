@@ -1,4 +1,4 @@
-"""Which files are changed, and which tests concern each of them: concerns.toml."""
+"""Reads concerns.toml: the files that get mutants, and the tests that concern each file."""
 
 import tomllib
 from pathlib import Path
@@ -9,7 +9,7 @@ KINDS = {".py", ".h", ".cpp", ".cu", ".cuh"}
 class Concerns:
     """The table in concerns.toml.
 
-    tests: file or folder to its tests, quickest first.
+    tests: the tests of each file or folder, quickest first.
     elsewhere: files that other processes run too.
     imports: modules that tests need and that take long to import.
     patience: processor seconds that a test may take on top of three times its usual time.
@@ -24,7 +24,7 @@ class Concerns:
     def files(self, chosen: list[str] = ()) -> list[str]:
         """The files under each of `chosen` (a file or a folder), or all files in the table.
 
-        Raises ValueError for one that is not in the table.
+        Raises ValueError for a name that is not in the table.
         """
         files = []
         for name in chosen or self._tests:

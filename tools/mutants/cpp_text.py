@@ -1,4 +1,4 @@
-"""The mutants of a C++ or CUDA text: our own rules over its tokens.
+"""The mutants of a C++ or CUDA text, made by rules over its tokens.
 
 A mutant that does not compile does not count. The rules rely on the course's C++ style: an
 operator between two values has a space on each side, the bracket of a template has none.
@@ -60,7 +60,7 @@ _ANYWHERE = {
     "continue": "break",
 }
 _HEADS = ("if", "while", "for", "switch")
-# Words that begin a declaration, or a statement whose removal shows nothing.
+# Words that begin a declaration, or a statement whose removal no test could notice.
 _KEPT = {
     "return",
     "const",
@@ -161,7 +161,7 @@ def _removed_statements(source, tokens, functions) -> Iterator[tuple[int, int, i
 
 
 def _past_heads(tokens: list[re.Match], first: int, last: int) -> int:
-    """Past `else`, `if (…)`, `for (…)`, `while (…)`."""
+    """The position after `else`, `if (…)`, `for (…)` and `while (…)`."""
     while first < last:
         if tokens[first][0] == "else":
             first += 1
@@ -181,7 +181,7 @@ def _can_go(words: list[str]) -> bool:
 
 
 def _spaced(words: list[str]) -> str:
-    """`a . b ( c )` does not have two names in a row; `int a = b` does."""
+    """The words with spaces: `a . b ( c )` has no two names in a row, but `int a = b` has."""
     return " ".join(words) + " "
 
 

@@ -1,4 +1,4 @@
-"""What is already known: results of earlier runs, and mutants that no test can notice."""
+"""Keeps the results of earlier runs, and the mutants that no test can notice."""
 
 import ast
 import hashlib
@@ -12,7 +12,7 @@ from .runner import Verdict
 
 
 class Results:
-    """Verdicts, in a file with a line of JSON for each.
+    """Verdicts, a line of JSON for each in a file.
 
     A killed mutant stays killed while the test that killed it is the same. A survivor stays
     one while all its tests are the same.
@@ -47,7 +47,7 @@ class Results:
             file.write(json.dumps(record) + "\n")
 
     def _mark(self, tests: list[str], by: str) -> str:
-        """Changes when the tests that the verdict depends on change."""
+        """A mark that changes when the tests that the verdict depends on change."""
         file, _, name = by.partition("::")
         text = (
             _function_text(self.root / file, name.partition("[")[0].split("::")[-1])
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
 
 @cache
 def _function_text(path: Path, name: str) -> str:
-    """The text of the test `name`, or "" if it is not there."""
+    """The text of the test `name`, or "" if there is no such test."""
     text = _text(path)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef) and node.name == name:
@@ -77,8 +77,8 @@ def _hashed(text: str) -> str:
 
 
 class Explained:
-    """Mutants that mean the same as the original, with the reason: explained.toml, and
-    answers.toml for our answers to exercises.
+    """Mutants that mean the same as the original, with the reason. They are in explained.toml,
+    and in answers.toml for our answers to exercises.
     """
 
     def __init__(self, root: Path, name: str = "explained.toml"):
@@ -100,7 +100,7 @@ class Explained:
         return self.reasons.get(mutant.place, "")
 
     def unused(self, mutants: list[Mutant]) -> list[tuple[str, str, str, str]]:
-        """Entries about the files of `mutants` that fit none of the mutants."""
+        """The entries about these mutants' files that fit none of the mutants."""
         files = {mutant.path for mutant in mutants}
         places = {mutant.place for mutant in mutants}
         return [place for place in self.reasons if place[0] in files and place not in places]

@@ -29,7 +29,7 @@ class Mutant:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What stays the same when other lines of the file change."""
+        """A key that stays the same when other lines of the file change."""
         return self.path, self.function, self.was, self.becomes
 
     def __str__(self):

@@ -1,7 +1,7 @@
 """The mutants of a Python text. The small changes come from mutmut.
 
-Some code stays as it is: annotations, decorators, f-strings, and what is raised, because the
-words of a message are not logic.
+Some code gets no mutants: annotations, decorators, f-strings, and `raise` statements, because
+the words of a message are not logic.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ _OPERATORS = [
 
 
 class _Visitor(cst.CSTVisitor):
-    """`changes`: (function, first and last character that is replaced, the new words) each."""
+    """`changes`: (function, first and last replaced character, new words) each."""
 
     METADATA_DEPENDENCIES = (WhitespaceInclusivePositionProvider,)
 

@@ -1,4 +1,4 @@
-"""Runs mutants. Each one is a fork of this process, because importing PyTorch takes long."""
+"""Runs mutants. Each run is a fork of this process, because importing PyTorch takes long."""
 
 import fcntl
 import json
@@ -26,10 +26,10 @@ _NOT_BUILT = 99
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a mutant.
+    """The result of a mutant's run.
 
     outcome: "killed", "survived", or "not built" for C++ that does not compile.
-    by: the test that failed, or what ended the run.
+    by: the test that failed, or the reason why the run ended.
     seconds: from start to end.
     """
 
@@ -40,10 +40,10 @@ class Verdict:
 
 @dataclass
 class Baseline:
-    """How the tests run without a fault.
+    """The tests' run without a fault.
 
     seconds: of each test.
-    lines: for each file, line to the tests that ran it.
+    lines: for each file, each line with the tests that ran it.
     cpu: processor seconds in all.
     kills: how many mutants each test has killed.
     """
@@ -56,10 +56,11 @@ class Baseline:
     kills: Counter = field(default_factory=Counter)
 
     def chosen(self, mutant: Mutant, elsewhere: bool) -> dict[str, float]:
-        """The tests for a mutant, each with its rank.
+        """The tests for a mutant, each with its rank: the tests that ran its lines.
 
-        These are the tests that ran its lines. Tests that kill often or are quick come first.
-        elsewhere: whether other processes run the file too. Then any test may notice it.
+        Tests that kill often or are quick come first.
+        elsewhere: whether other processes run the file too. Then any test may notice the
+            mutant.
         """
         lines = self.lines.get(mutant.path, {})
         ran = {
@@ -82,7 +83,7 @@ class Baseline:
 
 
 class BrokenBaseline(Exception):
-    """The tests fail without any fault, or there are none."""
+    """The tests fail without a fault, or there are no tests."""
 
 
 class Runner:
@@ -97,7 +98,7 @@ class Runner:
         for number in count():
             if len(self.trees) == workers:
                 break
-            # another run of the tool may have it
+            # another run of this tool may use the tree
             if lock := _locked(folder / f"tree-{number}.lock"):
                 self.locks.append(lock)
                 self.trees.append(Tree(root, folder / f"tree-{number}"))
@@ -109,7 +110,7 @@ class Runner:
             lock.close()
 
     def baseline(self, tests: list[str], trace: list[str], kept: bool = False) -> Baseline:
-        """Runs `tests` once in each tree, so that each has what they build.
+        """Runs `tests` once in each tree, so that each tree has the builds that they need.
 
         Raises BrokenBaseline.
         """
@@ -183,7 +184,7 @@ class Runner:
             for name in baseline.tests
             if any(test.startswith(f"{name}::") for test in order)
         ]
-        # compilers have the same limit
+        # A compiler has the same limit as a test.
         patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience
         limits = {test: patience + 3 * seconds for test, seconds in baseline.seconds.items()}
         words = dict(
@@ -288,9 +289,7 @@ class _Job:
         return Verdict(outcome, by if outcome == "killed" else "", self.seconds)
 
     def _does_not_compile(self) -> bool:
-        """Whether the first failure of a changed C++ file is that our own text does not
-        compile.
-        """
+        """Whether the run first failed because our own changed C++ text does not compile."""
         return (
             not self.mutant.path.endswith(".py")
             and re.search(r"^E +[\w.]*CompileError: ", self.log(), re.MULTILINE) is not None
@@ -321,11 +320,12 @@ def _kill_group(process: int):
 
 
 def _build_runtime(originals: dict[bool, bytes], tree: Tree) -> bool:
-    """Compiles the changed runtimes where the old ones are.
+    """Compiles the changed runtimes in the places of the old ones. Returns False if it fails,
+    or if there is nothing to try.
 
-    Much of the text is only for checked mode, or for another processor. If the preprocessor's
-    output has not changed, the runtime stays. If both outputs are those of `originals`, there
-    is nothing to try.
+    Much of the text is only for checked mode, or for another processor. A runtime stays if the
+    preprocessor's output for it has not changed. There is nothing to try if both outputs equal
+    those in `originals`.
     """
     texts = tree.runtime_texts()
     if texts == originals:

@@ -1,4 +1,4 @@
-"""What came of the mutants, for each file."""
+"""Prints the results of the mutants, for each file."""
 
 from collections import Counter
 

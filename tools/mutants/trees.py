@@ -11,7 +11,7 @@ _STAND_IN = "lessons_lib/cuda_on_cpu"
 
 
 class Tree:
-    """A copy of `root` in `folder`, brought up to date, without what git ignores."""
+    """A copy of `root` in `folder`, brought up to date, without the files that git ignores."""
 
     def __init__(self, root: Path, folder: Path):
         self.folder, self._originals = folder, {}
@@ -51,11 +51,11 @@ class Tree:
             self.write(name, self._originals[name])
 
     def keep_kernels(self, kept: bool):
-        """Whether kernels stay built when a header that they do not see changes."""
+        """Whether kernels stay built when a header changes that kernels do not include."""
         self.forget_runtime()
         builds = "lessons_lib/cuda/builds.py"
         self.restore(builds)
-        if kept:  # builds then depend on the headers that kernels see
+        if kept:  # a build then depends on headers that kernels include
             headers = "".join(
                 path.read_text(encoding="utf-8")
                 for path in sorted(_seen_by_kernels(self.folder))
@@ -70,7 +70,7 @@ class Tree:
     def forget_runtime(self):
         """Deletes a changed runtime.
 
-        It is built in place, so that kernels find it, and must not stay.
+        A changed runtime is built where kernels find it, so it has to go afterwards.
         """
         for folder in self.build.glob("cuda_on_cpu_*"):
             shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()

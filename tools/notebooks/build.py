@@ -4,7 +4,7 @@ python -m tools.notebooks              render and execute all lessons
 python -m tools.notebooks 01           lesson 01 only
 python -m tools.notebooks --words      do not execute where only words have changed
 python -m tools.notebooks --check      change nothing; fail if a notebook is stale or leaks
-python -m tools.notebooks --handed-out  the same for what learners get, before it is handed out
+python -m tools.notebooks --handed-out  the same for learners' notebooks, before a release
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tools.notebooks import only_words, our_answers, pictures
 from tools.notebooks.lesson_files import read_lesson
 
 CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, even on a busy machine
-# Shorter lines, such as `return block_id;`, are no secret.
+# Shorter lines, such as `return block_id;`, do not give a solution away.
 SHORTEST_SECRET = 20
 WIDGET = "application/vnd.jupyter.widget-view+json"
 KERNEL = {
@@ -90,15 +90,15 @@ def select(numbers: list[str]) -> list[Lesson]:
 
 @functools.cache
 def _read(path: Path, changed: int) -> Lesson:
-    """A lesson's source, read again when it has changed: a check needs all of them thrice."""
+    """A lesson's source, read again after a change. A check needs each source three times."""
     return read_lesson(path)
 
 
 def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
-    """Writes both notebooks of each lesson. Returns the failures.
+    """Writes both notebooks of each lesson. Returns a line for each failure.
 
     A lesson that fails to execute keeps its old notebooks.
-    keep_outputs: a lesson in which only words have changed is not executed.
+    keep_outputs: whether a lesson in which only words have changed keeps its outputs.
     """
     problems = leaks(lessons)
     if not problems:
@@ -133,7 +133,7 @@ def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
 
 
 def check(lessons: list[Lesson]) -> list[str]:
-    """What is out of step: a line for each notebook that would change, and for each leak."""
+    """A line for each notebook that differs from its source, and for each leak."""
     problems = leaks(lessons)
     packed = our_answers.FILE.read_text(encoding="utf-8") if our_answers.FILE.exists() else ""
     if packed != our_answers.pack(select([])):
@@ -160,7 +160,7 @@ def check(lessons: list[Lesson]) -> list[str]:
 
 def not_as_given(lessons: list[Lesson]) -> list[str]:
     """Why `notebooks/` cannot be handed out: a sentence for each notebook that differs from
-    what its source gives. First come those that somebody has worked in.
+    its source. Notebooks that somebody has worked in come first.
     """
     names = {lesson.name for lesson in lessons}
     return (
@@ -181,7 +181,7 @@ def not_as_given(lessons: list[Lesson]) -> list[str]:
 
 
 def _out_of_step(path: Path, expected: nbformat.NotebookNode) -> list[str]:
-    """A sentence if a notebook is not what its source renders."""
+    """A sentence if a notebook differs from the one that its source renders."""
     shown = f"{path.parent.name}/{path.name}"
     if not path.is_file():
         return [f"{shown} is missing: {_remedy(path)}"]
@@ -242,7 +242,7 @@ def render_solution(lesson: Lesson) -> nbformat.NotebookNode:
 def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook with outputs, run from top to bottom in solutions/.
 
-    The same on any machine.
+    The outputs are the same on any machine.
     """
     client = nbclient.NotebookClient(
         notebook,
@@ -250,13 +250,14 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         kernel_name="python3",
         record_timing=False,
         extra_arguments=["--log-level=ERROR"],
-        # a busy machine sends a cell's text in pieces
+        # On a busy machine, a cell's text arrives in pieces.
         coalesce_streams=True,
         resources={"metadata": {"path": str(SOLUTIONS)}},
     )
     executed = client.execute()
-    executed.metadata = dict(KERNEL)  # nbclient notes the Python version, and widgets
-    for cell in executed.cells:  # no widget is there any more
+    # without nbclient's notes: the Python version, and widgets
+    executed.metadata = dict(KERNEL)
+    for cell in executed.cells:  # the widgets are gone
         if cell.cell_type == "code":
             cell.outputs = [
                 each for each in cell.outputs if WIDGET not in each.get("data", {})
@@ -298,10 +299,9 @@ def _metadata(cell: Cell) -> dict:
 
 
 def _identifiers(lesson: Lesson) -> list[str]:
-    """An id for each cell: by name for exercises and checks, by content for the rest.
+    """An id for each cell: by name for exercises and checks, by content for other cells.
 
-    So an edit changes no other id, except those of cells with the same text, which are
-    numbered.
+    So an edit changes only its own cell's id. Cells with the same text are numbered.
     """
     seen: dict[str, int] = {}
     identifiers = []
@@ -316,7 +316,10 @@ def _identifiers(lesson: Lesson) -> list[str]:
 
 
 def _without_outputs(notebook) -> list[tuple]:
-    """What has to be in step. Pictures count by name: another machine's have other pixels."""
+    """The parts that have to equal the source.
+
+    Pictures count by name: their pixels may differ.
+    """
     return [
         (
             cell.id,

@@ -15,7 +15,7 @@ def read_lesson(path: Path) -> Lesson:
             path.stem, tuple(read_cell(cell, path.stem) for cell in notebook.cells)
         )
         for cell in lesson.cells:
-            # an error in a region shows here, with the file's name
+            # An error in a region is raised here, with the file's name.
             cell.student(), cell.solution()
         return lesson
     except SourceError as error:

@@ -1,8 +1,9 @@
 """Writes the notebooks for Colab and Kaggle: `python -m tools.notebooks.online FOLDER`.
 
-They open a notebook by its address on GitHub, on a machine that has nothing of the course. So
-each copy begins with a cell that installs it. A workflow (.github/workflows/online.yml) builds
-the course's wheel into FOLDER, calls this, and pushes the folder as the branch `online`.
+Colab and Kaggle open a notebook by its address on GitHub, on a machine without the course. So
+each copy begins with a cell that installs the course. A workflow
+(.github/workflows/online.yml) builds the course's wheel into FOLDER, calls this, and pushes
+the folder as the branch `online`.
 
 `python -m tools.notebooks.online --badges` prints the README's badges.
 """
@@ -21,9 +22,9 @@ from lessons_lib.paths import IS_CHECKOUT, NOTEBOOKS
 
 BRANCH = "online"
 FIRST = "00_start_here.ipynb"
-# A notebook's own links lead to its neighbours' files.
+# Links in a notebook to the files of other notebooks.
 _LINK = re.compile(r"\]\((\w+\.ipynb)(#[^)]*)?\)")
-# Read by people, as the first thing in each notebook. PLACE and LEAST are filled in.
+# People read this at the beginning of each notebook. PLACE and LEAST are filled in.
 CELL = """\
 # @title Run this cell first. It installs the course beside what is here.
 import site, subprocess, sys
@@ -53,7 +54,7 @@ IMAGES = {
 
 
 class CannotWrite(Exception):
-    """Says what is missing for the online copies, and what to do."""
+    """Something is missing for the online copies. The text says what it is, and what to do."""
 
 
 def owner_and_name(repository: str) -> str:
@@ -71,7 +72,7 @@ def owner_and_name(repository: str) -> str:
 
 
 def addresses(repository: str, notebook: str = FIRST) -> dict[str, str]:
-    """Where a notebook can be opened and run, by the names of the places."""
+    """The addresses that open a notebook, by the names of the places that run it."""
     project = owner_and_name(repository)
     on_github = f"github.com/{project}/blob/{BRANCH}/{notebook}"
     in_lab = f"main?urlpath=lab/tree/my-notebooks/{notebook}"
@@ -92,15 +93,15 @@ def badges(repository: str) -> str:
 
 
 def address_of_course(repository: str, wheel: str) -> str:
-    """What the first cell gives to pip: the wheel on the branch, of the notebook's version."""
+    """The course's address for pip: the wheel on the branch, of the notebook's version."""
     return f"https://raw.githubusercontent.com/{owner_and_name(repository)}/{BRANCH}/{wheel}"
 
 
 def first_cell(course: str, least: tuple[int, ...]) -> dict:
     """The cell that installs the course.
 
-    course: what pip is given.
-    least: the version of Python that the course needs.
+    course: the course's address for pip.
+    least: the oldest version of Python that the course supports.
     """
     minimum = ".".join(map(str, least))
     text = CELL.replace("PLACE", course).replace("LEAST", repr(least))
@@ -115,7 +116,7 @@ def first_cell(course: str, least: tuple[int, ...]) -> dict:
 
 
 def online_copy(notebook: dict, first: dict, repository: str) -> dict:
-    """A notebook with its first cell, and with links to its neighbours that work on Colab."""
+    """The notebook with its first cell. Its links to other notebooks work on Colab."""
 
     def elsewhere(match):
         return f"]({addresses(repository, match[1])['Colab']}{match[2] or ''})"
@@ -132,7 +133,7 @@ def online_copy(notebook: dict, first: dict, repository: str) -> dict:
 
 
 def least_python(wheel: Path) -> tuple[int, ...]:
-    """The least version of Python that a wheel says it needs."""
+    """The oldest version of Python that a wheel supports."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()
@@ -174,7 +175,8 @@ def main(words: Sequence[str] | None = None, environment=os.environ) -> int:
         print("This makes copies from a checkout of the course.", file=sys.stderr)
         return 1
     try:
-        site = importlib.import_module("tools.site.addresses")  # no wheel has it
+        # a wheel does not have this module
+        site = importlib.import_module("tools.site.addresses")
         repository = site.repository(environment)
         if options.badges:
             print(badges(repository))

@@ -1,6 +1,6 @@
-"""Whether two notebooks differ in words only.
+"""Tells whether two notebooks differ only in words: text, comments and docstrings.
 
-Those are text, comments and docstrings, which change no output.
+Such a difference changes no output.
 """
 
 import ast
@@ -25,7 +25,10 @@ def with_outputs_of(old: NotebookNode, new: NotebookNode) -> NotebookNode | None
 
 
 def _code(source: str) -> str:
-    """What of a cell runs. C++ in a string keeps its lines, since messages name them."""
+    """The part of a cell that runs.
+
+    C++ in a string keeps its lines, because messages name them.
+    """
     try:
         tree = ast.parse(re.sub(r"^(\s*)[%!]", r"\1#", source, flags=re.MULTILINE))
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Packs our answers with the exercises, whose mistakes are edits of them."""
+"""Packs our answers for the exercises, because their mistakes are edits of our answers."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ FILE = ROOT / "lessons_content/mistakes/our_answers.json"
 
 
 def pack(lessons: list[Lesson]) -> str:
-    """The text of FILE: {exercise: what its cell defines}."""
+    """The text of FILE: the definitions of each exercise's cell, by exercise."""
     answers = {
         cell.exercise: definitions
         for lesson in lessons

@@ -1,8 +1,8 @@
-"""Puts a lesson's pictures into its text, where they are seen before any cell has run.
+"""Puts a lesson's pictures into its text, so that they are seen before any cell has run.
 
-In a text cell, a line `PICTURE name` becomes the picture that the function `name` of the
-lesson's file in `lessons_lib/drawing/` draws without arguments. The notebook holds it as an
-attachment, so that it goes wherever the notebook goes.
+In a text cell, a line `PICTURE name` becomes the picture that the function `name` in the
+lesson's pictures draws without arguments. The picture is an attachment of the notebook, so it
+goes wherever the notebook goes.
 """
 
 import base64
@@ -16,10 +16,10 @@ _PICTURE = re.compile(r"^PICTURE (?P<name>\w+)$", re.MULTILINE)
 
 
 def put_into(text: str, lesson: str) -> tuple[str, dict[str, dict[str, str]]]:
-    """A text with its pictures in Markdown, and the attachments that go with it.
+    """A text with its pictures in Markdown, and the pictures as attachments.
 
     lesson: its name, such as "01_block_manager".
-    Raises SourceError if no such picture is drawn for the lesson.
+    Raises SourceError if the lesson has no such picture.
     """
     attachments = {}
 

@@ -1,9 +1,9 @@
-"""Looks whether each place that `places.toml` names is there, in copies of those projects:
+"""Looks whether each place in `vllm_places.toml` exists in a copy of its project:
 
     python -m tools.notebooks.vllm_checkouts vLLM=FOLDER nano-vllm=FOLDER …
 
 A folder is a clone of the project that has the commit, bare or not, or the unpacked source
-archive of the release. What has no folder is not looked at, and the last lines say so.
+archive of the release. Projects without a folder are left out, and the last lines say so.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Checkout:
         return file.read_text(encoding="utf-8") if file.is_file() else None
 
     def _git(self, *words: str) -> str | None:
-        """What git says about the folder itself, not one above it, or None if it fails."""
+        """The output of git for this folder itself, not for one above; None if it fails."""
         command = ["git", "-C", str(self.folder), *words]
         ceiling = {"GIT_CEILING_DIRECTORIES": str(self.folder.resolve().parent)}
         run = subprocess.run(
@@ -58,7 +58,7 @@ class Checkout:
 
 
 def missing(rows: Iterable[Row], checkouts: dict[str, Checkout]) -> list[str]:
-    """A sentence for each place that is not there.
+    """A sentence for each place that is missing in its checkout.
 
     checkouts: by the project's name; places in other projects are left out.
     """
@@ -106,7 +106,7 @@ def _in_cpp(text: str, name: str) -> bool:
 
 
 def _end_of_call(code: str, place: int) -> int:
-    """Where the parenthesis is closed that was opened before `place`."""
+    """The position of the parenthesis that closes the one opened before `place`."""
     depth = 1
     while depth and place < len(code):
         depth += {"(": 1, ")": -1}.get(code[place], 0)

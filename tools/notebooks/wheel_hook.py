@@ -1,4 +1,4 @@
-"""Asked by hatchling before it makes the wheel: no wheel holds what somebody wrote into
+"""hatchling calls this before it makes the wheel, so that no wheel holds a changed notebook of
 `notebooks/`. An editable installation, as `make lab` makes it, hands nothing out.
 """
 
@@ -10,16 +10,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class HandedOut(BuildHookInterface):
-    """Refuses with a sentence for each notebook that is not as the course hands it out."""
+    """Refuses with a sentence for each notebook that differs from the handed-out one."""
 
     def initialize(self, version: str, build_data: dict) -> None:
         root = Path(self.root)
         if version == "editable":
-            # in an environment of a checkout too, modules have their earlier names
+            # So modules have their earlier names in an environment of a checkout too.
             pth = root / "lessons_lib" / "start" / "course.pth"
             build_data["force_include_editable"] = {str(pth): "paged_attention_course.pth"}
             return
-        # by its file, because the room imports packages that are not here
+        # Loaded by its file, because the room imports packages that are not installed here.
         place = root / "lessons_lib" / "guide" / "handed_out.py"
         spec = importlib.util.spec_from_file_location("handed_out", place)
         assert spec and spec.loader

@@ -1,1 +1,1 @@
-"""Makes the website of the course: each lesson as it ran, and what was measured."""
+"""Makes the website of the course: each lesson with its outputs, and the measurements."""

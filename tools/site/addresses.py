@@ -1,4 +1,4 @@
-"""Where the repository is on the web, and where links of its pages lead on the site."""
+"""The repository's address on the web, and the addresses of links on the site."""
 
 import os
 import re
@@ -8,16 +8,16 @@ from pathlib import Path, PurePosixPath
 from lessons_lib.paths import ROOT
 
 BRANCH = "main"
-# Code, where brackets are no link; or a link or a picture of Markdown.
+# Code, in which brackets are not a link; or a link or a picture of Markdown.
 _CODE_OR_LINK = re.compile(
     r"```.*?```|`[^`]*`|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<address>[^)\s]+)\)", re.DOTALL
 )
 
 
 def repository(environment=os.environ, root: Path = ROOT) -> str:
-    """The repository's address, or an empty text if nothing says it.
+    """The repository's address, or an empty text if it is not known.
 
-    It is `COURSE_REPOSITORY` if that is set, as the workflow does, else `Repository` in
+    It is `COURSE_REPOSITORY` if that is set, as in the workflow, or else `Repository` in
     pyproject.toml's [project.urls].
     Raises ValueError if it is not an address.
     """
@@ -36,8 +36,9 @@ def repository(environment=os.environ, root: Path = ROOT) -> str:
 def on_the_site(markdown: str, folder: str, address_of_repository: str) -> str:
     """A page's text with links that work on the site.
 
-    A link to a lesson leads to its page. A link to another file of the repository leads there,
-    or becomes plain text if the repository's address is not known, as a picture does always.
+    A link to a lesson leads to the lesson's page. A link to another file leads to the
+    repository, or becomes plain text if the repository's address is not known. A picture
+    always becomes plain text.
 
     folder: of the page, from the repository's root; empty for the root.
     """

@@ -1,10 +1,10 @@
 """Builds the site.
 
 python -m tools.site                builds it, and checks its links
-python -m tools.site --prepare      only writes what Jupyter Book reads
-python -m tools.site --pip-args …   arguments for pip, where Jupyter Book is installed
+python -m tools.site --prepare      only writes the files that Jupyter Book reads
+python -m tools.site --pip-args …   arguments for pip, when it installs Jupyter Book
 
-Nothing is executed: outputs are those of solutions/.
+Nothing is executed: the outputs are those in solutions/.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SITE = ROOT / ".build" / "site"
 
 
 class SiteError(Exception):
-    """What went wrong, in words for those who build the site."""
+    """Building the site failed. The text says why."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,9 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def prepare(source: Path, repository: str) -> None:
-    """Writes all that Jupyter Book reads.
+    """Writes the files that Jupyter Book reads.
 
-    source: the folder for it, which is emptied first.
+    source: the folder for them, which is emptied first.
     repository: its address, or an empty text.
     """
     shutil.rmtree(source, ignore_errors=True)
@@ -96,14 +96,14 @@ def configuration(repository: str) -> str:
     if repository:
         settings["repository"] = {"url": repository, "branch": addresses.BRANCH}
         settings["html"] |= {"use_repository_button": True, "use_issues_button": True}
-        # The theme knows a few hosts by their names only; the others are taken for GitHub.
+        # The theme knows a few hosts by their names. Other hosts are treated like GitHub.
         provider = "gitlab" if "gitlab" in repository else "github"
         settings["sphinx"]["config"]["html_theme_options"]["repository_provider"] = provider
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def pins(course: str, site: str) -> str:
-    """The site's pins, and those of the course's that it does not replace.
+    """The site's pins, and the course's pins for all other packages.
 
     course, site: the texts of both files.
     """
@@ -113,13 +113,13 @@ def pins(course: str, site: str) -> str:
 
 
 def requirements() -> list[str]:
-    """What the site's environment has, without its dependencies."""
+    """The packages of the site's environment, without their dependencies."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return project["optional-dependencies"]["site"]
 
 
 def environment(folder: Path, pip_arguments: list[str]) -> Path:
-    """Jupyter Book's own environment, made anew when its pins have changed.
+    """Jupyter Book's own environment. It is made anew when its pins have changed.
 
     Returns its folder of commands. Raises SiteError if it cannot be made.
     """
@@ -172,5 +172,5 @@ def _run(command: list[str], purpose: str, **variables: str) -> None:
 
 
 def _package(line: str) -> str:
-    """The package of a line of pins, as pip compares names; empty for a comment."""
+    """The package's name in a line of pins, as pip compares names; empty for a comment."""
     return re.sub(r"[-_.]+", "-", line.partition("==")[0].strip().lower()) * ("==" in line)

@@ -1,4 +1,4 @@
-"""A Sphinx extension: C++ and CUDA in the strings of a cell are in colour, as in JupyterLab.
+"""A Sphinx extension: colours C++ and CUDA in the strings of a cell, as in JupyterLab.
 
 It runs in the site's environment, which does not have the course's packages.
 """

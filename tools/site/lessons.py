@@ -1,4 +1,4 @@
-"""Makes a lesson's page out of its executed notebook and the one that learners open."""
+"""Makes a lesson's page from its executed notebook and the learners' notebook."""
 
 import copy
 import re
@@ -10,7 +10,7 @@ from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from tools.site.addresses import on_the_site
 from tools.site.pictures import Pictures
 
-# A learner's progress, where there is none yet. It says nothing to those who read a page.
+# A learner's progress before the first exercise. It says nothing to a reader of the page.
 NOTHING_PASSED = re.compile(r"› (Lesson \w+: )?0 of \d+ exercises passed")
 NOTEBOOK_LINK = re.compile(r'href="(\w+)\.ipynb"')  # in the HTML of an output
 MARKER = re.compile(r"^\s*(#|//) (BEGIN|END) SOLUTION\n?", re.MULTILINE)
@@ -41,7 +41,7 @@ def write_page(name: str, source: Path, repository: str) -> None:
 def as_page(solution, notebook, name: str, pictures: Pictures, repository: str):
     """The notebook that Jupyter Book shows.
 
-    An exercise is what the learner gets, and below it our answer, folded. Neither notebook is
+    An exercise has the learner's stub, and our answer below it, folded. Neither notebook is
     changed.
     """
     stubs = {cell.id: cell for cell in notebook.cells if "exercise" in cell.metadata}
@@ -82,7 +82,7 @@ def _stub(cell, stubs: dict):
 def _without_progress(cells: list) -> list:
     """The cells without a learner's progress, which a page does not have.
 
-    A cell that does nothing else is left out, and so is a heading that has only this cell.
+    A cell that only shows progress is left out, and so is a heading above nothing else.
     """
     kept: list = []
     for cell in cells:
@@ -101,7 +101,7 @@ def _is_progress(output) -> bool:
 
 
 def _output(output, pictures: Pictures):
-    """An output with its pictures in files, and with only the form that the page shows."""
+    """An output with its pictures in files, and only in the form that the page shows."""
     data = output.get("data", {})
     if "text/html" in data:
         shown = pictures.from_output(data["text/html"])

@@ -1,5 +1,5 @@
-"""Looks at the built pages: links that lead nowhere, pictures without a text, and anything
-that a page would load from elsewhere.
+"""Looks at the built pages for links that lead nowhere, pictures without a text, and parts
+that a page would load from another site.
 """
 
 import re
@@ -15,12 +15,12 @@ _CSS_ADDRESS = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 
 @dataclass
 class Page:
-    """What a page has.
+    """The addresses and the pictures of a page.
 
     anchors: all ids and names.
     links: addresses that a reader may follow.
     loads: addresses that a browser loads with the page.
-    silent: pictures without a text for those who do not see them.
+    silent: pictures without a text for people who cannot see them.
     """
 
     anchors: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ def problems(folder: Path) -> list[str]:
 
     Raises ValueError if there are no pages.
     """
-    # below _static there are a theme's templates, which are no pages
+    # _static has the theme's templates, which are not pages.
     paths = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]
     pages = {path.resolve(): read(path) for path in paths}
     if not pages:
@@ -83,7 +83,7 @@ def is_elsewhere(address: str) -> bool:
 
 
 def _leads_nowhere(address: str, path: Path, folder: Path, pages: dict) -> str:
-    """Why an address is wrong, or an empty text. Those of other sites are not looked at."""
+    """Why an address is wrong, or an empty text. Addresses of other sites are not checked."""
     parts = urlsplit(address)
     if parts.scheme or address.startswith("//"):
         return ""
@@ -101,7 +101,7 @@ def _leads_nowhere(address: str, path: Path, folder: Path, pages: dict) -> str:
 
 
 def _of_styles(path: Path, folder: Path) -> list[str]:
-    """The faults of a style sheet's addresses."""
+    """The faults in a style sheet's addresses."""
     found = []
     for match in _CSS_ADDRESS.finditer(path.read_text(encoding="utf-8", errors="replace")):
         address = match[1] or match[2]

@@ -8,7 +8,7 @@ from latex2mathml.converter import convert
 
 
 def heading_anchor(title: str) -> str:
-    """What comes after `#` in a link to a heading: `Sums in 16 bits` gives Sums-in-16-bits."""
+    """The anchor of a heading in a link: `Sums in 16 bits` gives Sums-in-16-bits."""
     return title.strip().replace(" ", "-")
 
 
@@ -29,7 +29,7 @@ def in_a_paragraph(writer, node):
 
 
 def _nothing_more():
-    from docutils.nodes import SkipNode  # says that the formula's text is written already
+    from docutils.nodes import SkipNode  # says that the formula's text has been written
 
     return SkipNode()
 

@@ -1,6 +1,6 @@
-"""The pages that are no lessons: the first one, how to run the course, and the glossary.
+"""The pages that are not lessons: the first page, how to run the course, and the glossary.
 
-Their words are README's and the glossary's own, so that nothing is written twice.
+Their texts come from README and the glossary, so that nothing is written twice.
 """
 
 import re
@@ -85,7 +85,7 @@ def as_terms(markdown: str) -> str:
 
 
 def beginning(readme: str) -> tuple[str, str]:
-    """README's title, and its first paragraph that is no picture.
+    """README's title, and its first paragraph that is not a picture.
 
     Raises ValueError if there is none before the next heading.
     """
@@ -105,7 +105,7 @@ def section(readme: str, heading: str) -> str:
 
 
 def lesson_rows(readme: str) -> list[dict[str, str]]:
-    """The rows of README's table of lessons, by the words of its head, and `file`."""
+    """The rows of README's table of lessons. Keys are the words of its head, and `file`."""
     table = re.findall(r"^\|(.*)\|$", section(readme, "The lessons"), re.MULTILINE)
     head, _, *body = [[cell.strip() for cell in row.split("|")] for row in table]
     rows = []

@@ -1,4 +1,4 @@
-"""Takes the pictures out of notebooks, so that a browser loads them when it needs them."""
+"""Moves pictures from notebooks to files, so that a browser loads them when it needs them."""
 
 import base64
 import html
@@ -63,9 +63,9 @@ class Pictures:
         return self.tag(picture.png, "png", picture.alt)
 
     def from_output(self, output: str) -> str:
-        """The HTML of an output, with files in place of the pictures in it.
+        """The HTML of an output, with files instead of the pictures in it.
 
-        The still of a player stays where its styles hide it.
+        In a player only the still's address changes, so that its styles still hide it.
         """
         is_player = 'class="pool-player"' in output
 

@@ -1,4 +1,4 @@
-"""The page of results, made from the runs that `tools/bench/measured/` keeps."""
+"""The page of results, made from the recorded runs of the benchmarks."""
 
 from collections.abc import Callable, Iterable
 
@@ -132,7 +132,7 @@ def serving(pictures: Pictures) -> list[str]:
 
 
 def engine(pictures: Pictures) -> list[str]:
-    """Lesson 10's parts, and what host and GPU do."""
+    """Lesson 10's parts, and the timeline of host and GPU."""
     parts = [
         "## The engine, made fast",
         "[Lesson 10](10_keep_the_gpu_busy.ipynb) adds parts to the same engine, one by one.",
@@ -170,7 +170,7 @@ def engine(pictures: Pictures) -> list[str]:
 
 
 def peers(pictures: Pictures) -> list[str]:
-    """The engine beside other engines."""
+    """Our engine compared with other engines."""
     parts = [
         "## The engine beside others",
         "Two small engines that others have written served the same requests, in turns with"
@@ -244,7 +244,7 @@ def checkpoint() -> list[str]:
 
 
 def on_a_cpu() -> list[str]:
-    """The engine without a GPU, one part more in each row."""
+    """The engine without a GPU, with one more part in each row."""
     told = (
         "The model that speaks answers one person, and three at once, whose prompts differ in"
         " length: tokens a second. Each row with a + has one part more than the one above."
@@ -254,7 +254,7 @@ def on_a_cpu() -> list[str]:
 
 
 def as_text(title: str, told: str, runs) -> list[str]:
-    """The runs of a benchmark with its own table; nothing where none is recorded."""
+    """The runs of a benchmark with its own table; empty if no run is recorded."""
     parts = []
     for run in runs.recorded():
         libraries = {"transformers": run.transformers}
@@ -312,7 +312,7 @@ def player() -> list[str]:
 
 
 def heading(run, **libraries: str) -> str:
-    """A card's heading, and what the run says of itself. libraries: name to version."""
+    """A card's heading, and the origin of its run. libraries: name to version."""
     return f"### {run.card}\n\n{origin(run, **libraries)}"
 
 

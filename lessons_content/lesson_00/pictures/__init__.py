@@ -44,9 +44,9 @@ def contiguous_and_paged() -> Player:
 
 
 def one_piece_each(lengths: dict[str, int], limit: int) -> Picture:
-    """What each request reserves if it gets one piece of `limit` tokens.
+    """The memory that each request reserves if it gets one piece of `limit` tokens.
 
-    lengths: name of a request to its number of tokens.
+    lengths: the number of tokens of each request, by its name.
     """
     return show(
         _bars(lengths, dict.fromkeys(lengths, limit), limit, "One piece for each request"),
@@ -58,10 +58,10 @@ def one_piece_each(lengths: dict[str, int], limit: int) -> Picture:
 
 
 def blocks_of_16(lengths: dict[str, int], reserved: dict[str, int], limit: int) -> Picture:
-    """What each request reserves if it gets blocks.
+    """The memory that each request reserves if it gets blocks.
 
-    lengths: name of a request to its number of tokens.
-    reserved: name of a request to the number of slots in its blocks.
+    lengths: the number of tokens of each request, by its name.
+    reserved: the number of slots in each request's blocks, by its name.
     """
     return show(
         _bars(lengths, reserved, limit, "Blocks of 16 tokens"),
@@ -73,7 +73,7 @@ def blocks_of_16(lengths: dict[str, int], reserved: dict[str, int], limit: int) 
 
 
 def _tables_and_pool(words: dict, tables: dict, num_blocks: int):
-    """words: what is in each block of a request. tables: its block ids. Both by its name."""
+    """words: the text in each block of a request. tables: its block ids. Both by its name."""
     figure, axes = plt.subplots(figsize=(8.6, 2.9), layout="constrained")
     colours = dict(zip(tables, (USED, GREEN)))
     owner = {block_id: name for name, ids in tables.items() for block_id in ids}

@@ -1,4 +1,4 @@
-"""Three people who ask at once: what they are told, and the blocks in which it lies."""
+"""Three people who ask at once: their answers, and the blocks that hold them."""
 
 import html
 import textwrap
@@ -26,7 +26,7 @@ TINT = "#f2f2f2"
 
 
 def recorded(run=None) -> Picture:
-    """A recorded conversation; the one that comes with the course, if no run is given."""
+    """A recorded conversation. Without a run, the one that comes with the course."""
     run = run or runs()[0]
     said = " ".join(
         f"{each.name} asks: {each.question} The answer: {each.answer}" for each in run.answers

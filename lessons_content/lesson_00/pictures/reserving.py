@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lessons_lib.drawing.player import Cell, Cells, Numbers, Player, Recording, Row, View
 
 BLOCK = 16  # tokens
-PIECE = 8  # blocks: room for the longest answer allowed
+PIECE = 8  # blocks: enough for the longest answer allowed
 NUM_PIECES = 4
 AT_FIRST, EACH_STEP = 12, 8  # tokens of a request
 LENGTHS = dict(zip("ABCDEFGHIJ", (60, 116, 28, 92, 44, 12, 68, 36, 20, 52), strict=True))
@@ -15,9 +15,9 @@ LENGTHS = dict(zip("ABCDEFGHIJ", (60, 116, 28, 92, 44, 12, 68, 36, 20, 52), stri
 
 @dataclass
 class Memory:
-    """Blocks for requests, which come, grow and end.
+    """Blocks for requests that come, grow and end.
 
-    whole: a request gets a whole piece at once; otherwise a block when it needs one.
+    whole: whether a request gets a whole piece at once. If not, it gets blocks one by one.
     """
 
     whole: bool
@@ -28,12 +28,12 @@ class Memory:
     num_done: int = 0
     reserved_so_far: int = 0  # slots, added up over the steps
     written_so_far: int = 0
-    num_steps: int = 0  # until all is done
+    num_steps: int = 0  # until all requests have ended
 
     def step(self) -> str:
-        """Requests that have ended go, the others grow, and those that wait come in.
+        """One step: ended requests leave, others grow, and waiting requests come in.
 
-        Returns what happened, in words.
+        Returns a sentence about it.
         """
         ended = [name for name, count in self.tokens.items() if count == LENGTHS[name]]
         for name in ended:

@@ -1,7 +1,7 @@
 """The pictures of lesson 01: a pool of blocks, one row after each step.
 
-steps: for each row what was done, the reference count of each block and, if the blocks have
-    texts, these.
+steps: for each row what was done, the reference count of each block, and perhaps the texts of
+    the blocks.
 """
 
 from lessons_content.lesson_01.pictures.live_pool import LivePool
@@ -37,7 +37,7 @@ def opening() -> Picture:
 
 
 def copy_on_write(steps: list[tuple]) -> Picture:
-    """Two sequences share their letters, and go on differently."""
+    """Two sequences share their letters, and then continue differently."""
     return show(
         pool_steps(steps),
         alt=(

@@ -1,4 +1,4 @@
-"""A block manager, followed: which blocks are free, and how many users the others have."""
+"""Follows a block manager: which blocks are free, and how many users each other block has."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class LivePool(LiveView):
     """A pool whose blocks are taken, shared and given back by calls of a BlockManager.
 
     manager_class: the learner's.
-    `manager`: what it shows, of that class. It is another one after a change of size.
+    `manager`: the object that is shown. A change of size makes a new one.
     """
 
     lesson = "01"
@@ -68,7 +68,7 @@ def _users(count: int) -> str:
 
 
 def _watched(manager_class: type) -> type:
-    """The same class, whose objects tell what has become of a call."""
+    """A subclass whose objects report the result of each call."""
 
     class Watched(manager_class):
         def allocate(self):

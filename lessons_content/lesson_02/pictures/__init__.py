@@ -36,7 +36,7 @@ def opening() -> Frame:
 def layouts(
     beside: tuple[Tensor, ...], head_first: tuple[Tensor, ...], halves: tuple[Tensor, ...]
 ) -> Picture:
-    """Where block 1, and the keys of its head 0, lie in memory in each of the three layouts.
+    """Where block 1, and the keys of its head 0, are in memory in each of the three layouts.
 
     beside, head_first, halves: each the whole tensor, block 1, and the keys of its head 0.
     """
@@ -58,9 +58,9 @@ def layouts(
 
 
 def memory_use(shares: dict[str, dict[str, float]]) -> Picture:
-    """What the pool holds, for each way to give out memory, and the paper's figures.
+    """The content of the pool, for each way to give out memory, and the paper's figures.
 
-    shares: name to the percent of the pool that are tokens, kept, unused and free.
+    shares: for each way, the percentage of the pool that is tokens, kept, unused and free.
     """
     labels = {
         "tokens": "tokens",
@@ -87,7 +87,7 @@ def memory_use(shares: dict[str, dict[str, float]]) -> Picture:
 def memory_over_time(histories: dict[str, list]) -> Picture:
     """How many requests run at once, and the largest hole among the free slots.
 
-    histories: name to the steps, each with `running`, `free` and `largest_hole`.
+    histories: for each way, its steps, each with `running`, `free` and `largest_hole`.
     """
     return show(
         draw_history(histories),

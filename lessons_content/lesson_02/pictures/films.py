@@ -9,7 +9,7 @@ from paged_attention.pool.block_table import BlockTable
 
 @dataclass(frozen=True)
 class Filled:
-    """A row of a block table. `length` is its sequence's, in tokens."""
+    """A row of a block table. `length` is its sequence's length in tokens."""
 
     name: str
     length: int
@@ -18,9 +18,9 @@ class Filled:
 
 @dataclass
 class Film:
-    """Moments of a block table and its pool; the last line of a cell plays them.
+    """Moments of a block table and its pool. Its player is the last line of a cell.
 
-    still: the moment that is shown where no script runs, and at first.
+    still: the moment to show first, and where no script runs.
     """
 
     still: int = -1
@@ -41,7 +41,7 @@ class Film:
     ) -> None:
         """Takes a picture of a table that is filled by hand.
 
-        lengths: for each row in use, the tokens of its sequence.
+        lengths: for each row in use, the length of its sequence in tokens.
         """
         rows = {
             row: Filled(f"row {row}", length, [n for n in table.cpu[row].tolist() if n >= 0])
@@ -130,7 +130,7 @@ def rows_of(manager) -> dict[int, Filled]:
 
 
 def in_blocks(rows, block_size: int) -> dict[int, Cell]:
-    """What is in each block that has a user."""
+    """The content of each block that has a user."""
     users: dict[int, list[str]] = {}
     tokens: dict[int, int] = {}
     for row in rows:
@@ -142,7 +142,7 @@ def in_blocks(rows, block_size: int) -> dict[int, Cell]:
 
 
 def in_words(rows: Mapping[int, Filled], num_blocks: int) -> str:
-    """The rows, and how many blocks are free."""
+    """The rows and the number of free blocks, in words."""
     each = rows.values()
     sentences = [f"{row.name}: {row.length} tokens in blocks {row.blocks}." for row in each]
     num_used = len({block_id for row in each for block_id in row.blocks})

@@ -1,4 +1,4 @@
-"""A manager of sequences, followed: its block table and its pool."""
+"""Follows a manager of sequences: its block table and its pool."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class LiveTables(LiveView):
     """Sequences that come, grow, are forked and end by calls of a PagedAttentionManager.
 
     manager_class, block_manager: the learner's.
-    `manager`: what it shows, of that class. It is another one after a change of sizes.
+    `manager`: the object that is shown. A change of sizes makes a new one.
     """
 
     lesson = "02"
@@ -63,7 +63,7 @@ class LiveTables(LiveView):
 
 
 def _watched(manager_class: type) -> type:
-    """The same class, whose objects tell what has become of a call."""
+    """A subclass whose objects report the result of each call."""
 
     class Watched(manager_class):
         tell: Any = None
@@ -82,7 +82,7 @@ def _watched(manager_class: type) -> type:
 
 def _told(manager_class: type, name: str):
     def call(manager, *arguments, **named):
-        tell, manager.tell = manager.tell, None  # of the calls in this one nothing is told
+        tell, manager.tell = manager.tell, None  # calls within this call are not reported
         before = _blocks(manager)
         try:
             result = getattr(manager_class, name)(manager, *arguments, **named)
@@ -101,7 +101,7 @@ def _blocks(manager) -> dict:
 
 
 def _in_words(before: dict, after: dict) -> str:
-    """What has become of the sequences' blocks."""
+    """Says how the sequences' blocks have changed."""
     said = [f"sequence {ended} has ended" for ended in before.keys() - after.keys()]
     for seq_id, blocks in after.items():
         old = before.get(seq_id, [])

@@ -1,4 +1,4 @@
-"""Plots of lesson 02: where the numbers of a view lie in memory, and memory use over time."""
+"""Plots of lesson 02: the places of a view's numbers in memory, and memory use over time."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -13,7 +13,7 @@ NAMES = {
     "oracle": "reserve what\nwill be needed",
     "paged": "blocks of 16",
 }
-# How each of them is drawn over time.
+# The line style of each way, over time.
 STYLES = {
     "max": (LINES[0], ":"),
     "pow2": (LINES[1], "--"),
@@ -25,7 +25,7 @@ STYLES = {
 def draw_layouts(layouts: dict[str, tuple]):
     """A strip of memory for each layout. A block is grey; a part of it is blue, with dots.
 
-    layouts: name to (whole tensor, the view of one block, the part of it).
+    layouts: name to (whole tensor, the view of one block, the part of that block).
     """
     figure, rows = plt.subplots(
         len(layouts), 1, figsize=(8.6, 0.95 * len(layouts)), layout="constrained"
@@ -55,7 +55,7 @@ def _addresses(view: torch.Tensor) -> torch.Tensor:
 
 
 def _pieces(addresses: torch.Tensor) -> list[tuple[int, int]]:
-    """(start, length) of each stretch of addresses that has no gap."""
+    """(start, length) of each stretch of addresses without a gap."""
     pieces = []
     for address in sorted(addresses.tolist()):
         if pieces and sum(pieces[-1]) == address:
@@ -117,8 +117,8 @@ def draw_use(shares: dict[str, dict[str, float]]):
 def draw_history(histories: dict[str, list]):
     """Plots over time: how many requests run at once, and the largest hole among free slots.
 
-    The holes of each contiguous way have a panel of their own, because they go up and down
-    too much to be told apart in one.
+    Each contiguous way has its own panel for the holes, because the lines go up and down too
+    much for one panel.
     """
     contiguous = [name for name in histories if name != "paged"]
     figure, axes = plt.subplot_mosaic(
@@ -150,5 +150,5 @@ def draw_history(histories: dict[str, list]):
 
 
 def _usable(step) -> float:
-    """The largest hole in percent of the free slots; not a number if none is free."""
+    """The largest hole in percent of the free slots; NaN if none is free."""
     return 100 * step.largest_hole / step.free if step.free else float("nan")

@@ -15,7 +15,7 @@ ROW_TOP, POOL_TOP = 60, 172  # pixels from the top
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture of a manager at one moment. `alt` says in words what it shows."""
+    """A picture of a manager at one moment. `alt` describes it in words."""
 
     svg: str
     title: str
@@ -45,7 +45,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a block table. `length` is the sequence's, in tokens."""
+    """A row of a block table. `length` is its sequence's length in tokens."""
 
     name: str
     length: int
@@ -59,7 +59,7 @@ class Row:
 def draw_tables(manager, title: str) -> Frame:
     """The rows of the block table, the pool below, and an arrow from each entry to its block.
 
-    manager: a PagedAttentionManager with so few sequences and blocks that they fit.
+    manager: a PagedAttentionManager with few sequences and blocks, so that they fit.
     """
     rows = [
         Row(

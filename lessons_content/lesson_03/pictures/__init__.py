@@ -33,7 +33,7 @@ def visible_keys(length: int, block_size: int) -> Picture:
 def online_softmax(
     steps: list[tuple[float, float, float]], goal: tuple[float, float, float]
 ) -> Picture:
-    """m, l and the output after each part of a row, and those of the whole row."""
+    """m, l and the output after each part of a row, and for the whole row."""
     return show(
         attention.recurrence(steps, goal),
         alt=(
@@ -56,10 +56,10 @@ def tiles(num_blocks: int) -> Picture:
 
 
 def into_the_pool(block_ids: list[list[int]], num_blocks: int) -> Picture:
-    """Where each block of x lies in the pool.
+    """The place of each block of x in the pool.
 
-    block_ids: those of each request.
-    num_blocks: those of the pool.
+    block_ids: for each request, the ids of its blocks.
+    num_blocks: of the pool.
     """
     return show(
         attention.into_the_pool(block_ids, num_blocks),
@@ -76,7 +76,7 @@ def changed_tokens(
     request_num_blocks: list[int],
     touched: tuple[int, int],
 ) -> Picture:
-    """Where the output differs after one token of x was changed.
+    """The places where the output differs after one token of x was changed.
 
     change: bool (total_blocks, block_size).
     touched: the block and slot of x that was changed.

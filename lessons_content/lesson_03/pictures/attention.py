@@ -51,7 +51,7 @@ def requests_in_blocks(lengths: list[int], block_size: int):
 def into_the_pool(block_ids: list[list[int]], num_blocks: int):
     """x above, the pool below, and an arrow from each block of x to its block of the pool.
 
-    block_ids: those of each request.
+    block_ids: for each request, the ids of its blocks.
     """
     figure, axes = plt.subplots(figsize=(8.8, 3.1), layout="constrained")
     for block_id in {*range(num_blocks)}.difference(*block_ids):
@@ -168,7 +168,7 @@ def visible_keys(length: int, block_size: int):
 
 
 def tiles(num_blocks: int):
-    """The same mask as pairs of blocks, in the order in which the tiled way takes them."""
+    """The same mask as pairs of blocks, in the order in which the tiled backend takes them."""
     figure, axes = plt.subplots(figsize=(6.6, 3.6), layout="constrained")
     turn = 0
     for query in range(num_blocks):
@@ -301,7 +301,7 @@ def _blocks_on_both_axes(axes, size: int, block_size: int) -> None:
 def _hatch(colour: str) -> str | None:
     """The hatch of a pair of blocks, or of its entry in the legend.
 
-    The diagonal has one too.
+    Pairs on the diagonal have one too.
     """
     return "\\\\" if colour == SHARED else empty_hatch(colour)
 

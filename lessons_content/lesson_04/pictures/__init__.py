@@ -5,7 +5,7 @@ from torch import Tensor
 from lessons_content.lesson_04.pictures import decode
 from lessons_lib.drawing import Picture, show
 
-# the blocks of the lesson's three requests
+# The blocks of the lesson's three requests.
 TABLES = [[5, 0, 7], [2], [6, 1]]
 
 
@@ -25,7 +25,7 @@ def opening() -> Picture:
 def queries_above_blocks(rows: dict[str, list[int]]) -> Picture:
     """Each row of queries above the blocks of the three requests.
 
-    rows: title to the request of each query, in order.
+    rows: a title, and the request of each query, in order.
     """
     return show(
         decode.queries_above_blocks(TABLES, rows),
@@ -57,8 +57,9 @@ def block_scores(scores: Tensor, block_ids: Tensor, num_valid: Tensor) -> Pictur
 def adding_up(block_ids: Tensor, shares: Tensor, parts: Tensor, answer: Tensor) -> Picture:
     """How one number of the answer adds up from the blocks.
 
-    block_ids, shares, parts: (num_blocks,), `parts` with this number in each block's answer.
-    answer: one number, that of attention over all keys at once.
+    block_ids, shares: (num_blocks,).
+    parts: (num_blocks,), this number in each block's part.
+    answer: this number in attention over all keys at once.
     """
     names = [f"block {block_id}" for block_id in block_ids.tolist()]
     return show(
@@ -73,7 +74,7 @@ def adding_up(block_ids: Tensor, shares: Tensor, parts: Tensor, answer: Tensor) 
 
 def bytes_per_step(gather: float, paged: float) -> Picture:
     """The MiB that gather-then-attend and paged attention move for one new token."""
-    copied = (gather - paged) / 2  # read once, written once
+    copied = (gather - paged) / 2  # each byte is read once and written once
     bars = {
         "gather-then-attend": {
             "read the blocks": copied,

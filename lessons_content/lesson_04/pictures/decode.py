@@ -20,7 +20,7 @@ from lessons_lib.drawing import (
     ink,
 )
 
-LABEL_SPACE = 3.2  # left of a row of blocks
+LABEL_SPACE = 3.2  # the width left of a row of blocks
 
 
 def colour_of(request: int) -> str:
@@ -33,7 +33,7 @@ def owners_of(tables: list[list[int]]) -> list[int]:
 
 
 def decode_step(tables: list[list[int]], num_blocks: int):
-    """The lesson in one figure: blocks of the pool, a query and a part for each, an answer."""
+    """The lesson in one figure: the pool's blocks, a query and a part for each, an answer."""
     owners = owners_of(tables)
     ids = [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(
@@ -74,7 +74,7 @@ def decode_step(tables: list[list[int]], num_blocks: int):
 def queries_above_blocks(tables: list[list[int]], rows: dict[str, list[int]]):
     """The queries of each row, above the blocks. A query in the wrong place is grey.
 
-    rows: title to the request of each query, in order.
+    rows: a title, and the request of each query, in order.
     """
     owners = owners_of(tables)
     ids = [block_id for blocks in tables for block_id in blocks]
@@ -98,7 +98,7 @@ def queries_above_blocks(tables: list[list[int]], rows: dict[str, list[int]]):
 
 
 def block_scores(scores: Tensor, block_ids: list[int], num_valid: list[int], title: str):
-    """Scores with each block's maximum. Slots without a token are hatched.
+    """Scores, and each block's maximum. Slots without a token are hatched.
 
     scores: (num_blocks, block_size).
     """
@@ -198,9 +198,9 @@ def adding_up(names: list[str], share: list[float], parts: list[float], answer: 
 
 
 def bytes_per_step(bars: dict[str, dict[str, float]], title: str):
-    """A stacked bar of MiB for each way. The same pass has the same colour everywhere.
+    """A stacked bar of MiB for each way. A pass has the same colour in all bars.
 
-    bars: way to pass to MiB.
+    bars: for each way, the MiB of its passes.
     """
     figure, axes = plt.subplots(figsize=(8.5, 0.75 * len(bars) + 1.3), layout="constrained")
     passes = list(dict.fromkeys(name for parts in bars.values() for name in parts))

@@ -108,7 +108,7 @@ def gather_traffic(
 def where_they_differ(
     faulty: list[Tensor], rounded: list[Tensor], reference: list[Tensor]
 ) -> Picture:
-    """The faulty and the rounded model's differences from the reference.
+    """The differences of the faulty and of the rounded model from the reference.
 
     faulty, rounded, reference: each layer's output (num_tokens, dim).
     """
@@ -125,7 +125,7 @@ def where_they_differ(
 def before_and_after(
     faulty: list[Tensor], repaired: list[Tensor], reference: list[Tensor]
 ) -> Picture:
-    """The differences from the reference before the repair and after it.
+    """The differences from the reference before and after the repair.
 
     faulty, repaired, reference: each layer's output (num_tokens, dim).
     """

@@ -11,7 +11,7 @@ NUM_NEW = 3  # tokens of each answer
 
 @dataclass
 class Sequence:
-    """num_tokens: known so far, the answer's included. num_computed: those in the pool."""
+    """num_tokens: of the prompt, and of the answer so far. num_computed: those in the pool."""
 
     name: str
     num_tokens: int
@@ -109,7 +109,7 @@ def _in(sequence: Sequence, chosen: list[str]) -> bool:
 
 
 def _tokens(sequences: list[Sequence]) -> dict[str, Cell]:
-    """Tokens in the pool are full, and those that are only known are empty."""
+    """Tokens in the pool are full. Tokens that are known but not computed are empty."""
     return {
         f"{each.name}{place}": Cell([each.name], place < each.num_computed, str(place))
         for each in sequences

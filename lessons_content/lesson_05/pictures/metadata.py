@@ -13,7 +13,7 @@ GAP = 0.8  # between the keys of two sequences
 
 
 def opening():
-    """The opening's batch: one decodes, one gets a part of its prompt, one all of it."""
+    """The opening's batch: a sequence decodes, one gets part of its prompt, one all of it."""
     metadata = BatchMetadata(
         torch.tensor([0, 1, 4, 8], dtype=torch.int32),
         torch.tensor([7, 5, 4], dtype=torch.int32),
@@ -69,7 +69,7 @@ def batches(pictures: list[tuple], visible):
 def tensors_text(metadata: BatchMetadata, wrap: bool = False) -> str:
     """The four tensors, one in each line.
 
-    With `wrap`, each row of the table has its own line.
+    wrap: whether each row of the table has its own line.
     """
     rows = [str(row) for row in metadata.block_table.tolist()]
     table = f"[{(',' + chr(10) + ' ' * 14).join(rows)}]" if wrap else f"[{', '.join(rows)}]"
@@ -145,7 +145,7 @@ def _draw_batch(axes, names, batch: list[tuple[int, int]], visible) -> None:
 
 
 def padded_and_packed(names, query_lens: list[int]):
-    """The same queries twice: as a rectangle with padding, and packed, with their borders."""
+    """The same queries twice: as a rectangle with padding, and packed with borders."""
     figure, (padded, packed) = plt.subplots(
         2,
         1,

@@ -57,7 +57,7 @@ def race(accesses: list, error: Exception, texts: dict) -> Player:
 
     accesses: of the thread block, to the shared array and others.
     error: the KernelError.
-    texts: of the kernel, by name.
+    texts: the kernel's texts, by name.
     """
     recording = race_steps.record(accesses, error, texts)
     last = len(recording.steps) - 1
@@ -77,7 +77,7 @@ def readers(accesses: list, block_table: Tensor, cache_shape: tuple, texts: dict
 
     accesses: the thread block's accesses to k_cache, v_cache and block_table.
     cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
-    texts: of the kernel, by name.
+    texts: the kernel's texts, by name.
     """
     return kernel_steps.record(accesses, block_table.tolist(), cache_shape, texts).player(
         alt=(

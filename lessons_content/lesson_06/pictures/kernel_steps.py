@@ -19,14 +19,13 @@ CACHES = {"k_cache": "key", "v_cache": "value"}
 
 @dataclass(frozen=True)
 class Read:
-    """What a thread reads of one slot, without a look at anything else.
+    """A thread's read of one slot, with no other access in between.
 
     cache: "k_cache" or "v_cache".
     slot: the block of the pool, and the offset in it.
     elements: of the head.
-    place: the text and the line where it reads.
-    entry: the thread's last access to an entry of the block table that leads to the block, or
-        None.
+    place: the text and the line of the read.
+    entry: the thread's last access to a block-table entry that leads to the block, or None.
     """
 
     thread: int
@@ -39,7 +38,7 @@ class Read:
 
 def reads(accesses: Sequence, table: Sequence[Sequence[int]]) -> Iterator[Read]:
     """The reads of the caches by one thread block, in order."""
-    entries: dict = {}  # by thread and block
+    entries: dict = {}  # the last access to an entry, by thread and block
 
     def what(access):
         return access.name, access.thread[0], access.index[:3]
@@ -62,12 +61,12 @@ def record(
     cache_shape: Sequence[int],
     texts: Mapping[str, str],
 ) -> Recording:
-    """A step for each read of one thread block of a decode kernel.
+    """A recording with a step for each read of one thread block of a decode kernel.
 
-    accesses: the thread block's, to k_cache, v_cache and block_table.
+    accesses: the thread block's accesses to k_cache, v_cache and block_table.
     table: the block table.
     cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
-    texts: the kernel's, by name.
+    texts: the kernel's texts, by name.
     """
     steps, (seq, head, _) = [*reads(accesses, table)], accesses[0].block
     panels = _Panels(steps, table[seq], cache_shape, texts)
@@ -112,13 +111,13 @@ def _summary(steps: Sequence[Read]) -> str:
 
 
 def thread_shades(count: int) -> list[tuple[str, str]]:
-    """A background for each of some threads, and the colour of a text on it."""
+    """A background and a text colour for each of `count` threads."""
     colours = [READERS(0.15 + 0.85 * thread / max(count - 1, 1)) for thread in range(count)]
     return [(to_hex(colour), ink(colour)) for colour in colours]
 
 
 class _Panels:
-    """What a thread block's reads look like, and all that has been shown of them."""
+    """The panels of a thread block's reads, with all that has been shown so far."""
 
     def __init__(self, steps, row, cache_shape, texts):
         self.num_threads = 1 + max((read.thread for read in steps), default=0)
@@ -176,7 +175,7 @@ class _Panels:
         return Boxes(name, title, groups, noun, self.shades, "not read")
 
     def at(self, read: Read | None) -> list[dict]:
-        """The state after a read, with what it is about lit."""
+        """The state after a read. The read's thread and element are lit."""
         for boxes in self.shown.values():
             boxes |= {name: replace(box, lit=False) for name, box in boxes.items()}
         entries = {name: Box(block) for name, block in self.row.items()}

@@ -1,4 +1,4 @@
-"""Recorded for lesson 06: a checked run, up to its race."""
+"""Recorded for lesson 06: a run in checked mode, up to its race."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -9,15 +9,15 @@ from lessons_lib.drawing.player import Recording, View
 from lessons_lib.drawing.player.kernel import Box, Boxes, Code, Group
 
 WARP = 32  # threads
-SHARED = "__shared__ "  # begins the traced name of a shared array
+SHARED = "__shared__ "  # a shared array's traced name begins with this
 
 
 def record(accesses: Sequence, race: Any, texts: Mapping[str, str]) -> Recording:
-    """A step for each line at which a thread is, and then the race.
+    """A recording with a step for each line that a thread runs, and then the race.
 
-    accesses: of one thread block with one dimension, those to a shared array among them.
+    accesses: of one thread block with one dimension. Some of them are to a shared array.
     race: the KernelError about that array.
-    texts: the kernel's, by name.
+    texts: the kernel's texts, by name.
     """
     places = (race.source, race.line), (race.other_source, race.other_line)
     *before, last = _lines(accesses)
@@ -33,8 +33,8 @@ def record(accesses: Sequence, race: Any, texts: Mapping[str, str]) -> Recording
 
 
 def _lines(accesses: Sequence) -> Iterator[list]:
-    """What a thread does at a line. A number that it wrote itself may still be in a register:
-    such a read is left out, because not each compiler makes it.
+    """The accesses of a thread at a line. A read of a number that the thread itself wrote is
+    left out: the number may still be in a register, so not every compiler reads it.
     """
     writer: dict[tuple, tuple] = {}
     seen = []
@@ -58,7 +58,7 @@ def _words(together: Sequence) -> str:
 
 
 class _Panels:
-    """The code, the warps that have begun, and the shared array by who wrote its elements."""
+    """The code, the warps that have begun, and the shared array by the elements' writers."""
 
     def __init__(self, accesses, array, texts):
         self.array, name = array, array.removeprefix(SHARED)
@@ -90,10 +90,10 @@ class _Panels:
             View("", [panel], wide=True) for panel in (self.code, self.threads, self.elements)
         ]
         self.begun: set[int] = set()
-        self.written: dict[int, int] = {}  # by element, the thread
+        self.written: dict[int, int] = {}  # the thread that wrote each element
 
     def after(self, together: Sequence) -> list[dict]:
-        """The state after what a thread does at a line."""
+        """The state after a thread's accesses at a line."""
         thread, first = together[0].thread[0], together[0]
         of_array = [access for access in together if access.name == self.array]
         self.begun.add(thread)

@@ -1,7 +1,4 @@
-"""What `python -m tools.bench ladder` compares.
-
-Ways to compute a batch of decodes, and the GPU.
-"""
+"""Ways to compute a batch of decodes, and the GPU, for `python -m tools.bench ladder`."""
 
 import gc
 import inspect
@@ -31,10 +28,10 @@ from paged_attention.ladder.decode import FP8, RUNGS, PagedDecode
 from paged_attention.ladder.rungs import lack_of_card
 
 LARGEST_FP8 = 448.0  # the largest number of e4m3
-LARGEST_NORMAL = 6.0  # random numbers are cut off here, so that one scale fits all
-# about a quarter of a millisecond, so that the launch is ready when the GPU wakes
+LARGEST_NORMAL = 6.0  # random numbers are limited to this, so that one scale fits all
+# About a quarter of a millisecond, so that the launch is ready when the GPU wakes.
 SLEEP_CYCLES = 500_000
-# bytes read between two uses of a cache, so that the L2 holds nothing of it
+# Bytes read between two uses of a cache, in sizes of the L2, so that the L2 has forgotten it.
 TIMES_THE_L2 = 4
 READ_LIMIT_NUMBERS = 1 << 30  # float32: 4 GiB
 CHUNK = 1 << 16  # tokens that the reference takes at a time
@@ -149,8 +146,8 @@ def reference(batch: Batch) -> Tensor:
 class Backend:
     """A way to compute a batch.
 
-    build: gives a function without arguments for each of the batch's caches.
-    missing: says why it cannot run here; empty if it can.
+    build: makes a function without arguments for each of the batch's caches.
+    missing: says why the backend cannot run here; "" if it can.
     compiled_for: the part of a workload that it is compiled for; None if nothing is compiled.
     """
 
@@ -199,9 +196,9 @@ def _varlen_attn(batch: Batch):
     from torch.nn.attention.varlen import varlen_attn
 
     num_seqs, longest = len(batch.q), max(batch.workload.context_lens)
-    # one query of each sequence
+    # One query of each sequence.
     ends = torch.arange(num_seqs + 1, dtype=torch.int32, device=batch.q.device)
-    table = batch.block_table.clamp(min=0)  # so that a look past a context finds a block
+    table = batch.block_table.clamp(min=0)  # so that a read past a context finds a block
     return [
         lambda k=k, v=v: varlen_attn(
             batch.q,
@@ -327,12 +324,12 @@ class Gpu:
         return torch.cuda.get_device_properties(0).L2_cache_size
 
     def prepare(self, call: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """`call` as a CUDA graph, so that the CPU does its part once, now.
+        """`call` as a CUDA graph, so that the CPU does its part now, and only once.
 
         Returns a function that replays it and returns the tensor that it writes.
         """
         self._stream.wait_stream(torch.cuda.current_stream())
-        # what happens only on a first call must not be in the graph
+        # Work of a first call must not be in the graph.
         with torch.cuda.stream(self._stream):
             call()
         torch.cuda.current_stream().wait_stream(self._stream)
@@ -340,7 +337,7 @@ class Gpu:
         with torch.cuda.graph(graph):
             result = call()
 
-        # the graph knows only addresses; `call` keeps the tensors alive
+        # The graph has only addresses of tensors. `call` keeps the tensors alive.
         def replay(_keep=call) -> Tensor:
             graph.replay()
             return result
@@ -372,6 +369,6 @@ class Gpu:
         return count * numbers.itemsize / milliseconds / 1e6
 
     def clean(self) -> None:
-        """Gives back memory that no tensor uses any more."""
+        """Gives memory back that no tensor uses any more."""
         gc.collect()
         torch.cuda.empty_cache()

@@ -7,18 +7,18 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 
-# nvcc processes in one build; FlashInfer's have up to ten files, and each takes some GB
+# nvcc processes in one build. FlashInfer's builds have up to ten files, with some GB for each.
 JOBS_OF_EACH = "4"
 
 
 def build_ahead(build: Callable, jobs: Sequence[tuple]) -> None:
     """Calls build(*job) for each job, the longest first.
 
-    A failed job fails again when it is used.
+    A job that fails here fails again when its kernel is used.
     """
     if not jobs:
         return
-    # FlashInfer and ninja read it; the processes inherit it
+    # FlashInfer and ninja read this variable. The processes inherit it.
     os.environ.setdefault("MAX_JOBS", JOBS_OF_EACH)
     workers = min(len(jobs), os.cpu_count() or 1)
     with (

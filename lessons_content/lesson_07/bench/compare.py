@@ -23,8 +23,8 @@ from paged_attention.ladder.decode import FP8
 ROUNDS, ROUNDS_OF_SLOW = 30, 9
 QUICK_ROUNDS, QUICK_ROUNDS_OF_SLOW = 9, 3
 SLOW = 10.0  # milliseconds
-# Results are rounded to 11 bits in float16 and to 8 in bfloat16. So are the weights that
-# multiply the values.
+# Results are rounded to 11 bits in float16 and to 8 in bfloat16. The weights that multiply the
+# values are rounded to as many.
 MOST_ERROR = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
@@ -66,7 +66,7 @@ def compare(
 ) -> list[Row]:
     """A row for each backend.
 
-    One that fails has a reason and no time; a wrong one has both.
+    If a backend fails, its row has a reason and no time. If its result is wrong, it has both.
     """
     entries = []
     for fp8 in (False, True):
@@ -99,7 +99,7 @@ def compare(
 
 
 def num_caches(kv_bytes: int, l2_bytes: int) -> int:
-    """How many caches it takes to push one out of the L2 between two of its uses."""
+    """The number of caches that pushes a cache out of the L2 before it is used again."""
     return 1 + max(1, math.ceil(TIMES_THE_L2 * l2_bytes / max(1, kv_bytes)))
 
 
@@ -109,7 +109,7 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
         calls = entry.backend.build(batch)
         first = calls[0]().clone()
         runs = [machine.prepare(call) for call in calls]
-        runs[0]().fill_(math.nan)  # so that a replay that writes nothing shows
+        runs[0]().fill_(math.nan)  # then a replay that writes nothing is noticed
         second = runs[0]().clone()
         deviation = max(
             float((result.double() - expected).abs().max()) for result in (first, second)
@@ -137,9 +137,9 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
 
 
 def _take_turns(entries: list[_Entry], machine) -> None:
-    """Times everything that is ready.
+    """Times all backends that are ready.
 
-    Each run reads the cache that has been unused longest.
+    Each run reads the cache that has not been used for the longest time.
     """
     used = {False: 0, True: 0}
     for number in turns([entry.rounds for entry in entries]):
@@ -154,7 +154,7 @@ def _take_turns(entries: list[_Entry], machine) -> None:
 
 
 def turns(rounds: Sequence[int]) -> Iterator[int]:
-    """Whose turn it is: 0, 1, 2, 0, 1, 2, … without those that have had all their rounds."""
+    """Whose turn it is: 0, 1, 2, 0, 1, 2, … Backends drop out after their last round."""
     for done in range(max(rounds, default=0)):
         yield from (number for number, count in enumerate(rounds) if done < count)
 

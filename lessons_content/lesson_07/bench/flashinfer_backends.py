@@ -1,8 +1,7 @@
 """FlashInfer's ways to compute a batch of decodes: tensor cores, CUDA cores, XQA, and cuDNN.
 
-Each takes a Batch (backends.py) and gives a function without arguments for each of its caches.
- tools/bench/flashinfer_setup.py says how FlashInfer gets onto a machine that
-cannot download.
+Each takes a Batch (backends.py) and makes a function without arguments for each of its caches.
+tools/bench/flashinfer_setup.py brings FlashInfer to a machine that cannot download.
 """
 
 import importlib.metadata
@@ -47,7 +46,7 @@ def flashinfer_version() -> str:
 def wrapper_and_plan(batch, **options) -> tuple[Any, Callable[[], None]]:
     """FlashInfer's wrapper for decodes, with these options, and its plan for a batch.
 
-    The plan gets the numbers of blocks on the host, where it reads them.
+    The plan gets the numbers of blocks in the host's memory, because it reads them there.
     """
     import flashinfer
 

@@ -1,6 +1,6 @@
 """Times lesson 07's ladder on a GPU: `python -m tools.bench ladder`.
 
-What else is installed is timed as well.
+Other libraries are timed too if they are installed.
 
 Each backend computes the same batches, and each result is compared with float64. A launch is
 the replay of a CUDA graph. The caches take turns, so that none is still in the L2 when it is
@@ -64,10 +64,10 @@ def measure(
     """Times backends on this GPU.
 
     workloads: workloads or names from WORKLOADS; None takes all.
-    only: names of backends, or how they begin ("rung" takes all rungs); None takes all.
+    only: names of backends, or their beginnings ("rung" takes all rungs); None takes all.
     variants: whether to time rung 7 and FlashInfer on VARIANTS too.
-    quick: fewer repetitions.
-    machine: what prepares and times functions; None takes the GPU.
+    quick: whether to repeat less often.
+    machine: prepares and times functions; None takes the GPU.
     say: called with a line of text for each result.
     Raises ValueError for an unknown name.
     Raises RuntimeError if there is no GPU.
@@ -108,7 +108,10 @@ def measure(
 
 
 def _build_ahead(machine, plans: list[tuple[Sequence[Workload], list[Backend]]]) -> None:
-    """Compiles what the backends need, several at once, other backends' large files first."""
+    """Compiles the backends' kernels, several at once.
+
+    Other libraries' large files come first.
+    """
     builds = {
         (backend.name, backend.compiled_for(workload)): (
             backend.rung is not None,
@@ -136,7 +139,7 @@ def _build(name: str, workload: Workload) -> None:
 
 
 def _gpu() -> Gpu:
-    """The GPU. Raises RuntimeError, with what is missing."""
+    """The GPU. Raises RuntimeError, which says what is missing."""
     if not torch.cuda.is_available():
         raise RuntimeError(
             "the benchmark needs an NVIDIA GPU, which PyTorch does not see here, and nvcc."

@@ -1,4 +1,4 @@
-"""Runs of the benchmark: what was measured, where and when, in files and as tables."""
+"""Runs of the ladder's benchmark: results, place and date, in files and as tables."""
 
 import math
 import statistics
@@ -20,12 +20,12 @@ FLASHINFER = (
 
 @dataclass(frozen=True)
 class Row:
-    """One backend on one workload. What could not be measured is None.
+    """One backend on one workload. A value that could not be measured is None.
 
     title: the backend's.
     kv_bytes: the fewest bytes of K and V that it must read.
     error: the largest distance of a number of the result from float64.
-    reason: why there is no time, or why the result is wrong; else empty.
+    reason: why there is no time, or why the result is wrong; otherwise "".
     """
 
     workload: str
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def rung(self) -> int | None:
-        """The number of the rung; None for a backend that is not ours."""
+        """The number of the rung; None for another library's backend."""
         return (
             int(self.backend.removeprefix("rung "))
             if self.backend.startswith("rung ")
@@ -50,9 +50,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="ladder"):
-    """What one call of the benchmark measured on one card.
+    """The results of one call of the benchmark on one card.
 
-    flashinfer, cudnn: versions, or empty.
+    flashinfer, cudnn: versions, or "".
     rows: of all workloads.
     """
 
@@ -76,7 +76,7 @@ class Run(Record, kept_in="ladder"):
     def row(self, workload: str, backend: str) -> Row:
         """The row of this backend.
 
-        Raises KeyError, with what there is, if it was not measured.
+        Raises KeyError, which lists the rows, if it was not measured.
         """
         for row in (*self.rows, *self.variants):
             if (row.workload, row.backend) == (workload, backend):
@@ -137,7 +137,7 @@ class Run(Record, kept_in="ladder"):
     def ratios(self) -> dict[str, float]:
         """FlashInfer's time over rung 7's, for each workload with both.
 
-        Above 1, we are faster.
+        Above 1, rung 7 is faster.
         """
         found = {}
         for workload in self.workloads:
@@ -148,7 +148,7 @@ class Run(Record, kept_in="ladder"):
         return found
 
     def fp8_ratios(self) -> dict[str, float]:
-        """The time of rung 8 (fp8 cache) over that of rung 7, for each workload with both."""
+        """The time of rung 8 (fp8 cache) over rung 7's, for each workload with both."""
         found = {}
         for workload in self.workloads:
             times = {row.backend: row.milliseconds for row in self.rungs(workload)}
@@ -173,7 +173,7 @@ def geometric_mean(numbers: Sequence[float]) -> float:
 
 
 def table(run: Run) -> str:
-    """Everything that was measured, as text."""
+    """All results, as text."""
     versions = [
         f"driver {run.driver}",
         f"CUDA {run.cuda}",
@@ -264,7 +264,7 @@ def _comparison(run: Run) -> str:
 
 
 def _reasons(run: Run) -> str:
-    """What failed or is wrong, each reason once."""
+    """The failures and the wrong results, each reason once."""
     places = {}
     for row in (*run.rows, *run.variants):
         if row.reason:

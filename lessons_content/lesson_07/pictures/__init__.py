@@ -1,11 +1,11 @@
-"""The pictures of lesson 07: how far each rung is from the limit, and what its idea is."""
+"""The pictures of lesson 07: each rung's distance from the limit, and its idea."""
 
 from lessons_content.lesson_07.bench.ladder_runs import Run, recorded
 from lessons_content.lesson_07.pictures import ladder as ladder_chart
 from lessons_content.lesson_07.pictures import loads, tiles
 from lessons_lib.drawing import Picture, show
 
-WORKLOAD = "gqa_b64_c1024"  # the lesson's own; the others are for single rungs
+WORKLOAD = "gqa_b64_c1024"  # the lesson's own workload; the others are for single rungs
 BATCHES = {
     WORKLOAD: "a batch of 64 sequences of 1,024 tokens",
     "gqa_b256_ragged": "256 sequences of 128 to 2,048 tokens",
@@ -37,7 +37,7 @@ def rungs(run: Run, workload: str, last: int) -> Picture:
 
 
 def whole_ladder(run: Run, workload: str) -> Picture:
-    """All rungs of this lesson and what others have made, on one workload."""
+    """All rungs of this lesson and other libraries, on one workload."""
     batch = BATCHES.get(workload, workload)
     return show(
         ladder_chart.ladder(run, workload, up_to=8),
@@ -60,7 +60,7 @@ def all_workloads(run: Run) -> Picture:
 
 
 def first_loads(narrow: list[tuple[int, int]], wide: list[tuple[int, int]]) -> Picture:
-    """What a warp's first load asks for and brings, in rungs 1 and 2.
+    """The bytes that a warp's first load asks for and brings, in rungs 1 and 2.
 
     narrow, wide: (token, byte of its key) where each lane begins to read 2 or 16 bytes.
     """
@@ -106,7 +106,7 @@ def stages() -> Picture:
 
 
 def banks(as_it_comes: list[int], swizzled: list[int]) -> Picture:
-    """Which banks eight lanes want. The places of their chunks, in chunks of 16 bytes."""
+    """The banks that eight lanes want. Arguments: the places of their chunks of 16 bytes."""
     return show(
         tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]),
         alt=(
@@ -131,7 +131,7 @@ def waves() -> Picture:
 
 
 def equal_shares(lengths: list[int]) -> Picture:
-    """Rows of these numbers of tiles, cut into equal shares for 8 multiprocessors."""
+    """Rows with these numbers of tiles, cut into equal shares for 8 multiprocessors."""
     return show(
         ladder_chart.balanced(lengths, 8),
         alt=(

@@ -44,9 +44,9 @@ def workloads(run: Run):
 
 
 def overview(run: Run):
-    """The ladder on the first measured workload, above rung 7 on all of them.
+    """The ladder on the first measured workload, above rung 7 on all workloads.
 
-    What the run lacks is left out.
+    A part is left out if the run has no results for it.
     """
     first = next((name for name in run.workloads if run.rungs(name) or run.others(name)), None)
     if first is None:
@@ -233,7 +233,7 @@ def _draw_workloads(axes, run: Run, names: list[str]) -> None:
 
 
 def _draw_rate(axes, run: Run, place: float, row: Row, height: float) -> None:
-    """A bar with its time and share of the limit, inside a long bar and after a short one."""
+    """A bar with its time and share of the limit: inside a long bar, after a short one."""
     ours = row.rung is not None
     axes.barh(
         place,

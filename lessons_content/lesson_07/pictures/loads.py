@@ -1,4 +1,4 @@
-"""Lesson 07's picture of one load: which bytes a warp asks for, and which memory brings."""
+"""Lesson 07's picture of one load: the bytes that a warp asks for, and those that arrive."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
@@ -6,7 +6,7 @@ from matplotlib.patches import Patch, Rectangle
 from lessons_lib.drawing import EDGE, EMPTY, FREE, QUIET, USED, WASTED
 
 SECTOR = 32  # bytes that memory brings at once
-# A lane's bytes that are a smaller part of a sector are also shown magnified.
+# If a lane's bytes are a smaller part of a sector than this, they are also shown magnified.
 SMALL = 8
 MAGNIFIED = 3  # tokens
 
@@ -14,7 +14,7 @@ MAGNIFIED = 3  # tokens
 def loads(
     panels: list[tuple[str, list[tuple[int, int]], int]], num_tokens: int, row_bytes: int
 ):
-    """Keys as rows of bytes, and what a warp's load does there.
+    """Keys as rows of bytes, and a warp's load of them.
 
     panels: (title, places, size) each. places: (token, byte of its key) where each lane begins
         to read. size: bytes that a lane reads.
@@ -73,7 +73,7 @@ def _draw_rows(axes, places, size: int, num_tokens: int, row_bytes: int) -> None
 
 
 def _magnify(axes, places, size: int) -> None:
-    """The first sector of the first tokens again, so wide that a lane's bytes can be seen."""
+    """The first sector of the first tokens again, wide enough to see a lane's bytes."""
     first = [(token, byte) for token, byte in places if token < MAGNIFIED and byte < SECTOR]
     axes.add_patch(
         Rectangle(

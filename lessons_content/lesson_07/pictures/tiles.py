@@ -5,7 +5,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from lessons_lib.drawing import EDGE, FREE, SEVERAL, SHARED, USED
 
-SMALL = "₀₁₂₃"  # the register, next to the chosen lane
+SMALL = "₀₁₂₃"  # a register's number, next to the chosen lane
 CHOSEN_LANE = 9  # r = 2, s = 1
 
 
@@ -13,7 +13,7 @@ def lanes():
     """Which lane holds which numbers of a tensor core's matrices. One lane is marked."""
     figure, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
     # (lane, register) to the row and column of its first number. The second number is to its
-    # right, in b below it.
+    # right; in b it is below it.
     a = {
         (lane, i): (lane // 4 + i % 2 * 8, lane % 4 * 2 + i // 2 * 8)
         for lane in range(32)

@@ -1,4 +1,4 @@
-"""How much of a decode step is attention: the engine's steps against all layers' attention."""
+"""Attention's share of a decode step: the engine's steps, and all layers' attention alone."""
 
 import copy
 import statistics
@@ -18,7 +18,7 @@ STEPS, WARM_UP = 20, 5
 def attention_share(model, num_seqs: int, context: int, path: str) -> ShareRow:
     """The share in a step in which num_seqs sequences decode, each with `context` tokens.
 
-    If it fails, the row has the reason.
+    If measuring fails, the row has the reason.
     """
     step = attention = busy = None
     try:
@@ -28,7 +28,7 @@ def attention_share(model, num_seqs: int, context: int, path: str) -> ShareRow:
         step = statistics.median(_milliseconds(engine.step) for _ in range(STEPS))
         attention = _attention(engine)
         busy = _busy(engine)
-    except Exception as error:  # too little memory, or an old version
+    except Exception as error:  # such as too little memory, or an old version
         return ShareRow(
             num_seqs,
             context,
@@ -100,8 +100,8 @@ def _attention(engine: Engine) -> float:
 def _replayed(function) -> float:
     """Milliseconds that the function computes.
 
-    On a GPU it is replayed as a CUDA graph, so that no launch is waited for. If that fails, it
-    is called.
+    On a GPU it is replayed as a CUDA graph, so that launches take no time. If recording the
+    graph fails, the function is called instead.
     """
     if not torch.cuda.is_available():
         function()
@@ -133,7 +133,7 @@ def _replayed(function) -> float:
 
 
 def _busy(engine: Engine) -> float | None:
-    """Milliseconds of a step in which the GPU computes, or None if the profiler cannot say."""
+    """Milliseconds of a step in which the GPU computes. None if the profiler cannot say."""
     if engine.manager.kv_cache.device.type != "cuda":
         return None
     try:

@@ -1,7 +1,7 @@
 """Three people who ask at once: `python -m tools.bench conversation --record`.
 
-The model that speaks is SmolLM2-135M-Instruct, whose weights are not the course's. So lessons
-show what it said here.
+The model that speaks is SmolLM2-135M-Instruct. The course does not hand out its weights. So
+lessons show the answers that are recorded here.
 """
 
 import sys
@@ -28,7 +28,7 @@ QUESTIONS = {
     "Cleo": "What is a library good for?",
 }
 WISH = "Write a short wish for somebody who has just finished a course."
-TOKEN_BUDGET = 64  # of a step: less than a prompt, so that the others find its blocks
+TOKEN_BUDGET = 64  # of a step; less than a prompt, so that other requests find its blocks
 
 
 def num_used(blocks: dict[str, list[int]]) -> int:
@@ -36,7 +36,7 @@ def num_used(blocks: dict[str, list[int]]) -> int:
 
 
 def talk(folder: Path) -> dict:
-    """What the model in a folder says, and in which blocks that lies, as fields of a run."""
+    """The answers of the model in a folder, and their blocks, as fields of a run."""
     model, words = load_model(folder), TokenizerWords(folder)
     engine = Engine(model, token_budget=TOKEN_BUDGET)
     conversation = Conversation(engine, words, SYSTEM, QUESTIONS)

@@ -1,4 +1,4 @@
-"""The recorded conversation: what three people asked and were told, in a file and as text."""
+"""The recorded conversation: three people's questions and answers, in a file and as text."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from lessons_content.bench_records.recorded_runs import Record
 
 @dataclass(frozen=True)
 class Answer:
-    """What one person asked and was told.
+    """One person's question and answer.
 
     num_prompt: tokens of the prompt, the system's text included.
     num_output: tokens of the answer.
@@ -28,8 +28,8 @@ class ConversationRun(Record, kept_in="conversation"):
 
     card: the processor.
     steps: of the engine, for all answers.
-    tokens_per_second: of all answers together, the prompts included.
-    wish: what the model said when it was asked for WISH afterwards.
+    tokens_per_second: of all answers together. The time includes the prompts.
+    wish: the model's answer to WISH afterwards.
     """
 
     card: str
@@ -48,7 +48,7 @@ class ConversationRun(Record, kept_in="conversation"):
 
     @property
     def shared(self) -> set[int]:
-        """The blocks that more than one person's prompt is in."""
+        """The blocks that belong to more than one person's prompt."""
         everyone = [block for answer in self.answers for block in answer.blocks]
         return {block for block in everyone if everyone.count(block) > 1}
 

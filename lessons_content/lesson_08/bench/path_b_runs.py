@@ -10,12 +10,12 @@ from lessons_content.bench_records.tables import aligned
 class BatchRow:
     """One batch, or many random ones.
 
-    sequences: (cached, new) tokens of each; not kept for random ones.
-    difference: the largest one between numbers of attn_paged_fused() and attn_paged_torch(),
-        in the batch's dtype.
+    sequences: (cached, new) tokens of each; not kept for random batches.
+    difference: the largest difference of a number of attn_paged_fused() from
+        attn_paged_torch(), in the batch's dtype.
     error, error_of_torch: the largest distance of each from attn_paged_torch() in float64.
-    same_when_poisoned: whether NaN, infinity or the largest number in slots without a token of
-        the batch changes no bit.
+    same_when_poisoned: whether no bit changes if slots without a token of the batch hold NaN,
+        infinity or the largest number.
     """
 
     name: str
@@ -32,7 +32,7 @@ class BatchRow:
 
 @dataclass(frozen=True)
 class PathRow:
-    """What an engine answered on one path.
+    """An engine's answers on one path.
 
     texts: the answer to each prompt when all arrive together.
     same: for each way to arrive, whether all tokens are those of transformers.
@@ -45,11 +45,11 @@ class PathRow:
 
 @dataclass(frozen=True)
 class PathBRun(Record, kept_in="path_b"):
-    """What one call of `python -m tools.bench path_b` found.
+    """The results of one call of `python -m tools.bench path_b`.
 
     lead: how far the likeliest token was ahead at the closest choice, in float32.
-    margin: the same lead, at each choice divided by the most that computing in `dtype` changed
-        a logit there. Above 2, rounding cannot have chosen. None if it was not looked at.
+    margin: the same lead, divided at each choice by the largest change of a logit there that
+        computing in `dtype` made. Above 2, rounding cannot have chosen. None if not measured.
     """
 
     card: str
@@ -70,7 +70,7 @@ class PathBRun(Record, kept_in="path_b"):
     paths: tuple[PathRow, ...]
 
     def problems(self) -> list[str]:
-        """What is wrong, in words."""
+        """The faults that it found, in words."""
         found = [
             f"{row.name} in {row.dtype}: {distance:.1e} away from {what}"
             for row in self.batches
@@ -106,7 +106,7 @@ recorded = PathBRun.recorded
 
 
 def origin(run: PathBRun) -> str:
-    """Where, when and with what it ran, in two lines."""
+    """The place, the date and the versions of the run, in two lines."""
     return (
         f"{run.card}, {run.date}, by {run.command_today}\nFlashInfer {run.flashinfer}, "
         f"PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}"
@@ -144,7 +144,7 @@ def batches_table(run: PathBRun) -> str:
 
 
 def paths_table(run: PathBRun) -> str:
-    """The paths, and whether each one's tokens are those of transformers."""
+    """The paths, and whether the tokens of each are those of transformers."""
     ways = list(run.paths[0].same)
     lines = [["", *ways]] + [
         [row.path, *("the same" if row.same[way] else "NOT THE SAME" for way in ways)]
@@ -154,5 +154,5 @@ def paths_table(run: PathBRun) -> str:
 
 
 def table(run: PathBRun) -> str:
-    """Everything that was found, as text."""
+    """All results, as text."""
     return "\n\n".join([origin(run), batches_table(run), paths_table(run), *run.problems()])

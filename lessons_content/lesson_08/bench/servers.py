@@ -1,4 +1,4 @@
-"""What the benchmark of lesson 08 compares: a trace of requests, and the ways to serve it."""
+"""A trace of requests, and the ways to serve it that lesson 08's benchmark compares."""
 
 import copy
 import dataclasses
@@ -28,7 +28,10 @@ class Trace:
     end_token: int | None = None
 
     def useful(self, answer: list[int]) -> list[int]:
-        """An answer's tokens up to and including its end token. Later ones do not count."""
+        """An answer's tokens up to its end token, which is included.
+
+        Later tokens do not count.
+        """
         answer = answer[: self.max_new_tokens]
         return (
             answer[: answer.index(self.end_token) + 1] if self.end_token in answer else answer
@@ -36,14 +39,14 @@ class Trace:
 
     @property
     def num_blocks(self) -> int:
-        """The blocks of a pool in which all requests fit at once."""
+        """The number of blocks of a pool in which all requests fit at once."""
         return sum(
             -(-(len(prompt) + self.max_new_tokens) // BLOCK_SIZE) for prompt in self.prompts
         )
 
 
 def task_trace(num_requests: int = 64, seed: int = 8) -> Trace:
-    """The small model's four tasks in turn, of all sizes."""
+    """Requests with the small model's four tasks in turn, of all sizes."""
     random, makers = np.random.default_rng(seed), [*TASKS.values()]
     prompts = [
         encode(makers[i % len(makers)](random, random.random())[0])
@@ -91,7 +94,7 @@ def random_model(
 ):
     """A model with the shapes of Qwen3-0.6B and random weights.
 
-    changes: of its config.
+    changes: fields of its config.
     """
     from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -198,7 +201,7 @@ class GenerateBatchServer:
     """transformers' own continuous batching. Its pool is made before the first turn.
 
     Nothing is kept between turns.
-    options: for its ContinuousBatchingConfig. Options unknown to this version are left out.
+    options: for its ContinuousBatchingConfig. Options that this version lacks are left out.
     """
 
     def __init__(self, model, trace: Trace, name: str = "generate_batch", **options):
@@ -210,7 +213,7 @@ class GenerateBatchServer:
         )
 
     def prepare(self) -> None:
-        # its errors are raised here
+        # Its errors are raised here, so they need not be logged.
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
 
     def serve(self) -> list[list[int]]:

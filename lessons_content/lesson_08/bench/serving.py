@@ -1,10 +1,9 @@
 """Times lesson 08's engine: `python -m tools.bench serving`.
 
-Beside it, transformers' two ways to serve.
-
-All serve the same trace in the same run, in turns, so that a machine that slows down slows all
-of them. A turn counts only useful tokens: an answer's end token is its last. The first turn of
-each server is a warm-up and does not count.
+transformers' two ways to serve are timed too. All servers take turns on the same trace in the
+same run. So a machine that slows down slows all of them. A turn counts only useful tokens: an
+answer's end token is its last one. The first turn of each server is a warm-up and does not
+count.
 """
 
 import gc
@@ -68,7 +67,7 @@ def measure(
     A server that raises has no time. The others' answers are compared with the first server's.
 
     repeats: counted turns of each.
-    limit: seconds. After that, a server gets no more turns.
+    limit: seconds after which a server gets no more turns.
     """
     answers, seconds, reasons = {}, {server.name: [] for server in servers}, {}
     for turn in range(repeats + 1):
@@ -81,7 +80,7 @@ def measure(
                 start = time.perf_counter()
                 result = server.serve()
                 elapsed = time.perf_counter() - start
-            except Exception as error:  # a baseline that fails gets a line in the table
+            except Exception as error:  # a baseline that fails gets a row with the reason
                 reasons[server.name] = (
                     f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
                 )
@@ -124,7 +123,7 @@ def _row(server, answers, expected, seconds: list[float], reason: str) -> Server
 
 
 def _same(answer: list[int], expected: list[int]) -> int:
-    """How many tokens come before the first difference."""
+    """The number of tokens before the first difference."""
     return next(
         (i for i, (a, b) in enumerate(zip(answer, expected)) if a != b),
         min(len(answer), len(expected)),
@@ -162,7 +161,7 @@ def measure_large(
 ):
     """Qwen3-0.6B's shapes on a GPU. Returns the trace, the rows, and attention's shares.
 
-    changes: of the model.
+    changes: fields of the model's config.
     """
     model = random_model(device=device, **changes)
     trace = random_trace(model.config.vocab_size, num_requests)
@@ -173,7 +172,7 @@ def measure_large(
         GenerateBatchServer(
             model, trace, "generate_batch, sized", **sized, allow_block_sharing=False
         ),
-        # else it leaves no memory for the others
+        # With its default, it would leave no memory for the others.
         GenerateBatchServer(model, trace, max_memory_percent=0.3),
     ]
     rows = _measure(servers, trace, repeats, say)

@@ -1,11 +1,12 @@
-"""Runs of the serving benchmark: what was measured, where and when, in files and as tables."""
+"""Runs of the serving benchmark: results, place and date, in files and as tables."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from lessons_content.bench_records.recorded_runs import Record
 
-LONGEST_TITLE = 50  # of a server in the table, which then fits a notebook's cell on a laptop
+# a longer title would make the table wider than a notebook's cell on a laptop
+LONGEST_TITLE = 50
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ShareRow:
 
     step: milliseconds of a step, including the scheduler and the sampling.
     attention: milliseconds of all layers' attention.
-    busy: milliseconds of everything that the GPU computes, or None.
+    busy: milliseconds in which the GPU computes anything, or None.
     """
 
     num_seqs: int
@@ -46,10 +47,10 @@ class ShareRow:
 
 @dataclass(frozen=True)
 class ServingRun(Record, kept_in="serving"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     card: the GPU's name, or the processor's.
-    driver: empty on a CPU.
+    driver: "" on a CPU.
     """
 
     card: str
@@ -71,7 +72,7 @@ class ServingRun(Record, kept_in="serving"):
         return self.rows[0]
 
     def best(self, beginning: str) -> ServerRow | None:
-        """The fastest server whose name begins like this; None if none has a result."""
+        """The fastest server whose name begins with this; None if none has a result."""
         rows = [
             row
             for row in self.rows
@@ -80,7 +81,7 @@ class ServingRun(Record, kept_in="serving"):
         return max(rows, key=lambda row: row.tokens_per_second, default=None)
 
     def ratios(self) -> dict[str, float]:
-        """Our engine's tokens a second over those of the others, each at its best."""
+        """Our engine's tokens a second over those of each other kind of server at its best."""
         others = {
             "generate, its best batches": self.best("generate, "),
             "generate_batch": self.best("generate_batch"),
@@ -106,7 +107,7 @@ def recorded_table(folder: Path | None = None) -> str:
 
 
 def table(run: ServingRun) -> str:
-    """Everything that was measured, as text."""
+    """All results, as text."""
     where = (
         f"{run.card}, driver {run.driver}"
         if run.driver
@@ -136,7 +137,7 @@ def table(run: ServingRun) -> str:
 
 
 def _servers(run: ServingRun) -> str:
-    """The servers' table. What is too long for a line is below it."""
+    """The servers' table. Texts that are too long for a line are below it."""
     long = [row for row in run.rows if len(row.title) > LONGEST_TITLE]
     lines = [
         ["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]

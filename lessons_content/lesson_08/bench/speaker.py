@@ -15,7 +15,7 @@ def add_model(command: Command) -> None:
 
 
 def model_folder(arguments: argparse.Namespace) -> Path | None:
-    """The model's folder; None, with the reason on stderr, if it is not on this machine."""
+    """The model's folder. None, with the reason on stderr, if it is not on this machine."""
     try:
         return speaking_model(arguments.model, arguments.download)
     except ModelNotHereError as error:

@@ -44,12 +44,12 @@ def opening() -> Picture:
 
 
 def recorded_conversation() -> Picture:
-    """Three people who ask a model that speaks, at once."""
+    """Three people who ask one model at once."""
     return conversation.recorded()
 
 
 def side_by_side(talk) -> Columns:
-    """A conversation with several people, as far as it is. talk: a Conversation."""
+    """A conversation with several people, as far as it has come. talk: a Conversation."""
     return Columns(talk)
 
 
@@ -73,7 +73,7 @@ def one_row() -> Picture:
 
 
 def continuous_batching() -> Picture:
-    """Six requests on three places: batches that wait for their longest, or refilled."""
+    """Six requests on three places: in batches that wait for their longest, or one by one."""
     return show(
         serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
         alt=(
@@ -137,7 +137,7 @@ def sampled_tokens(panels: dict[str, dict[str, tuple[float, float]]]) -> Picture
 
 
 def afternoon(history: list) -> Player:
-    """What each of twelve requests does, and who uses which block. history: of StepRecord."""
+    """The work of twelve requests, and the users of each block. history: of StepRecord."""
     return played(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step", 30)
 
 
@@ -164,10 +164,10 @@ def shared_blocks(sharing: list, without: list) -> Picture:
 
 
 def reserved_memory(history: list, reserved: dict[str, list[int]]) -> Picture:
-    """Slots over time: what contiguous caches reserve, and blocks of 16 in use.
+    """Slots over time: those that contiguous caches reserve, and those of blocks in use.
 
     history: a list of StepRecord.
-    reserved: name to the slots that are reserved in each step.
+    reserved: for each way, the slots that are reserved in each step.
     """
     return show(
         timeline.memory(history, 16, reserved),
@@ -181,7 +181,7 @@ def reserved_memory(history: list, reserved: dict[str, list[int]]) -> Picture:
 
 
 def differences(by_layer: Tensor) -> Picture:
-    """How far two engines are apart. by_layer: (num_layers, num_tokens)."""
+    """The distance between two engines. by_layer: (num_layers, num_tokens)."""
     return show(
         timeline.differences(by_layer),
         alt=(

@@ -1,4 +1,4 @@
-"""What an engine did, step by step, for the player: its requests over time, and its pool."""
+"""An engine's work, step by step, for the player: its requests over time, and its pool."""
 
 from string import ascii_uppercase
 
@@ -21,7 +21,7 @@ KINDS = [("prefills", ""), ("decodes", ""), ("waits", "empty"), ("gave way, wait
 
 
 def played(history: list, title: str, num_blocks: int, block_size: int = 16) -> Player:
-    """A lane for each request, and the pool below with those that wait beside it.
+    """A lane for each request. Below are the pool, and the requests that wait.
 
     history: a list of StepRecord.
     """
@@ -76,12 +76,12 @@ def played(history: list, title: str, num_blocks: int, block_size: int = 16) -> 
 
 
 def _interest(record) -> tuple:
-    """Sharing and preemption at the same time are most worth seeing."""
+    """How interesting a step is. Preemption while blocks are shared comes first."""
     return (bool(record.preempted) and record.shared, len(record.preempted), record.alone)
 
 
 def _bars(id, states: dict, numbers: dict, looks: dict):
-    """A bar for steps of one state, one after the other, and for each chunk of a prompt."""
+    """A bar for steps in a row with one state, and a bar for each chunk of a prompt."""
     kinds = ["prefills", "decodes", "waits", "preempted, waits again"]
     runs: list[list] = []
     for step, state in sorted(states[id].items()):
@@ -114,7 +114,7 @@ def _blocks(record, letters: dict, block_size: int) -> dict[int, Cell]:
 
 
 def _said(record, before, letters: dict, block_size: int) -> str:
-    """Who came, gave way and ended, and what is computed, in words."""
+    """A sentence: which requests came, gave way and ended, and what is computed."""
     had = before.blocks if before else {}
     waited = {*before.waiting, *before.preempted} if before else set()
     said = []

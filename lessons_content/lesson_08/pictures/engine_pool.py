@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 
 from lessons_lib.drawing.player import Cell, Cells, Numbers, Recording, Row, View
 
-PLACES = 12  # of a batch or a queue that is shown
+PLACES = 12  # shown of a batch or a queue
 
 
 @dataclass
 class EnginePool:
     """The panels of an engine.
 
-    names: of requests, one of which `name_of` gives for an id.
-    decode: tokens to their text.
+    names: of requests; `name_of` gives the name for an id.
+    decode: turns tokens into text.
     columns: of the pool.
-    most: blocks that are shown; of a larger pool, the first ones.
+    most: the largest number of blocks to show; of a larger pool, the first ones.
     """
 
     engine: object
@@ -58,7 +58,7 @@ class EnginePool:
         return Recording(title, views, self.names, pace=700)
 
     def states(self, scheduled: Sequence[tuple]) -> list[dict]:
-        """The engine as it is now.
+        """The engine's state now.
 
         scheduled: the requests of its step, each with its number of tokens.
         """
@@ -85,7 +85,7 @@ class EnginePool:
         return [self.pool.at(shown), self.batch.at(batch), self.queue.at(queue), numbers]
 
     def _blocks(self) -> dict[int, Cell]:
-        """What is in each block that a request or the cache uses."""
+        """The content of each block that a request or the cache uses."""
         manager = self.engine.manager
         size = manager.block_size
         users: dict[int, list[str]] = {}
@@ -108,7 +108,7 @@ class EnginePool:
         return cells | {block: Cell([], size) for block in kept if block < self.most}
 
     def say(self, scheduled: Sequence[tuple]) -> str:
-        """What happens in this step, in words. It is asked once for each."""
+        """A sentence about this step. Call it once for each step."""
         waiting = [each for each in self.engine.scheduler.waiting if each.id in self._before]
         said, decoding = [], []
         for request, num_tokens in scheduled:

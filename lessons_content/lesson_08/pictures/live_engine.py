@@ -1,4 +1,4 @@
-"""An engine, followed: requests come while it runs."""
+"""Follows an engine: requests come while it runs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ class LiveEngine(LiveView):
 
     engine_class: the learner's.
     prompts: of the requests A, B and so on, in the order in which they come; 20 at most.
-    `engine`: what it shows, of that class. It is another one after a change of sizes.
+    `engine`: the object that is shown. A change of sizes makes a new one.
     """
 
     lesson = "08"
@@ -59,7 +59,10 @@ class LiveEngine(LiveView):
         )
 
     def advance(self, every: int, **values: Any) -> bool:
-        """Lets a request come if one is due, and runs a step. False when all have ended."""
+        """Lets a request come if one is due, and runs a step.
+
+        False when all requests have ended.
+        """
         scheduler = self.engine.scheduler
         is_due = self.num_steps % max(1, every) == 0 or not scheduler.has_work()
         if self.left and is_due:

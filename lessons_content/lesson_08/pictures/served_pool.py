@@ -1,4 +1,4 @@
-"""The pool of an engine that serves, for the page of its chat, without any request's text."""
+"""The pool of an engine that serves, for its chat page, without the requests' texts."""
 
 from lessons_content.lesson_08.pictures.engine_pool import EnginePool
 from lessons_lib.drawing.player import Recording, View
@@ -20,5 +20,8 @@ def recording_of(engine) -> dict:
 
 
 def _name(id) -> str:
-    """A request's number, from 0 to 99: enough to tell apart those that run at once."""
+    """A request's number, from 0 to 99.
+
+    That is enough to tell requests apart that run at once.
+    """
     return NAMES[id % len(NAMES)] if isinstance(id, int) else NAMES[-1]

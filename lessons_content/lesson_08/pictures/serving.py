@@ -145,7 +145,8 @@ def _square(axes, x: float, y: float, text: str, colour: str, text_colour: str) 
 
 
 def batching(lengths: dict[str, int], places: int):
-    """Two timelines of the same requests: in batches that wait for their longest, or refilled.
+    """Two timelines of the same requests: in batches that wait for their longest, or one by
+    one.
 
     lengths: the steps that each request takes, in order of arrival.
     places: how many run at once.
@@ -201,7 +202,7 @@ def batching(lengths: dict[str, int], places: int):
 
 
 def _batches(lengths: dict[str, int], places: int) -> list[tuple[int, list[str]]]:
-    """When each batch begins, and which requests it has."""
+    """The beginning of each batch, and its requests."""
     names = list(lengths)
     start = 0
     batches = []

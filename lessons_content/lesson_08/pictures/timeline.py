@@ -1,4 +1,4 @@
-"""Pictures of lesson 08 that show what an engine did: its requests, its pool, its faults."""
+"""Pictures of lesson 08 that show an engine's work: its requests, its pool, its faults."""
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import LogNorm
@@ -8,8 +8,7 @@ from torch import Tensor
 
 from lessons_lib.drawing import EDGE, LINES, PINK, QUIET, SHARED, USED, WASTED, ink
 
-# What a request does in a step: a colour, and a hatch for people who cannot tell colours
-# apart.
+# For each state of a request: a colour, and a hatch for people who cannot tell colours apart.
 STATES = {
     "waits": (WASTED, ".."),
     "prefills": (SHARED, ""),
@@ -75,7 +74,7 @@ def timeline(history: list, title: str):
 
 
 def states_of(history: list) -> tuple[dict, dict]:
-    """What each request does in each step, {id: {step: state}}, in order of arrival.
+    """The state of each request in each step, {id: {step: state}}, in order of arrival.
 
     Also the number of tokens for each (id, step) of a prefill.
     """
@@ -94,7 +93,7 @@ def states_of(history: list) -> tuple[dict, dict]:
 
 
 def pool(histories: dict[str, list], num_blocks: int):
-    """A panel for each history: which requests use the pool's blocks in each step, stacked."""
+    """A panel for each history: the pool's blocks in each step, stacked by their requests."""
     parts = {
         "one request": ("alone", USED, ""),
         "several requests": ("shared", SHARED, "//"),
@@ -143,9 +142,9 @@ def pool(histories: dict[str, list], num_blocks: int):
 
 
 def memory(history: list, block_size: int, reserved: dict[str, list[int]]):
-    """Slots over time: what contiguous caches would reserve, and what the used blocks hold.
+    """Slots over time: those that contiguous caches would reserve, and those in used blocks.
 
-    reserved: name to the slots that are reserved in each step.
+    reserved: for each way, the slots that are reserved in each step.
     """
     figure, axes = plt.subplots(figsize=(8.8, 3.6), layout="constrained")
     blocks = [(record.alone + record.shared) * block_size for record in history]

@@ -1,6 +1,6 @@
 """Times the prefill ladder on a GPU: `python -m tools.bench prefill`.
 
-PyTorch's and, where it is installed, FlashInfer's attention are timed as well.
+PyTorch's attention and, if it is installed, FlashInfer's are timed too.
 
 Each backend computes the same batches, and each result is compared with float64. A launch is
 the replay of a CUDA graph. The backends take turns, so that a drifting clock slows all of them
@@ -34,9 +34,9 @@ from paged_attention.prefill.kernels import PagedPrefill
 from paged_attention.prefill.rungs import PREFILL_RUNGS, lack_of_card
 
 ROUNDS, QUICK_ROUNDS = 15, 5
-MOST_MILLISECONDS = 400.0  # for all rounds of a backend, but one round there is
+MOST_MILLISECONDS = 400.0  # for all rounds of a backend; there is at least one round
 FLASHINFER_BYTES = 512 << 20
-LAST_QUERIES = 4  # of each sequence, those that are compared with float64
+LAST_QUERIES = 4  # of each sequence; these are compared with float64
 
 
 @dataclass
@@ -93,7 +93,7 @@ def _starts(lengths, device) -> Tensor:
 
 
 def reference(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Which rows of the result are compared, and what they should be, in float64."""
+    """The rows of the result that are compared, and their right values in float64."""
     workload, end = batch.workload, 0
     tokens: list[int] = []
     results: list[Tensor] = []
@@ -139,7 +139,10 @@ def _lack_of_card(number: int) -> str:
 
 
 def _torch_flash(batch: Batch):
-    """PyTorch's FlashAttention-2. The keys were gathered and repeated before, untimed."""
+    """PyTorch's FlashAttention-2.
+
+    Keys are gathered and repeated beforehand, which is not timed.
+    """
     workload = batch.workload
     group = workload.num_q_heads // workload.num_kv_heads
     pairs = [batch.gathered(seq) for seq in range(len(workload.lens))]
@@ -181,7 +184,7 @@ def _flashinfer(backend: str) -> Callable[[Batch], Callable[[], Tensor]]:
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to compute a batch. missing: says why it cannot run here; empty if it can."""
+    """A way to compute a batch. missing: says why it cannot run here; "" if it can."""
 
     name: str
     build: Callable[[Batch], Callable[[], Tensor]]
@@ -216,7 +219,7 @@ def compare(
                 run = runs[number] = machine.prepare(backend.build(batch))
                 deviation = (run()[tokens].double() - expected).abs().max()
                 errors[number] = float(deviation)
-                if not deviation <= MOST_ERROR[workload.dtype]:  # NaN is not
+                if not deviation <= MOST_ERROR[workload.dtype]:  # a NaN is not, either
                     reasons[number] = "wrong"
                 most = QUICK_ROUNDS if quick else ROUNDS
                 enough = int(MOST_MILLISECONDS / machine.milliseconds(run))
@@ -240,7 +243,7 @@ def _build(number: int, workload: PrefillWorkload) -> None:
 
 
 def _build_ahead(workloads: Sequence[PrefillWorkload], backends: Sequence[Backend]) -> None:
-    """Compiles what the rungs need, several at once."""
+    """Compiles the rungs' kernels, several at once."""
     names = {backend.name for backend in backends}
     jobs = {
         (rung.number, workload.dtype, workload.head_size, workload.block_size, group): (
@@ -286,9 +289,9 @@ def measure(
 ) -> Run:
     """Times the backends on the workloads, on this GPU.
 
-    quick: fewer repetitions.
+    quick: whether to repeat less often.
     say: called with a line of text for each result.
-    machine: what prepares and times functions; None takes the GPU.
+    machine: prepares and times functions; None takes the GPU.
     """
     if machine is None:
         _build_ahead(workloads, backends)
@@ -310,7 +313,7 @@ def measure(
 
 
 def chosen(things: Sequence, beginnings: Sequence[str] | None) -> list:
-    """Those whose names begin so; None takes all."""
+    """The things whose names begin with one of these; None takes all."""
     words = tuple(word.lower() for word in beginnings or ("",))
     return [thing for thing in things if thing.name.lower().startswith(words)]
 
@@ -340,7 +343,7 @@ def main(words: Sequence[str] | None = None, machine=None) -> int:
         return command.show(arguments)
     if machine is None:
         command.needs_gpu()
-    if arguments.record:  # a record has nothing of what is not installed
+    if arguments.record:  # a record needs all backends
         without = no_flashinfer()
         backends = [each for each in backends if not without or each.missing() != without]
     run = measure(

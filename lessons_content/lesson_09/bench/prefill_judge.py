@@ -1,4 +1,4 @@
-"""How lesson 09 looks at a rung: it is judged and counted on small batches, and timed."""
+"""Lesson 09's look at a rung: it is judged and counted on small batches, and timed."""
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ TIMED = (
 
 
 def small_batch(*lens: tuple[int, int]) -> Batch:
-    """Makes a batch in which 4 query heads share a KV head, with NaN where there is no key.
+    """Makes a batch in which 4 query heads share a KV head, with NaN in slots without a key.
 
     lens: each sequence's queries and keys.
     """
@@ -58,7 +58,7 @@ def error_of(out: Tensor, batch: Batch) -> float:
 class Ladder:
     """The rungs of the prefill ladder, in checked mode on small batches.
 
-    `texts`: texts by file name. Each replaces the file of that name in kernels/.
+    `texts`: by file name, texts that replace files in kernels/.
     """
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Ladder:
         """Runs a rung on a prompt, a chunk and two decodes, and compares it with float64.
 
         plan: as for PagedPrefill.
-        Raises AssertionError for a wrong result, and what checked mode raises for a fault.
+        Raises AssertionError for a wrong result, and KernelError for a fault in checked mode.
         """
         batch = small_batch(*JUDGED)
         error = error_of(self._launch(self._ready(number, batch, **plan), batch), batch)
@@ -76,7 +76,7 @@ class Ladder:
         print(f"rung {number}: no fault found, and less than {MOST_ERROR} from float64")
 
     def count(self, *numbers: int) -> None:
-        """Prints what rungs ask for, how often tiles meet, and how much of that is needed."""
+        """Prints the rungs' loads, how often tiles meet, and which part of that is needed."""
         for title, lens in COUNTED.items():
             print(title)
             for number in numbers:
@@ -129,7 +129,7 @@ class Ladder:
 
 
 def show_times(run: Run, number: int) -> None:
-    """Prints a rung's recorded times, what it gained, and, with a GPU, the times here."""
+    """Prints a rung's recorded times, its gain, and, with a GPU, the times on this machine."""
     for name in TIMED:
         row = run.row(name, f"rung {number}")
         gain = ""

@@ -1,4 +1,4 @@
-"""Runs of the prefill benchmark: what was measured, where and when, in files and as tables."""
+"""Runs of the prefill benchmark: results, place and date, in files and as tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ FLASHINFER = ("FlashInfer FA2", "FlashInfer FA3")
 class Row:
     """A backend on a workload.
 
-    milliseconds, teraflops: None if it failed; `reason` says why.
+    milliseconds, teraflops: None if it failed; then `reason` says why.
     error: the largest distance of a number of the result from float64.
     """
 
@@ -26,7 +26,7 @@ class Row:
 
     @property
     def rung(self) -> int | None:
-        """The number of the rung; None for a backend that is not ours."""
+        """The number of the rung; None for another library's backend."""
         name, _, number = self.backend.partition(" ")
         return int(number) if name == "rung" else None
 
@@ -40,9 +40,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="prefill"):
-    """What one call of `python -m tools.bench prefill` measured on one card.
+    """The results of one call of `python -m tools.bench prefill` on one card.
 
-    flashinfer, cudnn: versions, or empty.
+    flashinfer, cudnn: versions, or "".
     multiply_limit_teraflops: the rate of a large product of matrices; None if it was not
         measured.
     """
@@ -60,7 +60,7 @@ class Run(Record, kept_in="prefill"):
 
     @property
     def file_name(self) -> str:
-        """A card has a run with FlashInfer and one without."""
+        """The file's name. A card has one run with FlashInfer and one without."""
         name = super().file_name
         return name.replace(".json", "-flashinfer.json") if self.flashinfer else name
 
@@ -72,7 +72,7 @@ class Run(Record, kept_in="prefill"):
     def rows_of(self, workload: str) -> tuple[Row, ...]:
         """The rows of this workload that have a time.
 
-        Raises KeyError, with what there is, if it was not measured.
+        Raises KeyError, which lists the workloads, if it was not measured.
         """
         if workload not in self.workloads:
             raise KeyError(
@@ -82,7 +82,10 @@ class Run(Record, kept_in="prefill"):
         return tuple(row for row in self.rows if row.workload == workload and row.milliseconds)
 
     def row(self, workload: str, backend: str) -> Row:
-        """Raises KeyError, with what there is, if this run has no time of it."""
+        """A backend's row.
+
+        Raises KeyError, which lists the rows, if this run has no time of it.
+        """
         rows = self.rows_of(workload)
         for row in rows:
             if row.backend == backend:
@@ -114,7 +117,7 @@ def _newest(runs, has, what: str) -> Run:
 
 
 def table(run: Run) -> str:
-    """TFLOP/s, a line for each workload, and where it was measured."""
+    """TFLOP/s, a line for each workload, and the place of the run."""
     names = list(dict.fromkeys(row.backend for row in run.rows))
     lines = [["TFLOP/s", *names]]
     for workload in run.workloads:

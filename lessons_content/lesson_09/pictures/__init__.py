@@ -9,12 +9,12 @@ from lessons_content.lesson_09.pictures.overlap import overlap
 from lessons_lib.drawing import GREEN, SHARED, USED, WASTED, Picture, show
 from paged_attention.prefill.tile_counts import count_work
 
-DATA_SHEET = 989  # TFLOP/s of an H200 with numbers of 16 bits
+DATA_SHEET = 989  # TFLOP/s of an H200 with 16-bit numbers
 LAYERS, WEIGHTS_IN_LAYERS = 36, 6.95e9  # of Qwen3-8B
 
 
 def opening() -> Picture:
-    """How long a user waits for the first token, with the first rung and the last."""
+    """A user's wait for the first token, with the first rung and with the last."""
     run = of_the_ladder(recorded())
     assert run.multiply_limit_teraflops is not None
     weights = 2 * 8192 * WEIGHTS_IN_LAYERS / run.multiply_limit_teraflops / 1e12
@@ -49,7 +49,7 @@ def reads(num_tokens: int, tile_tokens: int) -> Picture:
 
 
 def limits() -> Picture:
-    """Operations for a byte, of prompts and of chunks."""
+    """Operations for each byte, of prompts and of chunks."""
     model = dict(num_q_heads=32, num_kv_heads=8, head_size=128, bytes_per_number=2)
 
     def line(last, num_keys=None):
@@ -96,7 +96,7 @@ def lanes() -> Picture:
 
 
 def rows(tiles: list[list[tuple[int, int]]], tile_rows: int) -> Picture:
-    """Tiles of single heads, and the last one packed."""
+    """Tiles of single heads, and a last tile with packed heads."""
     padded = [[*tile, *[None] * (tile_rows - len(tile))] for tile in tiles]
     titles = [f"head {head} alone" for head in range(len(tiles) - 1)] + ["packed"]
     return show(
@@ -110,7 +110,10 @@ def rows(tiles: list[list[tuple[int, int]]], tile_rows: int) -> Picture:
 
 
 def tiles_met(read: list[np.ndarray], tile_tokens: int, blocks: list[int]) -> Picture:
-    """Which tile of rows read which blocks of a whole prompt; rung 3, and rung 4 if given."""
+    """The tiles of rows that read each block of a whole prompt.
+
+    With rung 3, and 4 if given.
+    """
     tiles, places = np.indices(read[0].shape)
     needed = 16 * places < tile_tokens * (tiles + 1)
     alt = (

@@ -1,17 +1,17 @@
-"""What runs beside what in a kernel: boxes over time. The lengths are not measured."""
+"""Work that overlaps in a kernel, as boxes over time. The lengths are not measured."""
 
 import matplotlib.pyplot as plt
 
 from lessons_lib.drawing import EDGE, ink
 
-Box = tuple[float, float, str]  # where it begins, how long it is, what it does
+Box = tuple[float, float, str]  # start, length, text
 
 
 def overlap(panels: dict[str, dict[str, list[Box]]], colours: dict[str, str]):
     """A row for each worker, in a panel for each kernel.
 
-    panels: a title, and for it each worker's boxes.
-    colours: by the first word of what a box does.
+    panels: for each kernel's title, the boxes of each worker.
+    colours: by the first word of a box's text.
     """
     sizes = [len(workers) for workers in panels.values()]
     figure, all_axes = plt.subplots(

@@ -1,4 +1,4 @@
-"""Pictures of lesson 09: what limits a prompt, rungs in TFLOP/s, tiles of rows and keys."""
+"""Pictures of lesson 09: the limits of a prompt, rungs in TFLOP/s, tiles of rows and keys."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,8 +27,8 @@ TITLES = {rung.number: rung.title for rung in PREFILL_RUNGS}
 def intensity(lines: dict[str, tuple[list[int], list[float]]], balance: float):
     """Operations for each byte, by the number of new tokens.
 
-    lines: a title, and for it the numbers of tokens and the operations for a byte.
-    balance: the operations that the card has time for while it reads a byte.
+    lines: for each title, the numbers of tokens and the operations for each byte.
+    balance: the operations that the card can do while it reads a byte.
     """
     figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     for (title, (tokens, numbers)), colour in zip(lines.items(), LINES[1:], strict=False):
@@ -84,7 +84,7 @@ def ladder(run: Run, workload: str, up_to: int, limit: float):
 
 
 def batches(run: Run, workloads: tuple[str, ...] | None = None):
-    """For each workload: the last rungs and what others have made."""
+    """For each workload: the last rungs and other libraries."""
     names = workloads or run.workloads
     shades = dict(
         zip(
@@ -163,7 +163,7 @@ def lanes():
 def rows(tiles: list[list[tuple[int, int]]], panels: list[str]):
     """The rows of a tile, with query and head; places without a row are grey.
 
-    tiles: for each panel its rows; None where there is none.
+    tiles: the rows of each panel's tile; None for a place without one.
     """
     figure, all_axes = plt.subplots(
         1, len(tiles), figsize=(1.85 * len(tiles), 3.9), layout="constrained", squeeze=False
@@ -182,7 +182,7 @@ def rows(tiles: list[list[tuple[int, int]]], panels: list[str]):
 
 
 def tiles_met(met: np.ndarray, needed: np.ndarray, blocks: list[int], titles: list[str]):
-    """Which tile of rows reads which blocks of keys.
+    """The tiles of rows that read each block of keys.
 
     met: bool (num_panels, tiles of rows, blocks of the context).
     needed: bool (tiles of rows, blocks), whether a row of the tile sees a key of the block.
@@ -224,7 +224,7 @@ def tiles_met(met: np.ndarray, needed: np.ndarray, blocks: list[int], titles: li
 
 
 def order(panels: dict[str, list[tuple[int, int, int]]], times: list[int], num_slots: int):
-    """When each item runs, and where. panels: a title, and for it (item, slot, begin)."""
+    """The time and the place of each item. panels: for each title, (item, slot, begin)."""
     figure, all_axes = plt.subplots(
         len(panels),
         1,

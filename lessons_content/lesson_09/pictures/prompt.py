@@ -1,4 +1,4 @@
-"""Pictures of a whole prompt: how long its first token takes, and who reads its keys."""
+"""Pictures of a whole prompt: the time to its first token, and the reads of its keys."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
@@ -53,7 +53,7 @@ def reads(num_tokens: int, tile_tokens: int, counts: tuple[int, int]):
                 axes.add_patch(
                     Rectangle((key, first), 0.9, height - 0.1, facecolor=USED, edgecolor=EDGE)
                 )
-                if key > first:  # the queries before the key do not see it
+                if key > first:  # queries before the key do not see it
                     axes.add_patch(
                         Rectangle(
                             (key, first),

@@ -1,4 +1,4 @@
-"""Runs of the benchmark of peers: what was measured, in files and as tables."""
+"""Runs of the benchmark of peers, in files and as tables."""
 
 import statistics
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lessons_content.lesson_10.bench.host_calls import CallRow
 class PeerRow:
     """A trace that our engine and a peer served in turns.
 
-    tokens: new ones, of all requests.
+    tokens: new tokens of all requests.
     ours, theirs: seconds of each turn.
     our_ready, their_ready: seconds until the engine could take its first request.
     same_first: the share of requests whose first new token is the same in both, in all turns.
@@ -40,16 +40,16 @@ class PeerRow:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast ours is."""
+        """How many times as fast as the peer our engine is."""
         return self.our_rate / self.their_rate
 
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="engine_peers"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     versions: of the peers and of FlashInfer.
-    calls: what a call of a decode kernel costs the host, in the same run.
+    calls: the host's time for a call of a decode kernel, in the same run.
     """
 
     card: str
@@ -67,7 +67,7 @@ recorded = Run.recorded
 
 
 def table(run: Run) -> str:
-    """Everything that was measured, as text."""
+    """All results, as text."""
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
     parts = [f"{where}\n{versions}\n{run.command_today}\n{run.model}"]

@@ -1,9 +1,9 @@
 """Times the engine with its fast parts: `python -m tools.bench fast_engine`, on a GPU.
 
-One part after another is put in, and each engine serves a trace. The first and the last engine
-serve a longer one too. All requests are there at once, and the tokens are greedy. Each engine
-is warmed up first, with two new tokens for each request. At the end two decode steps are taken
-apart.
+The parts are added one by one, and each engine serves a trace. The first and the last engine
+serve a longer trace too. All requests are there at once, and the tokens are greedy. Each
+engine is warmed up first, with two new tokens for each request. At the end, two decode steps
+are measured in parts.
 """
 
 import gc
@@ -28,11 +28,11 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder.rungs import FP8
 
 TOKEN_BUDGET = 8192
-ENOUGH_SECONDS = 15  # after so long, an engine gets no further turn
-# In the order in which they are put in.
+ENOUGH_SECONDS = 15  # after this time, an engine gets no further turn
+# In the order in which the parts are added.
 ORDER = ("graphs", "state", "plan", "layers", "sampling", "ahead")
 STEPS = ((64, 610), (256, 850))  # sequences, and their mean context
-KINDS = {  # of kernels, by what their names hold
+KINDS = {  # of kernels, by words in their names
     "attention": ("planned_kernel",),
     "products of matrices": ("few_rows", "nvjet", "gemm", "splitK", "cutlass", "xmma"),
     "norms, rotation, gate": ("add_norm", "rotate_kernel", "gate_kernel"),
@@ -43,7 +43,7 @@ OTHERS = "tokens and the rest"
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests that are all there at once, and how many new tokens each gets."""
+    """Requests that are all there at once, and the number of new tokens for each."""
 
     name: str
     prompts: list[list[int]]
@@ -56,7 +56,7 @@ class Trace:
 
 
 def traces(vocab_size: int) -> list[Trace]:
-    """Lesson 08's trace of 64 requests, and one of 256 of all lengths, in and out."""
+    """Lesson 08's trace of 64 requests, and a trace of 256 with all lengths, in and out."""
     short = random_trace(vocab_size)
     chance = random.Random(0)
     prompts = [
@@ -78,7 +78,7 @@ def traces(vocab_size: int) -> list[Trace]:
 
 
 def engines() -> dict[str, FastParts | None]:
-    """By title: lesson 08's engine, and then one part more for each."""
+    """The engines by title: lesson 08's engine, and then engines with one more part each."""
     named: dict[str, FastParts | None] = {"lesson 08": None}
     parts = FastParts.none()
     for name in ORDER:
@@ -88,7 +88,7 @@ def engines() -> dict[str, FastParts | None]:
 
 
 def engine_with(model, parts: FastParts | None, **options) -> Engine:
-    """An engine with these parts; None: lesson 08's."""
+    """An engine with these parts. None makes lesson 08's engine."""
     return Engine(model, **options) if parts is None else fast_engine(model, parts, **options)
 
 
@@ -148,9 +148,9 @@ def same_share(answers: list[list[int]], expected: list[list[int]]) -> float:
 def take_apart(
     model, num_seqs: int, context: int, read_limit: float, kv_dtype: torch.dtype | None = None
 ) -> StepRow:
-    """Measures a decode step of the complete fast engine.
+    """Measures a decode step of the complete fast engine, in parts.
 
-    context: the mean; the lengths are from 0.3 to 1.7 times as much.
+    context: the mean length; the lengths are from 0.3 to 1.7 times the mean.
     read_limit: GB/s.
     kv_dtype: of the cache; None takes the model's.
     """
@@ -232,7 +232,7 @@ def _replayed(engine, times: int = 20) -> float:
 
 
 def _budget(engine, steps: int = 5) -> dict[str, float]:
-    """What the kernels of a step take, in milliseconds, by kind."""
+    """The milliseconds that the kernels of a step take, by kind."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:

@@ -1,4 +1,4 @@
-"""Runs of the fast engine's benchmark: what was measured, in files and as tables."""
+"""Runs of the fast engine's benchmark, in files and as tables."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from lessons_content.bench_records.tables import aligned
 class TraceRow:
     """An engine on a trace.
 
-    parts: the parts that are in; empty for lesson 08's engine.
+    parts: the parts that it has; empty for lesson 08's engine.
     seconds: of each turn.
     ready: seconds until the engine could take its first request.
-    graph_bytes: the memory that the recorded steps take, or None.
+    graph_bytes: the memory of the recorded steps, or None.
     same_tokens: the share of tokens before an answer's first difference from the first
         engine's answer.
     """
@@ -30,7 +30,7 @@ class TraceRow:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Of the median turn; of two, the slower."""
+        """New tokens a second, of the median turn; of two turns, the slower one."""
         if not self.seconds:
             return None
         return self.tokens / sorted(self.seconds)[len(self.seconds) // 2]
@@ -41,10 +41,10 @@ class StepRow:
     """A decode step of num_seqs sequences of `context` tokens on average, in milliseconds.
 
     kv_bits: of a number in the cache.
-    limit: weights, keys and values at the card's rate of reading.
+    limit: for reading weights, keys and values at the card's rate.
     step: from the start of one step to the start of the next, in the running engine.
     graph: the recorded step, replayed by itself.
-    budget: what the kernels of a step take, by kind.
+    budget: the time of a step's kernels, by kind.
     """
 
     num_seqs: int
@@ -68,7 +68,7 @@ class StepRow:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="fast_engine"):
-    """What one call of the benchmark measured. read_limit: GB/s."""
+    """The results of one call of the benchmark. read_limit: GB/s."""
 
     card: str
     driver: str
@@ -85,7 +85,7 @@ recorded = Run.recorded
 
 
 def table(run: Run) -> str:
-    """Everything that was measured, as text."""
+    """All results, as text."""
     where = f"{run.card}, driver {run.driver}, PyTorch {run.torch}, {run.date}"
     reasons = [f"! {row.engine}, {row.trace}: {row.reason}" for row in run.rows if row.reason]
     parts = [

@@ -1,4 +1,4 @@
-"""Runs of the benchmark of few rows: how fast small batches are, and when weights arrive."""
+"""Runs of the benchmark of few rows: the speed of small batches, and the weights' arrival."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Row:
     model: by the number of its weights, as in "8B".
     seconds: of each turn.
     weight_bytes: that a decode step reads.
-    same_tokens: the share of tokens before an answer's first difference from the answer of
-        the engine before.
+    same_tokens: the share of tokens before an answer's first difference from the previous
+        engine's answer.
     """
 
     model: str
@@ -28,15 +28,15 @@ class Row:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of the median turn; of two, the slower."""
+        """New tokens a second, of the median turn; of two turns, the slower one."""
         return self.tokens / sorted(self.seconds)[len(self.seconds) // 2]
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Which weights arrive when at the multiprocessors, in some layers.
+    """When weights arrive at the multiprocessors, in some layers.
 
-    kilobytes: of each product of `names`, what arrives in each microsecond.
+    kilobytes: for each product of `names`, the kilobytes that arrive in each microsecond.
     """
 
     engine: str
@@ -46,11 +46,11 @@ class Reads:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="few_rows"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     prompt, new: tokens of each request.
     read_limit: GB/s.
-    reads: in `reads_layers` layers of the model `reads_model`, and a batch of one.
+    reads: in `reads_layers` layers of the model `reads_model`, with a batch of one.
     """
 
     card: str
@@ -77,7 +77,7 @@ recorded = Run.recorded
 
 
 def table(run: Run) -> str:
-    """What was measured, as text."""
+    """All results, as text."""
     lines = [["model, sequences", "engine", "tokens/s", "times", "GB/s of weights", "same"]]
     for rows in run.batches():
         for row in rows:

@@ -1,7 +1,7 @@
-"""What a call of a decode kernel costs the host, ours and FlashInfer's, in the same run.
+"""Times the host's part of a decode kernel's call, ours and FlashInfer's, in the same run.
 
-A call begins when the GPU is idle, and ends when it returns. Ours checks its arguments, for
-which it waits for the GPU once, plans and launches. FlashInfer plans on the host, which copies
+A call begins when the GPU is idle, and ends when it returns. Our call checks its arguments,
+for which it waits for the GPU once, plans and launches. FlashInfer plans on the host, copies
 the plan, and launches.
 """
 
@@ -31,7 +31,7 @@ class CallRow:
 
 
 def host_calls(workloads: Sequence[Workload] = WORKLOADS) -> list[CallRow]:
-    """On a GPU, with FlashInfer installed."""
+    """The times for each workload. It needs a GPU and FlashInfer."""
     return [_host_call(workload) for workload in workloads]
 
 
@@ -52,7 +52,7 @@ def _host_call(workload: Workload) -> CallRow:
 def microseconds(call: Callable[[], object], wait: Callable[[], None] | None = None) -> float:
     """The median time until a call returns. The first call is a warm-up.
 
-    wait: until the GPU is idle; None takes PyTorch's.
+    wait: waits until the GPU is idle; None takes PyTorch's function.
     """
     wait = wait or torch.cuda.synchronize
     seconds = []

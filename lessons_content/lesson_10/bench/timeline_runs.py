@@ -1,7 +1,7 @@
-"""Runs of the timeline's benchmark: what host and GPU did, in files and as a table.
+"""Runs of the timeline's benchmark: the work of host and GPU, in files and as a table.
 
-Thousands of spans are kept small: as text, with each time in tenths of a microsecond, and as
-the distance from the one before.
+Thousands of spans are stored in a small form: as text, with times in tenths of a microsecond,
+each as the distance from the one before.
 """
 
 import itertools
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from lessons_content.bench_records.recorded_runs import Record
 from lessons_content.bench_records.tables import aligned
 
-# What a host does in a step. "other": whatever has no name, such as the step's bookkeeping.
+# A host's work in a step. "other": all that has no name, such as the step's bookkeeping.
 HOST = ("schedules", "launches", "waits", "completes", "other")
-WAITING_CALLS = ("Synchronize",)  # the rest of a Timeline's calls start something
+WAITING_CALLS = ("Synchronize",)  # a Timeline's other calls start something
 
 Spans = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What host and GPU did in some decode steps of an engine, one after another.
+    """The work of host and GPU in some decode steps of an engine, one after another.
 
     All times are in µs from the start of the first step. They are from a profile, which slows
     the host; `step` is not.
@@ -27,10 +27,11 @@ class Timeline:
     step: milliseconds of a step without the profiler, from start to start.
     starts: when each step began on the host.
     end: when the step after them began.
-    host: for each word of HOST, when the host did that, packed. It waits where a call returns
-        only when the GPU has done its work.
-    gpu: when a kernel ran, or a copy or a fill of memory, packed. Short gaps are left out.
-    busy: their share of the time, with each gap counted.
+    host: for each word of HOST, the times of that work, packed. A call counts as waiting only
+        if it returns when the GPU has done its work.
+    gpu: the times of kernels, and of copies and fills of memory, packed. Short gaps are left
+        out.
+    busy: the share of time with such work, with each gap counted.
     kernels: how many began in a step.
     calls: the host's calls in a step that start something on the GPU or wait for it, by name.
     """
@@ -47,7 +48,7 @@ class Timeline:
 
     @classmethod
     def packed(cls, *facts, host: dict[str, Spans], gpu: Spans, **more) -> "Timeline":
-        """A timeline whose host and gpu are spans, not yet text."""
+        """A timeline from spans that are not packed yet."""
         text = {what: pack(spans) for what, spans in host.items()}
         return cls(*facts, host=text, gpu=pack(gpu), **more)
 
@@ -62,7 +63,7 @@ class Timeline:
         return self.busy * self.profiled
 
     def host_time(self, what: str) -> float:
-        """The milliseconds of a step in which the host does that, with the profiler."""
+        """The milliseconds of a step in which the host does this, with the profiler."""
         return length(unpack(self.host.get(what, ""))) / len(self.starts) / 1000
 
     @property
@@ -83,10 +84,10 @@ def is_wait(call: str) -> bool:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="timeline"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     num_seqs, context: the sequences of a step, and their mean length.
-    merged_below: gaps between the GPU's spans that are shorter than this are left out, µs.
+    merged_below: µs; shorter gaps between the GPU's spans are left out.
     """
 
     card: str
@@ -102,13 +103,13 @@ class Run(Record, kept_in="timeline"):
 
 
 def pack(spans: Spans) -> str:
-    """Spans as text: what lies before each and its length, in tenths of a microsecond."""
+    """Spans as text: the gap before each and its length, in tenths of a microsecond."""
     times = [round(10 * time) for span in spans for time in span]
     return " ".join(str(after - time) for time, after in itertools.pairwise([0, *times]))
 
 
 def unpack(text: str) -> Spans:
-    """What `pack` made a text of, with the times rounded to tenths."""
+    """The spans in a text of `pack`. Their times are rounded to tenths."""
     times = [time / 10 for time in itertools.accumulate(map(int, text.split()))]
     return tuple(zip(times[::2], times[1::2], strict=True))
 
@@ -117,7 +118,7 @@ recorded = Run.recorded
 
 
 def table(run: Run) -> str:
-    """What was measured, as text."""
+    """All results, as text."""
     steps = [["a decode step", "ms", "profiled", "GPU", "busy", "kernels", "starts", "waits"]]
     host = [["the host, profiled, ms", *HOST]]
     for timeline in run.timelines:

@@ -11,7 +11,7 @@ from lessons_lib.drawing.player import Player
 
 
 def opening() -> Picture:
-    """A step of lesson 08's engine, and of the one with all parts, on one axis."""
+    """A step of lesson 08's engine, and of the engine with all parts, on one axis."""
     names = {"lesson 08": "lesson 08's engine", "+ ahead": "the same with this lesson's parts"}
     return host_and_gpu([*names], until=60, names=names)
 
@@ -21,10 +21,10 @@ def host_and_gpu(
     until: float | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Picture:
-    """What host and GPU do in three steps of some engines.
+    """The work of host and GPU in three steps of some engines.
 
-    until: where the axis ends, in ms; None: when the last of them is done.
-    names: by an engine's title, the name that the picture shows instead; None: its title.
+    until: the end of the axis, in ms; None: when the last engine is done.
+    names: by an engine's title, the name in the picture; None shows its title.
     """
     run = timeline_runs.recorded()[0]
     timelines = {timeline.engine: timeline for timeline in run.timelines}
@@ -42,7 +42,7 @@ def in_turns_and_ahead() -> Player:
 
 
 def ladder(run: Run) -> Picture:
-    """The first trace, one part more in each row, and the decode steps below it."""
+    """The first trace, with one more part in each row, and the decode steps below it."""
     rows = [row for row in run.rows if row.trace == run.rows[0].trace]
     first, last = (row.tokens_per_second for row in (rows[0], rows[-1]))
     return show(
@@ -57,7 +57,7 @@ def ladder(run: Run) -> Picture:
 
 
 def rates(run: few_rows_runs.Run) -> Picture:
-    """How fast small batches read the weights, with PyTorch's products and with our own."""
+    """The rate of reading weights in small batches, with PyTorch's products and with ours."""
     batches = "; ".join(
         f"{rows[0].model} with {rows[0].num_seqs}: "
         + ", ".join(f"{row.tokens_per_second:,.0f}" for row in rows)
@@ -73,7 +73,7 @@ def rates(run: few_rows_runs.Run) -> Picture:
 
 
 def reads_over_time(run: few_rows_runs.Run) -> Picture:
-    """What the card reads in each moment, without and with kernels that begin early."""
+    """The card's reads over time, without and with kernels that begin early."""
     lengths = [max(map(len, reads.kilobytes)) for reads in run.reads]
     return show(
         weights.reads_over_time(run),

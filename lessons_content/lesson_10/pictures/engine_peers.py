@@ -1,4 +1,4 @@
-"""A picture of our engine beside others that served the same requests in turns."""
+"""A picture of our engine and of others that served the same requests in turns."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Pictures of the fast engine: its parts put in one by one, and what a step is made of."""
+"""Pictures of the fast engine: its parts added one by one, and the parts of a step's time."""
 
 import matplotlib.pyplot as plt
 
@@ -9,7 +9,7 @@ VISIBLE = 0.004  # of the longest bar: about three pixels
 
 
 def overview(run: Run):
-    """The first trace, one part more in each row, and the decode steps below it."""
+    """The first trace, with one more part in each row, and the decode steps below it."""
     rows = [row for row in run.rows if row.trace == run.rows[0].trace and row.seconds]
     heights = [0.38 * len(rows) + 0.9, 0.5 * len(run.steps) + 1.3]
     figure, (above, below) = plt.subplots(
@@ -28,7 +28,7 @@ def overview(run: Run):
 
 
 def ladder(axes, run: Run, rows) -> None:
-    """A bar for each engine, of its tokens a second."""
+    """A bar for the tokens a second of each engine."""
     rates = [row.tokens_per_second for row in rows]
     for place, rate in enumerate(rates):
         axes.barh(place, rate, 0.7, color=USED, edgecolor=EDGE)
@@ -49,7 +49,7 @@ def ladder(axes, run: Run, rows) -> None:
 
 
 def budget(axes, steps: tuple[StepRow, ...]) -> None:
-    """A bar for each step, cut by what its kernels do, and its limit as a line."""
+    """A bar for each step, divided by kinds of kernels, and its limit as a line."""
     kinds = list(dict.fromkeys(kind for step in steps for kind in step.budget))
     longest = max(max(step.step, sum(step.budget.values())) for step in steps)
     for place, step in enumerate(steps):

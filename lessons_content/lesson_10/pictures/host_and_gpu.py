@@ -1,4 +1,4 @@
-"""What host and GPU do in a few decode steps: two lanes for each engine, over time."""
+"""The work of host and GPU in a few decode steps: two lanes for each engine, over time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from matplotlib.patches import Patch, Rectangle
 from lessons_content.lesson_10.bench.timeline_runs import HOST, Run, Spans, Timeline, unpack
 from lessons_lib.drawing import EDGE, FREE, GREEN, PINK, SHARED, USED, WASTED, YELLOW
 
-WORDS = {  # of the host: what the legend says, and a colour
+WORDS = {  # of the host: the legend's text, and a colour
     "schedules": ("host schedules", YELLOW),
     "launches": ("host launches", USED),
     "waits": ("host waits for the GPU", WASTED),
@@ -31,8 +31,8 @@ def host_and_gpu(
     """A figure of some engines over one axis of time.
 
     engines: their titles, in the order to draw them; None: all of the run.
-    until: where the axis ends, in ms; None: when the last of them has done its steps.
-    names: by an engine's title, the name that the figure shows instead; None: its title.
+    until: the end of the axis, in ms; None: when the last engine has done its steps.
+    names: by an engine's title, the name in the figure; None shows its title.
     Raises KeyError for an engine that the run does not have.
     """
     by_title = {timeline.engine: timeline for timeline in run.timelines}
@@ -58,13 +58,13 @@ def lanes(
     until: float | None = None,
     names: Mapping[str, str] | None = None,
 ) -> None:
-    """Draws for each engine what the host does, and below it when the GPU works.
+    """Draws the host's work of each engine, and the GPU's work below it.
 
-    Where a pixel is longer than what happens in it, its colours are as high as their shares of
-    the time.
+    Where several things happen within a pixel, the height of each colour is its share of the
+    time.
 
-    until: where the axis ends, in ms; None: when the last engine has done its steps.
-    names: by an engine's title, the name that the figure shows instead; None: its title.
+    until: the end of the axis, in ms; None: when the last engine has done its steps.
+    names: by an engine's title, the name in the figure; None shows its title.
     """
     until = until or max(timeline.end for timeline in timelines) / 1000
     edges = np.linspace(0, 1000 * until, NUM_BINS + 1)
@@ -103,7 +103,7 @@ def heading(timeline: Timeline, names: Mapping[str, str] | None = None) -> str:
 
 
 def _lane(axes, top: float, edges: np.ndarray, parts: list[tuple[Spans, str]]) -> None:
-    """Stacks what is done in each bin of time, from the lower edge of the lane."""
+    """Stacks the work in each bin of time, from the lower edge of the lane."""
     low = np.full(len(edges) - 1, top + 0.9)
     for spans, colour in parts:
         high = low - 0.9 * shares(spans, edges)
@@ -114,7 +114,7 @@ def _lane(axes, top: float, edges: np.ndarray, parts: list[tuple[Spans, str]]) -
 
 
 def shares(spans: Spans, edges: np.ndarray) -> np.ndarray:
-    """The share of each bin that lies in a span.
+    """The share of each bin that is in a span.
 
     spans: in order, without overlaps.
     edges: of the bins; one more than there are bins.

@@ -1,4 +1,4 @@
-"""What host and GPU of some engines did, moment by moment, for the player."""
+"""The work of host and GPU of some engines, moment by moment, for the player."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ APART = 100  # µs between two moments, at least
 def played(run: Run, engines: Mapping[str, str]) -> Player:
     """A host's lane and a GPU's lane for each engine, in milliseconds.
 
-    engines: by an engine's title, what it is called here.
+    engines: by an engine's title, its name here.
     """
     by_title = {timeline.engine: timeline for timeline in run.timelines}
     timelines = {words: by_title[title] for title, words in engines.items()}
@@ -59,7 +59,7 @@ def played(run: Run, engines: Mapping[str, str]) -> Player:
 
 
 def _bars(timeline: Timeline) -> list[tuple[int, float, float, int]]:
-    """(lane, start, end, kind) of what host (lane 0) and GPU did."""
+    """(lane, start, end, kind) of the work of host (lane 0) and GPU."""
     host = [
         (0, start, end, kind)
         for kind, what in enumerate(HOST)
@@ -79,7 +79,7 @@ def _whole(spans: Spans) -> list[tuple[float, float]]:
 
 
 def _moments(bars: dict, end: float) -> list[float]:
-    """When something begins on a host or a GPU, and the end."""
+    """The times at which a host or a GPU begins something, and the end."""
     moments = [0.0]
     for start in sorted(start for parts in bars.values() for _, start, _, _ in parts):
         if start - moments[-1] >= APART:

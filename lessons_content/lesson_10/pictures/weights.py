@@ -1,4 +1,4 @@
-"""Pictures of how weights are read: by small batches, and over time."""
+"""Pictures of how weights are read: in small batches, and over time."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,7 +10,7 @@ TOGETHER = 2  # microseconds in a bar
 
 
 def overview(run: Run):
-    """Bars of tokens a second, and what the card reads below them."""
+    """Bars of tokens a second, and the card's reads below them."""
     figure, axes = plt.subplots(
         1 + len(run.reads),
         1,
@@ -33,7 +33,7 @@ def rates(run: Run):
 
 
 def reads_over_time(run: Run):
-    """What the card reads alone, for each engine."""
+    """The card's reads alone, for each engine."""
     figure, axes = plt.subplots(
         len(run.reads), 1, figsize=(9, 1.9 * len(run.reads)), layout="constrained", sharex=True
     )
@@ -86,7 +86,7 @@ def bars(axes, run: Run) -> None:
 
 
 def over_time(axes, run: Run, reads: Reads) -> None:
-    """Which weights arrive when."""
+    """The arrival of weights over time."""
     below = np.zeros(max(map(len, reads.kilobytes)) // TOGETHER + 1)
     for place, (name, kilobytes) in enumerate(zip(reads.names, reads.kilobytes, strict=True)):
         padded = np.zeros(len(below) * TOGETHER)

@@ -1,4 +1,4 @@
-"""Runs of the load's benchmark: what was measured, in files and as tables."""
+"""Runs of the load's benchmark, in files and as tables."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from lessons_content.bench_records.tables import aligned
 
 @dataclass(frozen=True)
 class LoadRow:
-    """What clients heard at one load.
+    """The clients' results at one load.
 
     per_second: requests that arrive in a second on average; None if all came at once.
     refused: requests that a full server told to come again later.
     lost: other requests without a whole answer. `reasons` says why, without repeats.
     right: answers that solve the task.
-    most_open: requests that were open at the same time.
+    most_open: the largest number of requests that were open at the same time.
     seconds: from the first request to the last answer.
     first: seconds to the first token, (p50, p99).
     between: seconds between tokens, (p50, p99).
@@ -39,7 +39,7 @@ class LoadRow:
 
 @dataclass(frozen=True)
 class LoadRun(Record, kept_in="load"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     card: the GPU's name, or the processor's.
     cores: that server and clients share.
@@ -66,7 +66,7 @@ recorded = LoadRun.recorded
 
 
 def table(run: LoadRun) -> str:
-    """Everything that was measured, as text; times in milliseconds."""
+    """All results, as text; times in milliseconds."""
     lines = [
         [
             *("arrivals", "requests", "refused", "lost", "right", "open", "tokens/s"),

@@ -10,11 +10,11 @@ from lessons_content.bench_records.tables import aligned
 class Row:
     """Decode steps of a batch on some GPUs.
 
-    num_gpus: as many as ranks.
-    num_seqs, context: the sequences, and how many tokens each had before the first step.
+    num_gpus: one for each rank.
+    num_seqs, context: the sequences, and their tokens before the first step.
     step: milliseconds from one step to the next.
-    collectives: of these, in which the GPU of rank 0 ran what the ranks do together. Waiting
-        for the other rank counts.
+    collectives: the part of them in which the GPU of rank 0 ran the ranks' common operations.
+        Waiting for the other rank counts.
     weights, pool, most: GiB on each GPU: its weights, its part of the pool, and the most that
         PyTorch had allocated at once.
     reason: why it could not run, or "".
@@ -39,11 +39,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(Record, kept_in="two_gpus"):
-    """What one call of the benchmark measured.
+    """The results of one call of the benchmark.
 
     same_tokens: whether the small model gave the same tokens in float32 on one GPU and on two.
-    cap: GiB of each GPU that `capped` may use.
-    capped: the rows that ran under it.
+    cap: GiB of each GPU that the engines of `capped` may use.
+    capped: the rows of engines with this limit.
     """
 
     card: str
@@ -58,7 +58,7 @@ class Run(Record, kept_in="two_gpus"):
     capped: tuple[Row, ...]
 
     def row(self, num_gpus: int, context: int) -> Row:
-        """Raises KeyError naming what there is."""
+        """A row. Raises KeyError, which lists the rows, if there is none like this."""
         for row in self.rows:
             if (row.num_gpus, row.context) == (num_gpus, context):
                 return row
@@ -66,7 +66,7 @@ class Run(Record, kept_in="two_gpus"):
         raise KeyError(f"no row of {num_gpus} GPUs at {context} tokens; there are {there}")
 
     def gain(self, context: int) -> float:
-        """How many times as many tokens per second two GPUs give as one."""
+        """The tokens per second of two GPUs, as a multiple of one GPU's."""
         return self.row(2, context).rate / self.row(1, context).rate
 
 

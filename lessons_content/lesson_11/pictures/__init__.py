@@ -1,4 +1,4 @@
-"""The pictures of lesson 11: a layer over several ranks, and what that costs."""
+"""The pictures of lesson 11: a layer over several ranks, and its cost."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from lessons_lib.drawing import Picture, show
 
 
 def opening() -> Picture:
-    """What is around the engine: two ranks on one side, programs that ask on the other."""
+    """The engine's surroundings: two ranks on one side, programs that ask on the other."""
     return show(
         server.around_the_engine(),
         alt=(
@@ -73,7 +73,7 @@ def cut_layer(
 
 
 def bytes_of_a_layer(read: dict[str, float], sent: float, title: str) -> Picture:
-    """What a rank reads in a layer, and what it exchanges; in megabytes."""
+    """The megabytes that a rank reads in a layer, and that it exchanges."""
     total = sum(read.values())
     return show(
         ranks.bytes_of_a_layer(read, sent, title),
@@ -85,7 +85,7 @@ def bytes_of_a_layer(read: dict[str, float], sent: float, title: str) -> Picture
 
 
 def gains(microseconds: Sequence[float], lines: dict[str, Sequence[float]]) -> Picture:
-    """How many times as fast two ranks are, by the time that one sum takes."""
+    """The gain in speed from two ranks, by the time that one sum takes."""
     words = "; ".join(
         f"{name}: from {values[0]:.1f} down to {values[-1]:.1f}"
         for name, values in lines.items()
@@ -100,7 +100,7 @@ def gains(microseconds: Sequence[float], lines: dict[str, Sequence[float]]) -> P
 
 
 def waiting(run: LoadRun) -> Picture:
-    """How long clients wait for a first token and between tokens, against the load."""
+    """The clients' wait for a first token and between tokens, against the load."""
     words = "; ".join(
         f"{row.name}: {1000 * row.first[0]:.0f} and {1000 * row.first[1]:.0f}"
         for row in run.rows

@@ -1,4 +1,4 @@
-"""A picture of the server under load: how long clients wait, against requests a second."""
+"""A picture of the server under load: the clients' wait, against requests a second."""
 
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

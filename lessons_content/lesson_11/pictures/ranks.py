@@ -1,4 +1,4 @@
-"""Lesson 11's pictures: a layer over two ranks, and what an exchange costs."""
+"""Lesson 11's pictures: a layer over two ranks, and the cost of an exchange."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from lessons_lib.drawing import EDGE, FREE, GREEN, LINES, QUIET, SHARED, USED, W
 
 RANKS = (USED, SHARED)
 ADDED = YELLOW
-# Each step of a layer, as a rank does it: a text, and whether the ranks then add up.
+# Each step of a layer on a rank: its text, and whether the ranks then add up.
 STEPS = (
     ("q, k, v: some of the rows", False),
     ("attention, pool: some heads", False),
@@ -123,7 +123,7 @@ def cut_layer(
 
 
 def bytes_of_a_layer(read: dict[str, float], sent: float, title: str):
-    """A figure of what a rank reads in a layer, and what it exchanges. All in megabytes."""
+    """A figure of the megabytes that a rank reads in a layer, and that it exchanges."""
     figure, axes = plt.subplots(figsize=(9, 2.3), layout="constrained")
     left = 0.0
     for (what, size), colour in zip(read.items(), (USED, GREEN), strict=False):
@@ -141,7 +141,7 @@ def bytes_of_a_layer(read: dict[str, float], sent: float, title: str):
 
 
 def gains(microseconds: Sequence[float], lines: dict[str, Sequence[float]]):
-    """A figure: how many times as fast two ranks are, by what one sum takes.
+    """A figure of the gain in speed from two ranks, by the time of one sum.
 
     lines: for each batch, the gain at each of `microseconds`.
     """

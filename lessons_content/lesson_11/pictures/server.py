@@ -1,11 +1,11 @@
-"""Lesson 11's pictures of what is around the engine: clients, a server, and a stream."""
+"""Lesson 11's pictures of the engine's surroundings: clients, a server, and a stream."""
 
 import matplotlib.pyplot as plt
 
 from lessons_content.lesson_11.pictures.ranks import RANKS, box
 from lessons_lib.drawing import EDGE, FREE, GREEN, USED, WASTED, YELLOW, draw_arrow
 
-# A stream with the stop text "4m": in each step the token, and what the server sends.
+# A stream with the stop text "4m": in each step the token, and the text that the server sends.
 STREAM = (("q", "“q”"), ("7", "“7”"), ("b", "“b”"), ("4", ""), ("m", "the end"))
 
 
@@ -31,7 +31,7 @@ def around_the_engine():
 
 
 def stream():
-    """A figure of an answer: the token of each step below, and what the client gets above."""
+    """A figure of an answer: the token of each step below, and the client's text above."""
     figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
     axes.text(-0.3, 2.45, "client", ha="right", va="center", fontsize=10)
     axes.text(-0.3, 0.45, "engine", ha="right", va="center", fontsize=10)

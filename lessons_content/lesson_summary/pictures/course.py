@@ -11,7 +11,7 @@ BLOCK_SIZE = 4
 def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
     """Sequence A's tokens, its block table, the pool, each block's part, and the next token.
 
-    Of the blocks that are not A's, 1, 2, 4, … belong to a sequence B, and 3, 6, … are free.
+    Blocks that are not A's belong to a sequence B (ids 1, 2, 4, …) or are free (ids 3, 6, …).
     """
     figure, axes = plt.subplots(figsize=(8.8, 4.5), layout="constrained")
     _tokens(axes, num_tokens, len(block_ids))
@@ -73,7 +73,7 @@ def _tokens(axes, num_tokens: int, num_logical_blocks: int) -> None:
 
 
 def _labels(axes) -> None:
-    """What each row is, and the lessons that build it, at its left."""
+    """Each row's name, and the lessons that build it, at its left."""
     for y, name, lessons in (
         (6.0, "tokens of A", "lesson 00"),
         (4.9, "block table", "lessons 02, 05"),

@@ -1,2 +1,2 @@
-// A failed assertion in a kernel is reported. With the C library it would end the process.
+// Reports a failed assertion in a kernel. The C library would end the process instead.
 #include "../intrinsics.h"

@@ -1,12 +1,12 @@
-// Cooperative groups: threads that meet, as an object. A block, a tile of 1 to 32 neighbouring
-// lanes of a warp, or the lanes that run together. Where a group only stands for what the
-// intrinsics do, it reports as they do.
+// Cooperative groups: objects that stand for threads that meet. A group is a block, a tile of
+// 1 to 32 neighbouring lanes of a warp, or the lanes that run together. Where a function of a
+// group does the same as an intrinsic, it gives the same reports.
 #pragma once
 #include "../intrinsics.h"
 
 namespace cooperative_groups {
 
-// The threads of a block. All of them must come to its sync().
+// The threads of a block. All of them must reach its sync().
 class thread_block {
  public:
   static void sync(CUDA_ON_CPU_HERE) { cuda_on_cpu::block_barrier("block.sync", file, line); }
@@ -23,7 +23,7 @@ class thread_block {
 
 inline thread_block this_thread_block() { return {}; }
 
-// For groups that cannot be larger than a warp. The mask has a bit for each lane.
+// For groups that cannot be larger than a warp. A mask has a bit for each lane.
 namespace lanes {
 inline unsigned own() { return thread_block::thread_rank() % 32; }
 inline unsigned first_of(unsigned size) { return own() & ~(size - 1); }
@@ -35,8 +35,8 @@ constexpr bool can_be_tile(unsigned size) {
 }
 }  // namespace lanes
 
-// A tile of a group of type Parent. A function that takes any tile of one size has the
-// parameter thread_block_tile<size>.
+// A tile of a group of type Parent. The parameter thread_block_tile<size> takes any tile of
+// that size.
 template <unsigned Size, class Parent = void>
 class thread_block_tile {
   static_assert(lanes::can_be_tile(Size),
@@ -89,7 +89,7 @@ class thread_block_tile {
     return votes(predicate, "tile.ballot", file, line);
   }
 
-  // Not in CUDA. cg::reduce makes several of these at one line.
+  // Not in CUDA. cg::reduce calls this several times at one line.
   template <class T>
   T shuffle(cuda_on_cpu::Shuffle kind, T value, int distance, const char* what,
             const char* file, int line) const {
@@ -125,8 +125,8 @@ inline thread_block_tile<1> this_thread() {
   return tiled_partition<1>(tiled_partition<2>(this_thread_block()));
 }
 
-// The lanes that run together. It is chance which ones they are, and CUDA promises only that
-// the caller is one of them. Here the caller is alone (as in __activemask()).
+// The lanes that run together. Which lanes these are is left to chance: CUDA promises only
+// that the caller is one of them. Here the caller is alone (as in __activemask()).
 class coalesced_group {
  public:
   static void sync() {}
@@ -185,7 +185,7 @@ class thread_group {
                                       const char* file, int line);
   explicit thread_group(unsigned size) : size_(size) {}
   bool is_block() const { return size_ == 0; }
-  unsigned size_;  // 0: the whole block
+  unsigned size_;  // 0 means the whole block
 };
 
 inline thread_group tiled_partition(const thread_group& parent, unsigned size,
@@ -210,7 +210,7 @@ auto group_size(const Group& group) {
   return group.num_threads();
 }
 
-// Blocks that wait for each other must all run at the same time. Here they do not.
+// A whole-grid group needs blocks that all run at the same time. Here they do not.
 #define CUDA_ON_CPU_NO_GROUP(type, function)                                        \
   struct type {                                                                     \
     void sync() const;                                                              \

@@ -1,4 +1,4 @@
-// Constants of CUDA's header of this name.
+// The constants of CUDA's header of this name.
 #pragma once
 #include "../intrinsics.h"
 

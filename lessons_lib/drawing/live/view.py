@@ -1,4 +1,4 @@
-"""What follows an object: its steps, its controls, and what they do."""
+"""A view that follows an object: its steps, and controls that change it."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,10 +10,11 @@ from lessons_lib.checks import raised
 from lessons_lib.drawing.live.widget import make_widget
 from lessons_lib.drawing.player import Cell, Recording
 
-MOST_STEPS = 2000  # then the recording begins anew, with what is there
-LARGEST = 2000  # value of a number with which a view begins: each block is drawn
-# JupyterLab says that there is no such widget in a notebook that is opened again; the player
-# above is enough.
+MOST_STEPS = 2000  # then the recording begins again with the current state
+# the largest number of blocks that a view begins with, because each one is drawn
+LARGEST = 2000
+# When a saved notebook is opened again, JupyterLab reports that the widget is missing. The
+# player above the widget is enough.
 NO_WIDGET = (
     ".jp-OutputArea-child:has([data-live]) + .jp-OutputArea-child "
     ".jupyter-widgets:not(:has(*)) { display: none }"
@@ -25,9 +26,9 @@ class Control:
     """Something that a learner can set or press.
 
     kind: "number" and "choice" have a value. A "button" calls the view's method of its name,
-        and a "run" does so again and again, as long as that returns True.
-    options: of a choice.
-    begins: whether another value begins anew.
+        and a "run" calls it again and again, as long as it returns True.
+    options: the values of a choice.
+    begins: whether a new value makes the object anew.
     """
 
     kind: str
@@ -41,12 +42,12 @@ class Control:
 class LiveView:
     """A recording that grows, and controls that make it grow.
 
-    A class for a kind of object says what its controls are, and has a method for each button,
-    which takes their values by name. `begin` makes the object anew.
+    A subclass for a kind of object has its controls, and a method for each button, which takes
+    the controls' values by name. `begin` makes the object anew.
     """
 
     lesson: ClassVar[str]
-    alt: ClassVar[str]  # of the still
+    alt: ClassVar[str]  # alt text of the still
     controls: ClassVar[tuple[Control, ...]]
 
     def __init__(self, **sizes: Any):
@@ -70,7 +71,7 @@ class LiveView:
         self.begin(**self.values)
 
     def restart(self, recording: Recording, say: str, *states: dict) -> None:
-        """Shows another recording, which begins with this step."""
+        """Replaces the recording with another one, which begins with this step."""
         recording.step(say, *states)
         self.recording = recording
         self.num_begun += 1
@@ -78,10 +79,10 @@ class LiveView:
             self.widget.recording = self.as_json()
 
     def step(self, say: str, *states: dict) -> None:
-        """Adds a step to the recording, and shows it at once, while a cell runs, too.
+        """Adds a step to the recording, and shows it at once, even while a cell runs.
 
-        A user whom the recording does not know begins it anew.
-        states: of all panels.
+        If the step has a user that the recording does not know, the recording begins anew.
+        states: the states of all panels.
         """
         cells = [each for state in states for each in state.values() if isinstance(each, Cell)]
         known = dict.fromkeys(map(str, self.recording.names))
@@ -96,7 +97,8 @@ class LiveView:
             self.send_from(len(self.recording.steps) - 1)
 
     def as_json(self) -> dict:
-        # With the number, a new recording that begins as the last one did differs from it.
+        # The number tells a new recording from the last one, even if both begin in the same
+        # way.
         about = {"still": len(self.recording.steps) - 1, "number": self.num_begun}
         return self.recording.as_json() | about
 
@@ -106,8 +108,8 @@ class LiveView:
     def take(self, message: dict) -> None:
         """Does what a browser asks for: {"have": number of steps}, or {"do": name, "values"}.
 
-        It hears the values of the controls as they are now, what went wrong, if something did,
-        and whether there is nothing left to do.
+        The reply has the current values of the controls, what went wrong if something did, and
+        whether there is nothing left to do.
         """
         if "have" in message:
             self.send_from(message["have"])
@@ -132,7 +134,7 @@ class LiveView:
         self.widget = make_widget(self)
         if self.widget:
             data, about = self.widget._repr_mimebundle_()
-            data.pop("text/plain")  # where no widget can be, the player is enough
+            data.pop("text/plain")  # where no widget can run, the player is enough
             display(data, metadata=about, raw=True)
 
 
@@ -152,7 +154,7 @@ class LivePlayer:
 
 
 def in_words(error: BaseException) -> str:
-    """What a learner reads about an answer that raised, with its own line."""
+    """The text for the learner about an answer that raised, with the answer's line."""
     found = re.fullmatch(r"Exercise (\d+\.\d+)( is not written yet)?", str(error))
     if found:
         return f"This calls your answer to exercise {found[1]}, which is not written yet."

@@ -1,4 +1,4 @@
-"""The widget: JavaScript in the browser, and a line to the kernel."""
+"""The widget: JavaScript in the browser, and a connection to the kernel."""
 
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def make_widget(view) -> Any:
-    """The widget of a view. None where anywidget is not installed."""
+    """The widget of a view; None if anywidget is not installed."""
     kind = _kind()
     if kind is None:
         return None

@@ -12,13 +12,13 @@ There are three kinds of panels.
 
 - `Cells`: places in rows, for a pool, a block table, a queue or a batch. A place is free, or
   has users and some tokens.
-- `Lanes`: bars over time. A line is at the present moment, and what comes later is pale.
-- `Numbers`: figures in words, each with a share that is drawn as a bar if it has one.
+- `Lanes`: bars over time. A line is at the present moment, and later bars are pale.
+- `Numbers`: figures in words. A figure that has a share also has a bar.
 
-kernel.py has two more, for a kernel's run: `Boxes`, and lines of `Code`.
+kernel.py has two more kinds, for a kernel's run: `Boxes`, and lines of `Code`.
 
-What a browser gets
--------------------
+The format for browsers
+-----------------------
 `Recording.as_json()` gives this, and `createPlayer(root, recording)` in player.js shows it:
 
     {"title": "…", "names": ["A", "B"], "pace": 900, "still": 0,
@@ -33,20 +33,20 @@ What a browser gets
      [[lane, start, end, kind, shows, tells, look], …]}
     {"kind": "numbers", "id": "waste", "items": [["empty", "of the reserved memory …"], …]}
 
-It opens at the step `still`, and plays from the first one. Each thing that can change has a
-key, `panel/thing`, and `set` has the keys whose values differ from the step before. The first
-step sets all of them. The values are
+The player opens at the step `still`, and plays from the first step. Each thing that can change
+has a key, `panel/thing`, and `set` has the keys whose values differ from the step before. The
+first step sets all of them. The values are
 
-- of a cell: null, or [users, filled, shows, tells]: places in `names`, its number of tokens,
-  what it shows instead of its users (or ""), and what is told about it, such as its tokens'
-  text. No user at all means that only a cache keeps it.
+- of a cell: null, or [users, filled, shows, tells]: its users as places in `names`, its number
+  of tokens, the text that it shows instead of its users (or ""), and more text about it, such
+  as its tokens' words. A cell without a user is kept by a cache only.
 - of a row's head, `panel/head ROW`: its text;
 - of lanes, `panel/now`: the present moment, from 0 to `end`;
 - of a number: [text, share], where share is from 0 to 1, or null.
 
-`points` names the panel to whose places a cell's `shows` leads: one that is under the mouse or
-has the focus is lit there, too. `missing` says how a null is drawn: as a "free" place with the
-text `blank`, or not at all ("gone").
+`points` names another panel. A cell's `shows` is the name of a place there, which is lit too
+while the cell is under the mouse or has the focus. `missing` says how a null is drawn: as a
+"free" place with the text `blank`, or not at all ("gone").
 """
 
 from lessons_lib.drawing.player.panels import Bar, Cell, Cells, Lanes, Numbers, Row, View

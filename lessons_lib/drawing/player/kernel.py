@@ -8,10 +8,10 @@
 
 The values are
 
-- of a box: null, or [text, shade, lit, tells]: the number of its shade, or -1; whether this
-  step is about it; what is told about it instead of its text. A name with points in it is told
-  with the parts of `noun`: "block 5, offset 2".
-- of a line of code, `code/paged_scores 20`: null, or what is at this line.
+- of a box: null, or [text, shade, lit, tells]: `shade` is the number of its shade, or -1;
+  `lit` is whether this step is about it; `tells` is read out instead of its text. A box whose
+  name has dots is named with the parts of `noun`: "block 5, offset 2".
+- of a line of code, `code/paged_scores 20`: null, or the mark at this line.
 """
 
 import html
@@ -22,14 +22,15 @@ from typing import ClassVar
 from lessons_lib.drawing import FREE, QUIET
 from lessons_lib.drawing.svg import rectangle, text
 
-PITCH, HEIGHT, LINE = 21, 21, 17  # pixels of the still: of a box, and of a line of code
+# pixels of the still: a box's distance and height, and a line of code's height
+PITCH, HEIGHT, LINE = 21, 21, 17
 LIT = "#d55e00"
 _NOTHING = ("", -1, False, "")
 
 
 @dataclass(frozen=True)
 class Box:
-    """A short text. shade: its number among the panel's; -1: none. lit: a step is about it."""
+    """A short text. shade: its number in the panel, -1 for none. lit: a step is about it."""
 
     text: str
     shade: int = -1
@@ -39,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of boxes below a title. rows: what is written before each, and its boxes' names."""
+    """Rows of boxes below a title. rows: for each row its label, and its boxes' names."""
 
     title: str
     rows: Sequence[tuple[str, Sequence[str]]]
@@ -48,11 +49,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Small things that are many: threads, entries of a table, numbers in memory.
+    """Many small things: threads, entries of a table, numbers in memory.
 
     shades: a background each, and the colour of the text on it.
-    empty: what is told about a box without a value.
-    wide: how many boxes' width one of them takes.
+    empty: the text that is read out for a box without a value.
+    wide: the width of one box, in boxes of the usual width.
     """
 
     id: str
@@ -66,7 +67,7 @@ class Boxes:
     files: ClassVar[str] = "kernel"
 
     def at(self, boxes: Mapping[str, Box]) -> dict:
-        """The panel's whole state. boxes: by name, a Box for each that has a value.
+        """The panel's whole state. boxes: a Box for each name that has a value.
 
         Raises KeyError for a name that the panel does not have.
         """
@@ -89,7 +90,7 @@ class Boxes:
         """Draws the panel on a view of the still."""
         page.line(self.title, 13)
         pitch, left, bottom = round(PITCH * self.wide), round(page.left), round(page.top)
-        placed: dict[tuple, list] = {}  # by look: where each box is, and its text
+        placed: dict[tuple, list] = {}  # by look: the place and the text of each box
         for group in self.groups:
             indent = 4 + 7 * max(len(head) for head, _ in group.rows)
             width = indent + pitch * max(len(names) for _, names in group.rows)
@@ -118,7 +119,7 @@ class Boxes:
         page.top = bottom
 
     def _boxes(self, lit: bool, shade: int, places: list, width: int) -> str:
-        """All boxes of a look. Each element of SVG takes room in a notebook."""
+        """All boxes of one look, in few SVG elements: each takes room in a notebook."""
         height = HEIGHT - 2
         background, ink = self.shades[shade] if shade >= 0 else (FREE, "black")
         edge = f'"{LIT}" stroke-width="3"' if lit else '"#888"'
@@ -138,9 +139,9 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines of source texts, at some of which something happens.
+    """Lines of source texts, some of them with marks.
 
-    texts: by name, each line that is shown, by its number from 1.
+    texts: by name, the lines that are shown, each by its number from 1.
     """
 
     id: str
@@ -159,7 +160,10 @@ class Code:
         before: int = 2,
         after: int = 1,
     ) -> "Code":
-        """The lines of `texts` near some places, each a text's name and a line's number."""
+        """The lines of `texts` near some places.
+
+        A place is a text's name and a line's number.
+        """
         numbers: dict[str, set[int]] = {name: set() for name in texts}
         for name, number in places:
             numbers[name] |= {*range(number - before, number + after + 1)}
@@ -175,7 +179,7 @@ class Code:
         return cls(id, title, shown)
 
     def at(self, marks: Mapping[tuple[str, int], str]) -> dict:
-        """The panel's whole state. marks: what is at a text's line."""
+        """The panel's whole state. marks: the mark of each marked line."""
         return {
             f"{self.id}/{name} {number}": marks.get((name, number))
             for name, lines in self.texts.items()

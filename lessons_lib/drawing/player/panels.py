@@ -14,11 +14,11 @@ def called(name) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a place holds.
+    """The content of a place.
 
     users: the names of its requests; several share it. None: only a cache keeps it.
     filled: how many of its slots hold a token.
-    shows: instead of its users' names. tells: more, for those who point at it.
+    shows: a text instead of its users' names. tells: more text, shown under the mouse.
     """
 
     users: Sequence[str]
@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of places with these names. `head`: its text can be set, by its id."""
+    """A row of places with these names. `head`: whether its text can be set, by its id."""
 
     id: Hashable
     cells: Iterable
@@ -40,9 +40,9 @@ class Row:
 class Cells:
     """Places in rows.
 
-    size: tokens in a place; 0 where it makes no sense, as in a queue.
+    size: tokens in a place; 0 for a panel without slots, such as a queue.
     columns: at which a row is broken; 0 for never.
-    points: the panel to whose places `shows` leads.
+    points: the panel whose places `shows` names.
     missing: whether a place without a Cell is "free", with the text `blank`, or "gone".
     """
 
@@ -91,10 +91,10 @@ class Cells:
 
 @dataclass(frozen=True)
 class Bar:
-    """From `start` to `end` in a lane.
+    """A bar from `start` to `end` in a lane.
 
-    kind: its place among the panel's kinds. look: instead of that of its kind; "look-3 plain"
-        has the colour of look-3 and no pattern.
+    kind: its number among the panel's kinds. look: replaces the look of its kind; "look-3
+        plain" has the colour of look-3 and no pattern.
     """
 
     lane: int
@@ -110,7 +110,7 @@ class Bar:
 class Lanes:
     """Bars over time.
 
-    kinds: what a bar can mean, each with its look's name, or "" if its bars have their own.
+    kinds: each kind's meaning and the name of its look; "" if each bar has its own look.
     """
 
     id: str
@@ -132,7 +132,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Figures. items: by its id, what each says after its number."""
+    """Figures. items: by its id, the words after each number."""
 
     id: str
     items: Mapping[str, str]
@@ -156,7 +156,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class View:
-    """Panels below one another. `wide`: it has no other view beside it."""
+    """Panels below one another. `wide`: whether it takes the whole width."""
 
     title: str
     panels: Sequence[Cells | Lanes | Numbers | Boxes | Code]

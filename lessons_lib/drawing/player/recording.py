@@ -1,4 +1,4 @@
-"""Steps that are recorded as differences, and the piece of HTML that plays them."""
+"""Records steps as differences, and makes the HTML that plays them."""
 
 import base64
 import html
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Recording:
-    """Steps over some views.
+    """Steps that some views show.
 
     names: of all requests, in the order of their looks.
     pace: milliseconds for which a step is shown.
@@ -37,10 +37,10 @@ class Recording:
         """Adds a step.
 
         say: a sentence about what happened.
-        states: values by key, of panels' `at(…)`. What none of them has stays as it was.
+        states: values by key, from panels' `at(…)`. A value that none of them has stays.
         """
         values = {key: self._value(value) for state in states for key, value in state.items()}
-        new = object()  # equals no value, so that the first step sets all
+        new = object()  # equals no value, so that the first step sets all of them
         changed = {
             key: value for key, value in values.items() if self._now.get(key, new) != value
         }
@@ -115,12 +115,12 @@ class Player:
 
     @property
     def _more_files(self) -> list[str]:
-        """The names of scripts and styles that only some panels need."""
+        """The names of scripts and styles that only some kinds of panels need."""
         panels = [panel for view in self.recording.views for panel in view.panels]
         return sorted({panel.files for panel in panels if hasattr(panel, "files")})
 
     def _data(self) -> str:
-        """The recording without its sentences, which the list of steps has."""
+        """The recording without its sentences, because the list of steps has them."""
         about = self.recording.as_json() | {"still": self.still}
         about["steps"] = [step["set"] for step in self.recording.steps]
         text = json.dumps(about, ensure_ascii=False, separators=(",", ":"))
@@ -140,7 +140,7 @@ def script(*more: str) -> str:
 
 
 def _texts(suffix: str, more: Iterable[str]) -> str:
-    """Without indentation and comments of whole lines: each notebook carries this text."""
+    """Files without indentation and comment lines, because each notebook carries the text."""
     files = [HERE / f"{name}.{suffix}" for name in ("player", *more)]
     lines = "".join(file.read_text(encoding="utf-8") for file in files).splitlines()
     bare = (line.strip() for line in lines)
@@ -148,8 +148,10 @@ def _texts(suffix: str, more: Iterable[str]) -> str:
 
 
 def style(num_names: int, *more: str) -> str:
-    """player.css, the styles of further kinds of panels, and the looks of that many
+    """player.css, the styles of further kinds of panels, and looks for this number of
     requests.
+
+    more: the names of styles with further kinds of panels.
     """
     looks = [AGAIN_LOOK, SHARED_LOOK, *map(request_look, range(min(max(num_names, 5), 20)))]
     return _texts("css", more) + "".join(f".pool-player {look.css}" for look in looks)

@@ -1,4 +1,4 @@
-"""One step of a recording as an SVG, for places where no script runs. Paper is white there."""
+"""One step of a recording as an SVG, for places where no script runs. Its paper is white."""
 
 import html
 import textwrap
@@ -9,11 +9,11 @@ from lessons_lib.drawing.looks import AGAIN_LOOK, SHARED_LOOK, Look, Pattern, re
 from lessons_lib.drawing.player.panels import called
 from lessons_lib.drawing.svg import rectangle, text
 
-WIDTH, GAP = 860, 28  # pixels; between views
-BOX, BELOW = 28, 15  # pixels: the height of a place, and of an id below it
+WIDTH, GAP = 860, 28  # pixels: the whole width, and the gap between views
+BOX, BELOW = 28, 15  # pixels: the height of a place, and of the id below it
 LANE = 22
-LINE = 20  # of text
-WIDEST = 56  # of a place
+LINE = 20  # pixels: the height of a line of text
+WIDEST = 56  # pixels: the width of a place, at most
 EMPTY = Look("empty", WASTED, Pattern("", "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4"))
 
 
@@ -56,7 +56,7 @@ def draw(recording, step: int) -> str:
 
 
 class _View:
-    """Draws panels from the top down."""
+    """Draws the panels of a view from the top down."""
 
     def __init__(self, recording, state: dict, left: float, top: float, width: float):
         self.names = [str(name) for name in recording.names]

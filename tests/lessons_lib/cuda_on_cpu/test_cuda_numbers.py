@@ -33,7 +33,7 @@ extern "C" void float_to_bfloat16(const float* from, __nv_bfloat16* to, int n) {
 @pytest.fixture(scope="module", params=["", "#define CUDA_ON_CPU_PORTABLE_HALF\n"])
 def conversions(request):
     """With the compiler's half type, and without one."""
-    # a change of theirs is a new build
+    # a change of the headers makes a new build
     headers = "".join(path.read_text() for path in sorted(CUDA_ON_CPU.glob("*.h")))
     changed = f"// {hashlib.sha256(headers.encode()).hexdigest()}\n"
     flags = ("-std=c++17", "-O2", f"-I{CUDA_ON_CPU / 'include'}")

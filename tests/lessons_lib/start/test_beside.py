@@ -1,5 +1,5 @@
-"""What is installed beside the packages of somebody else's machine: its packages are made up,
-and its pip only tells what it was asked for.
+"""Packages that are installed next to a machine's own, as on Colab. The machine's packages are
+made up, and its pip only writes down its arguments.
 """
 
 import json

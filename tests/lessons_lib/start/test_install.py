@@ -90,7 +90,7 @@ class Clone:
         self.put(folder / ".venv/bin/python", STAND_IN)
         self.has_pip("26.3")
         self.has_card(False)
-        own = ("PIP_", "UV_", "MAKE")  # of whoever runs the tests
+        own = ("PIP_", "UV_", "MAKE")  # of the person who runs the tests
         kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         self.environment = kept | {
             "STAND_IN": str(folder),

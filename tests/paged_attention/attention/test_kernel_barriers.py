@@ -154,8 +154,8 @@ def run_advance(texts):
     return library, run
 
 
-# A file of the ladder is run by the last rung that has it. (Rung 8 is rung 7 on other caches.
-# Rung 9 is rung 7 with another plan, and runs only what it has alone.)
+# The last rung that includes a file of the ladder runs it. (Rung 8 is rung 7 on other caches.
+# Rung 9 is rung 7 with another plan, and runs only its own files.)
 RUNS = {
     file: run_rung(rung.number)
     for rung in (RUNGS[9], *RUNGS[:8])

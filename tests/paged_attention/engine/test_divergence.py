@@ -96,8 +96,8 @@ def test_it_says_whose_head_it_is(what, head):
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("block", [0, 1, 2])
 def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
-    """Whoever sees the fourth key of a block gets no number, as long as the block's values are
-    not all zeros.
+    """A query that sees the fourth key of a block gets no number, as long as the values of the
+    block are not all zeros.
     """
 
     def path(metadata):

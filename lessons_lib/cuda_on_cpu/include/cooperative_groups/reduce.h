@@ -8,12 +8,12 @@ template <class T>
 struct plus {
   T operator()(T a, T b) const { return a + b; }
 };
-// the smaller one
+// Gives the smaller value.
 template <class T>
 struct less {
   T operator()(T a, T b) const { return b < a ? b : a; }
 };
-// the larger one
+// Gives the larger value.
 template <class T>
 struct greater {
   T operator()(T a, T b) const { return a < b ? b : a; }
@@ -31,8 +31,7 @@ struct bit_xor {
   T operator()(T a, T b) const { return a ^ b; }
 };
 
-// All threads of the tile call it at the same line. The order of the operations is not
-// promised.
+// All threads of the tile call it at the same line. The order of the operations may change.
 template <unsigned Size, class Parent, class T, class Operation>
 T reduce(const thread_block_tile<Size, Parent>& tile, T value, Operation&& op,
          CUDA_ON_CPU_HERE) {

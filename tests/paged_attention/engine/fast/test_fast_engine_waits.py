@@ -69,8 +69,8 @@ kinds = pytest.mark.parametrize("kind", ["decodes", "mixed"])
 @shapes
 @kinds
 def test_a_profile_has_one_wait_a_step(shape, kind):
-    """A profile has each call, whoever makes it, and each copy with its kinds of memory. So it
-    has what PyTorch does not see.
+    """A profile has each call, from any library, and each copy with its kinds of memory. So it
+    has calls that PyTorch does not see.
     """
     steps(engine_of(shape, "cuda"), kind)
     engine = engine_of(shape, "cuda")
