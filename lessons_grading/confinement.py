@@ -26,9 +26,8 @@ SYSTEM = (
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/etc/fonts", "/etc/localtime"),
 )
-# parts of the course without answers
-COURSE = ("lessons_lib", "lessons_grading", *rooms.shown_content())
-WEIGHTS = "paged_attention/tiny_qwen3"
+COURSE = ("lessons_lib", "lessons_grading")  # rooms that hold no answers
+WEIGHTS = "paged_attention/tiny_qwen3"  # they hold no answers either
 INSTALL = (
     "Grading needs bubblewrap and libseccomp, which keep submissions away from your files: "
     "sudo apt-get install bubblewrap libseccomp2 (Fedora: dnf install bubblewrap libseccomp). "
@@ -136,19 +135,13 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     def empty(folder, size=SMALL):
         return [*(["--size", str(size)] if sized else []), "--tmpfs", str(folder)]
 
-    prefixes = sorted(
-        {
-            sys.prefix,
-            sys.base_prefix,
-            *([site.getusersitepackages()] if site.ENABLE_USER_SITE else []),
-        }
-    )
+    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    prefixes = sorted({sys.prefix, sys.base_prefix, *own})
     around = [*SYSTEM, *(path for path in prefixes if not Path(path).is_relative_to(ROOT))]
-    seen = [
-        *around,
-        *(path for path in prefixes if path not in around),
-        *(f"{ROOT}/{name}" for name in COURSE),
-    ]
+    within = [path for path in prefixes if path not in around]
+    within += [f"{ROOT}/{name}" for name in COURSE]
+    content = [f"{ROOT}/{name}" for name in (*rooms.shown_content(), WEIGHTS)]
+    seen = [*around, *within, *content]
     words = ["--proc", "/proc", "--dev", "/dev"]
     # a shared map of this one is memory that can be hidden
     words += ["--dev-bind", "/dev/null", "/dev/zero"]
@@ -156,7 +149,7 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     # bubblewrap's own folders around what is seen, in /tmp too, may be closed to all but root
     around_all = {str(parent) for path in seen for parent in Path(path).parents} - {"/"}
     words += [word for folder in sorted(around_all) for word in ("--dir", folder)]
-    for path in seen[: len(around)]:
+    for path in around:
         words += (
             ["--symlink", os.readlink(path), path]
             if os.path.islink(path) and path in SYSTEM
@@ -165,13 +158,14 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     # else it is a package
     if any(ROOT.is_relative_to(path) for path in around) and not (ROOT / "torch").exists():
         words += empty(ROOT)
-    for path in seen[len(around) :]:
+    for path in within:
         words += ["--ro-bind-try", path, path]
     # wherever the course may be installed
     for place in {ROOT, *map(Path, site.getsitepackages())}:
         for name in WRITTEN:
             words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
-    words += ["--ro-bind", f"{ROOT}/{WEIGHTS}", f"{ROOT}/{WEIGHTS}"]  # this holds no answers
+    for path in content:
+        words += ["--dir", str(Path(path).parent), "--ro-bind", path, path]
     # the same for all, and slow to build
     for runtime in build_folder().glob("cuda_on_cpu_*/finished"):
         words += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]

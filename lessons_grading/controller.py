@@ -87,7 +87,9 @@ def _become_nobody():
     if not (_is_first() and os.getuid() == 0):
         return
     folders = [*map(Path, _writable()), *(ROOT / folder for folder in WRITTEN)]
-    for folder in (*folders, *Path(_writable()[0]).glob("build")):  # with runtimes for CUDA
+    # with runtimes for CUDA, and with a lesson's pictures
+    folders += [*Path(_writable()[0]).glob("build"), *ROOT.glob("lessons_content/lesson_*")]
+    for folder in folders:
         os.chmod(folder, 0o777)
     nobody = int(os.environ["LESSONS_GRADE_USER"])
     os.setgroups([])
