@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from lessons_grading import dask_workers, sandbox
+from lessons_grading import sandbox
 from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED, GradeStore
@@ -20,6 +20,10 @@ from lessons_lib.paths import IS_CHECKOUT
 # bytes for an honest notebook and its judge together, with room to spare
 MEMORY_OF_A_WORKER = 2 << 30
 GIB = 1 << 30
+INSTALL_DASK = (
+    "--scheduler needs Dask: install the course with its extra `cluster`, such as "
+    "pip install -e '.[cluster]' -c constraints.txt"
+)
 
 
 def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -123,7 +127,7 @@ def _look_around(arguments: argparse.Namespace):
             "--results"
         )
     if reason := (
-        dask_workers.missing()
+        _missing_dask()
         if arguments.scheduler
         else not arguments.no_sandbox and sandbox.missing()
     ):
@@ -133,6 +137,15 @@ def _look_around(arguments: argparse.Namespace):
         raise ValueError(f"there is no notebook in {folder}")
     terms = f"{arguments.limits} {course_digest()} {mistakes_digest()}"
     arguments.store = GradeStore(results, folder, arguments.seed, terms)
+
+
+def _missing_dask() -> str:
+    """Why Dask cannot be used here, or ""."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        return INSTALL_DASK
+    return ""
 
 
 def usual_workers() -> int:

@@ -15,7 +15,6 @@ from tqdm import tqdm
 from lessons_content.mistakes import teachers_mistakes
 from lessons_grading import draft, sandbox
 from lessons_grading.arguments import read_arguments
-from lessons_grading.dask_workers import dask_workers
 from lessons_grading.deduplicate import Deduplicated
 from lessons_grading.grading_server import GRADER
 from lessons_grading.local_workers import Grading, local_workers, twice_if_needed
@@ -67,6 +66,8 @@ def _run(arguments: argparse.Namespace, grader: str) -> int:
         with tqdm(total=len(arguments.submissions), desc="grading", unit="notebook") as bar:
             if first := next(to_grade, None):
                 if arguments.scheduler:
+                    from lessons_grading.dask_workers import dask_workers
+
                     limited_by.clear()
                     found = dask_workers(arguments.scheduler, limits, _say, limited_by)
                 else:

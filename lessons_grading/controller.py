@@ -27,6 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 
+import psutil
+
 from lessons_grading.reports import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.paths import ROOT
 from lessons_lib.processes import process_tree
@@ -52,12 +54,12 @@ chmod -R u+rwX "$@"
 find "$@" -xdev -mindepth 1 -delete
 left=$(find "$@" -xdev -mindepth 1 ! -type d -print -quit) && test -z "$left"
 """
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 
 def serve():
-    """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
-    orders, replies = Connection(os.dup(0)), Connection(os.dup(1))
+    """Takes orders from descriptor 0 and replies there, until the judge is gone."""
+    judge = Connection(os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
@@ -69,14 +71,14 @@ def serve():
     gc.freeze()  # what exists by now outlives every run
     gc.enable()
     os.dup2(nothing, 2)  # what keeps it from starting was told there
-    replies.send_bytes(b"ready")
+    judge.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
-            order = json.loads(orders.recv_bytes())
+            order = json.loads(judge.recv_bytes())
             _clear(*(_writable() if order["clean"] else ()))
-            _place(orders)
-            ended = _Run(order, orders, replies).follow()
-            replies.send_bytes(ENDED + json.dumps(ended).encode())
+            _place(judge)
+            ended = _Run(order, judge).follow()
+            judge.send_bytes(ENDED + json.dumps(ended).encode())
 
 
 def _become_nobody():
@@ -105,8 +107,7 @@ def _protect():
         with suppress(OSError, ValueError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
     _prctl(_PR_SET_DUMPABLE, 0)
-    # what a run leaves behind becomes our child, so that we find it
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    process_tree.adopt_orphans()  # so that we find what a run leaves behind
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -115,7 +116,7 @@ def _prctl(option: int, value: int):
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _place(orders: Connection):
+def _place(judge: Connection):
     """Empties the folders of WRITTEN and puts the next message's files there.
 
     Without a sandbox the course stays as it is.
@@ -123,7 +124,7 @@ def _place(orders: Connection):
     folders = WRITTEN if _is_first() else ()
     if not (helper := os.fork()):
         try:
-            files = json.loads(orders.recv_bytes())
+            files = json.loads(judge.recv_bytes())
             _clear(*(ROOT / folder for folder in folders))
             for path in files if folders else ():
                 (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +159,7 @@ def _is_first() -> bool:
 
 def _of_runs() -> set[int]:
     if _is_first():
-        return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
+        return {*psutil.pids()} - {1}
     return process_tree.family(os.getpid())
 
 
@@ -183,8 +184,8 @@ def _end_what_is_left():
 class _Run:
     """A function of worker.py in a separate process, and what becomes of it."""
 
-    def __init__(self, order: dict, orders: Connection, replies: Connection):
-        self.orders, self.replies = orders, replies
+    def __init__(self, order: dict, judge: Connection):
+        self.judge = judge
         self.output_limit = order["output_limit"] or math.inf
         self.reports, theirs = Pipe(duplex=False)
         answers, self.answers = os.pipe()
@@ -192,7 +193,7 @@ class _Run:
         os.set_blocking(self.answers, False)
         self.pid = os.fork()
         if not self.pid:
-            _be_the_run(order["function"], orders, theirs.fileno(), answers, written)
+            _be_the_run(order["function"], judge, theirs.fileno(), answers, written)
         theirs.close()
         os.close(answers)
         os.close(written)
@@ -263,10 +264,10 @@ class _Run:
 
     def _pass_on(self, message: bytes):
         begun = time.monotonic()
-        self.replies.send_bytes(REPORT + SECONDS.pack(self.watch.look()) + message)
+        self.judge.send_bytes(REPORT + SECONDS.pack(self.watch.look()) + message)
         try:
-            limits = json.loads(self.orders.recv_bytes())
-        except EOFError:
+            limits = json.loads(self.judge.recv_bytes())
+        except (EOFError, OSError):
             sys.exit()  # the judge is gone
         paused = time.monotonic() - begun
         self.watch.leave_out(paused)
@@ -277,10 +278,10 @@ class _Run:
             os.write(self.answers, b"\n")
 
 
-def _be_the_run(function: str, orders: Connection, reports: int, answers: int, output: int):
+def _be_the_run(function: str, judge: Connection, reports: int, answers: int, output: int):
     """Runs in the new process and never returns."""
     try:
-        arguments = json.loads(orders.recv_bytes())
+        arguments = json.loads(judge.recv_bytes())
         os.setsid()
         _prctl(_PR_SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,56 +2,79 @@
 
 Dask keeps the list of workers, gives each as many orders as it has threads, and gives an order
 to another worker where one is gone. A plugin looks at each worker, also at one that comes
-later, and gives it a resource if it may grade; orders ask for that.
+later, and gives it a resource if it may grade. The orders ask for this resource.
+
+Each worker imports this file, which therefore needs no PyTorch.
 """
 
+import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Any
 
-from lessons_grading.local_workers import Workers
+import distributed
+
+from lessons_grading.digests import course_digest, mistakes_digest
+from lessons_grading.grading_process import GradingProcesses, Workers
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import text_of
 
 CONNECT_LIMIT = 15.0  # seconds until a scheduler counts as not there
 WAIT_LIMIT = 600.0  # seconds to wait for a worker
 MOST_AHEAD = 2  # orders for each thread, so that none waits for the next
-INSTALL = (
-    "--scheduler needs Dask: install the course with its extra `cluster`, such as "
-    "pip install -e '.[cluster]' -c constraints.txt"
-)
 # Dask sends a function by its name, and its scheduler would look for it too. Python's own
 # `eval` is everywhere; the course is needed on the workers only.
 _GRADE = "__import__('distributed').get_worker().plugins[name].processes.grade(order, seconds)"
 
 
-def missing() -> str | None:
-    """Why Dask cannot be used here, or None."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        return INSTALL
-    return None
+class Grading(distributed.WorkerPlugin):
+    """On each worker: looks whether it may grade, and keeps the processes that do.
+
+    A worker that may grade gets the resource `name`, once for each of its threads. What the
+    plugin says of the worker is an event of the topic `name`.
+    """
+
+    def __init__(self, name: str, sandboxed: bool):
+        self.name, self.sandboxed = name, sandboxed
+        self.wanted = {"course": course_digest(), "mistakes": mistakes_digest()}
+
+    async def setup(self, worker):
+        self.processes = GradingProcesses()
+        refused, words = await asyncio.to_thread(self._look)
+        if not refused:
+            await worker.set_resources(**{self.name: worker.state.nthreads})
+        about = {"worker": worker.address, "refused": refused, "limited_by": words}
+        worker.log_event(self.name, about)
+
+    def _look(self) -> tuple[str, str]:
+        """Why this worker may not grade, or "", and what keeps the limits there."""
+        about = self.processes.about()
+        if failed := about.get("failed"):
+            return failed, ""
+        reason = about["problem"] or (about["sandbox"] if self.sandboxed else "")
+        if about["mistakes"] != self.wanted["mistakes"]:
+            reason = reason or "LESSONS_MISTAKES names other mistakes there"
+        if about["course"] != self.wanted["course"]:
+            reason = "it has another version of the course"
+        return reason, about["limited_by"]
+
+    def teardown(self, worker):
+        self.processes.close()
 
 
 @contextmanager
 def dask_workers(
     address: str, limits: Limits, say: Callable[[str], object], limited_by: set[str]
 ) -> Iterator[Workers]:
-    """Those of the scheduler at `address`.
+    """The workers of the scheduler at `address`.
 
     say: is called with a sentence for the person who waits.
     limited_by: gets what keeps the limits on the workers.
     Raises ConnectionError, with a sentence, if no scheduler is there.
     """
-    import distributed
-
-    from lessons_grading.dask_plugin import Grading
-
     logging.disable()  # what goes wrong is told in a sentence below
     try:
         client = distributed.Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
@@ -81,10 +104,14 @@ def dask_workers(
 
 
 class _Crew:
-    """What is known of the workers. Those that may grade have the resource `name`."""
+    """What is known of the workers. The workers that may grade have the resource `name`."""
 
     def __init__(
-        self, client: Any, name: str, say: Callable[[str], object], limited_by: set[str]
+        self,
+        client: distributed.Client,
+        name: str,
+        say: Callable[[str], object],
+        limited_by: set[str],
     ):
         self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
         self._refused: dict[str, str] = {}

@@ -16,12 +16,13 @@ from lessons_grading.judge import grade_notebook
 from lessons_grading.local_workers import Read
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.store import GradeStore
-from lessons_grading.submissions import Submission, text_of
+from lessons_grading.submissions import Submission
 
 
 def code_of(notebook: Notebook) -> str:
     """A digest of what decides its grade."""
-    parts = notebook.lesson, [(cell.number, cell.source) for cell in notebook.cells]
+    cells = [(cell.number, cell.source) for cell in notebook.cells]
+    parts = notebook.lesson, cells, notebook.files
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -50,8 +51,8 @@ class Deduplicated:
                 self.found += 1
                 continue
             if notebook.problem:  # nothing of it is run
-                name = text_of(submission.path.name)
-                self._save(submission, grade_notebook(notebook, name, submission.student, 0))
+                whose = submission.name, submission.student
+                self._save(submission, grade_notebook(notebook, *whose, seed=0))
                 continue
             code = code_of(notebook)
             if known := self.store.find_code(code, self.look_back):
@@ -78,7 +79,7 @@ def _copy(grade: SubmissionGrade, submission: Submission, digest: str) -> Submis
     return msgspec.structs.replace(
         grade,
         student=submission.student,
-        notebook=text_of(submission.path.name),
+        notebook=submission.name,
         digest=digest,
         seconds=0.0,
         is_repeat=True,

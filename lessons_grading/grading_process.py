@@ -14,8 +14,11 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing import Pipe
+from typing import NamedTuple
 
 LARGEST_REPLY = 4 << 20  # bytes; the grade of a lesson has some ten thousand
 # seconds for what is no part of a submission's time: to import PyTorch from a disk that may be
@@ -23,6 +26,17 @@ LARGEST_REPLY = 4 << 20  # bytes; the grade of a lesson has some ten thousand
 OF_THE_JUDGE = 900.0
 ABOUT = b"about"  # the order to say what is on this machine
 _PROCESS = "from lessons_grading.grading_server import serve; serve()"
+
+
+class Workers(NamedTuple):
+    """Those that grade, on this machine or elsewhere.
+
+    submit: gives them an order, as JSON. The reply is JSON too.
+    room: how many orders they may have now. Raises ConnectionError if there will be no room.
+    """
+
+    submit: Callable[[bytes], Future]
+    room: Callable[[], int]
 
 
 class Lost(Exception):
@@ -46,13 +60,10 @@ class GradingProcess:
 
     def reply(self, order: bytes, seconds: float) -> bytes:
         """The reply to an order of grading_server.py. Raises Lost."""
-        with suppress(OSError):  # it has ended; `_next` will see that
+        with suppress(OSError):  # it has ended; then nothing comes
             self.pipe.send_bytes(order)
-        return self._next(seconds + OF_THE_JUDGE)
-
-    def _next(self, seconds: float) -> bytes:
         try:
-            if self.pipe.poll(seconds):
+            if self.pipe.poll(seconds + OF_THE_JUDGE):
                 return self.pipe.recv_bytes(LARGEST_REPLY)
             how = "it did not come to an end"
         except (EOFError, OSError):
@@ -88,8 +99,12 @@ class GradingProcesses:
 
         seconds: that the submission may take.
         """
+        with self._lock:
+            if self._is_closed:
+                return json.dumps({"failed": "it was stopped"}).encode()
+            process = self._idle.pop() if self._idle else GradingProcess()
+            self._all.add(process)
         try:
-            process = self._take()
             reply = process.reply(order, seconds)
         except Lost as lost:
             return json.dumps({"failed": str(lost)}).encode()
@@ -101,20 +116,8 @@ class GradingProcesses:
         """What decides whether this machine may grade: see grading_server.py."""
         return json.loads(self.grade(ABOUT, 0.0))
 
-    def _take(self) -> GradingProcess:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        process = GradingProcess()
-        with self._lock:
-            self._all.add(process)
-            is_late = self._is_closed
-        if is_late:
-            process.end()
-        return process
-
     def close(self):
         with self._lock:
-            self._is_closed, processes = True, [*self._all]
-        for process in processes:
+            self._is_closed = True
+        for process in self._all:  # no more come now
             process.end()

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 from lessons_grading import course
-from lessons_grading.reports import Case, Refused
+from lessons_grading.reports import Case, Ready, Refused
 from lessons_grading.sandbox import Run
 from lessons_grading.work import LARGEST_EFFORT, Effort
 from lessons_lib import checks
@@ -76,12 +76,14 @@ class _Ended(Exception):
 
 
 def compare(
-    exam: Exam, run: Run, ended: dict, effort: Effort
+    exam: Exam, run: Run, ended: dict, effort: Effort, seconds: float
 ) -> tuple[CheckResult, isolation.Outcome]:
     """The verdict on the results of a run of `worker.observe`, and how the run ended.
 
     ended: the results of cases, by number, that the run leaves out.
+    seconds: that the run may take for all cases once its answer is built.
     """
+    is_ready = exam.exercise.language == "python"  # else it is built first
     last, refused, outcome = (0, None), None, isolation.Outcome("returned")
 
     def note(report):
@@ -89,12 +91,16 @@ def compare(
         last = report
 
     def attempt(number, case):
-        nonlocal refused
+        nonlocal is_ready, refused
         if number in ended:
             return ended[number]
+        limit = None
         # a case that helps little arrives, but is not compared
-        while (report := run.next()) is not None:
+        while (report := run.next(limit)) is not None:
+            limit = None
             match report:
+                case Ready() if not is_ready:  # once, whatever an answer forges
+                    is_ready, limit = True, seconds
                 case Case(n, text) if n == number and not effort.is_too_much():
                     return decode(text)
                 case Refused():
@@ -111,8 +117,8 @@ def compare(
             return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), outcome
         if refused:
             return refused, outcome
-        verdict = broken(exam.exercise, run.outcome, last)
-        outcome = replace(run.outcome, last_report=last)
+        outcome = replace(run.outcome, last_report=last if is_ready else None)
+        verdict = broken(exam.exercise, outcome)
     except Exception:  # a forged result, of which the exercise cannot make words
         return CheckResult(exam.exercise.id, False, "wrong", NOT_SHOWN), outcome
     number, failure = last
@@ -127,15 +133,12 @@ def compare(
     return verdict, outcome
 
 
-def broken(
-    exercise: Exercise,
-    outcome: isolation.Outcome,
-    last_report: tuple[int, checks.Failure | None] | None,
-) -> CheckResult:
+def broken(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
+    """The verdict on an answer whose run gave too few results."""
     # it claims to have returned
     if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
         outcome = replace(outcome, ending="exited", detail="without a result")
-    return checks.from_broken_run(exercise, replace(outcome, last_report=last_report))
+    return checks.from_broken_run(exercise, outcome)
 
 
 def decode(text: str):

@@ -13,11 +13,12 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from lessons_grading.class_page import MOST_NAMES, ClassNumbers
 from lessons_grading.digests import whole_file, write_whole
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.students import (
+    MOST_NAMES,
     UNTOUCHED,
+    ClassNumbers,
     besides,
     file_name,
     not_proved,

@@ -5,7 +5,7 @@ sandbox, and what was earned by then is final.
 """
 
 import struct
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -36,7 +36,7 @@ class CellFailed(_Report, tag="error"):
 
 
 class Packed(TypedDict, total=False):
-    """An answer. It has one of these.
+    """An answer on its way. It has one of these.
 
     text: in C++ or CUDA.
     pickle: in Python, as base64.
@@ -55,8 +55,12 @@ class Answer(_Report, tag="answer"):
     packed: Packed
 
 
+class Ready(_Report, tag="ready"):
+    """The answer is built and loaded. Its cases come next."""
+
+
 class Case(_Report, tag="case"):
-    """The result of an answer on a case: what results.encode gives, as JSON of its own."""
+    """The result of an answer on a case: what result_codec.encode gives, as JSON."""
 
     number: int
     result: str
@@ -69,23 +73,18 @@ class Refused(_Report, tag="refused"):
     message: str
 
 
-class Returned(_Report, tag="returned"):
-    """The function has come to its end."""
+class Finished(_Report, tag="finished"):
+    """The function has come to its end.
+
+    ending: "returned", "raised" or "exited".
+    words: of the error, which begin with the name of its type; or how it has exited.
+    """
+
+    ending: Literal["returned", "raised", "exited"]
+    words: str = ""
 
 
-class Raised(_Report, tag="raised"):
-    """It has raised an error of this type, which describes itself in these words."""
-
-    name: str
-    words: str
-
-
-class Exited(_Report, tag="exited"):
-    how: str
-
-
-LastWords = Returned | Raised | Exited
-Report = Begun | CellFailed | Answer | Case | Refused | LastWords
+Report = Begun | CellFailed | Answer | Ready | Case | Refused | Finished
 
 
 class Ended(msgspec.Struct):

@@ -35,12 +35,12 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
     """Runs these cells in a process. Returns the number of one that ended it, or None."""
     run = work.run(
         "run_cells",
+        work.notebook.files,
         [(cell.number, cell.source) for cell in cells],
         _every_exercise(),
         [exercise.id for exercise in work.exercises],
         work.limits.cell_seconds,
         files=course.whole(),
-        clean=True,
         seconds=SETUP_LIMIT,
         output_limit=work.limits.output,
     )

@@ -23,9 +23,14 @@ class Submission:
     path: Path
     problem: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name of the notebook's file; "" for a folder."""
+        return "" if self.problem else text_of(self.path.name)
+
     def without_points(self, *events: str) -> SubmissionGrade:
-        name = "" if self.problem else text_of(self.path.name)
-        return SubmissionGrade(self.student, name, "", None, (), events, 0.0, is_final=False)
+        student, name = self.student, self.name
+        return SubmissionGrade(student, name, "", None, (), events, 0.0, is_final=False)
 
 
 def find_submissions(folder: Path) -> list[Submission]:

@@ -81,24 +81,15 @@ class Work:
             ]
         return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
 
-    def beside(self) -> "Work":
-        """Work under the same limits, in a sandbox of its own."""
-        return Work(self.notebook, self.exercises, self.seed, self.limits)
-
     def close(self):
         for sandbox in self._sandboxes.values():
             sandbox.close()
 
-    def run(
-        self,
-        function: str,
-        *arguments,
-        files: dict[str, str],
-        seconds: float,
-        apart: bool = False,
-        **limits,
-    ) -> Run:
-        """apart: whether it runs in a sandbox in which no cell of the submission has run."""
+    def run(self, function: str, *arguments, apart: bool = False, **options) -> Run:
+        """Starts a run, with the arguments of Run.
+
+        apart: whether it runs in a sandbox in which no cell of the submission has run.
+        """
         sandbox = self._sandboxes.get(apart)
         if not (sandbox and sandbox.alive):
             if sandbox:
@@ -106,7 +97,7 @@ class Work:
             if any(exercise.language == "cuda" for exercise in self.exercises):
                 _build_runtimes()
             sandbox = self._sandboxes[apart] = Sandbox(self.limits, self.taken)
-        return sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
+        return Run(sandbox, function, *arguments, **options)
 
     def leave_apart(self):
         """Ends the sandbox that is apart: what an answer left there is for no other one."""

@@ -30,9 +30,9 @@ Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
 def run(function: str, arguments: list, pipe: Connection, answers: int):
-    """Calls a function and reports how it ended: Returned, Raised or Exited.
+    """Calls a function, and reports how it has ended.
 
-    answers: where a byte comes when a report was read.
+    answers: the descriptor that gets a byte when a report was read.
     """
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
@@ -43,22 +43,21 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
 
     functions: dict[str, Callable[..., int | None]] = {
         "run_cells": run_cells,
-        "build": build,
         "observe": observe,
     }
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     code = None
     try:
         code = functions[function](*arguments, report)
-        ended: reports.Report = reports.Returned()
+        finished = reports.Finished("returned")
     except SystemExit as stop:
-        ended = reports.Exited(plain(f"exit({stop.code!r:.80})"))
+        finished = reports.Finished("exited", plain(f"exit({stop.code!r:.80})"))
     except BaseException as error:
-        ended = reports.Raised(type(error).__name__, _words_of(error)[:20_000])
+        finished = reports.Finished("raised", _words_of(error)[:20_000])
     with suppress(Exception):
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
-    report(ended)
+    report(finished)
     os._exit(code or 0)  # at once, even if the answer left threads running
 
 
@@ -67,11 +66,17 @@ def _words_of(error: BaseException) -> str:
 
 
 def run_cells(
-    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
+    files: dict[str, str],
+    cells: list,
+    exercises: dict[str, list],
+    wanted: list[str],
+    seconds: float,
+    report: Report,
 ) -> int | None:
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
     CellFailed, and an Answer for each value that one gets.
 
+    files: those that were handed in beside the notebook.
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
     wanted: the exercises whose answers are reported.
@@ -79,7 +84,7 @@ def run_cells(
     Returns STOPPED if a cell took longer.
     """
     code = None
-    sys.path.append("")  # for modules that the cells write, and files that were handed in
+    _place(files)
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
     # lesson 08 looks up names; an exercise has no more here
@@ -231,21 +236,12 @@ def _pack(exercise: checks.Exercise, answer) -> Packed:
     return {"pickle": base64.b64encode(data).decode()}
 
 
-def build(tryout: str, packed: Packed, report: Report):
-    """Builds an answer in C++ or CUDA, so that `observe` need not.
-
-    tryout: from course.pack().
-    """
-    (exercise, _), answer = _loaded(tryout), packed["text"]
-    if not _refused(exercise, answer, report):
-        exercise.prepare(answer)
-
-
 def observe(
     tryout: str, packed: Packed, files: dict[str, str], ended: list[int], report: Report
 ):
-    """Reports a Case for each case, or Refused.
+    """Reports Ready, and then a Case for each case; or Refused.
 
+    tryout: from course.pack().
     files: those that were handed in beside the notebook. An answer may use them.
     ended: the numbers of cases that are not tried again.
     """
@@ -253,13 +249,13 @@ def observe(
 
     torch.set_num_threads(1)
     exercise, cases = _loaded(tryout)  # before any code of the submission is here
-    for name, text in files.items():
-        Path(name).write_text(text, encoding="utf-8")
-    sys.path.append("")
+    _place(files)
     answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
-    if _refused(exercise, answer, report):
+    if refused := checks.refuse(exercise, answer):
+        report(reports.Refused(str(refused.mistake), plain(refused.message)))
         return
     subject = exercise.prepare(answer)
+    report(reports.Ready())
     for number, case in enumerate(cases):
         if number in ended:
             continue
@@ -267,12 +263,12 @@ def observe(
         report(reports.Case(number, json.dumps(result)))
 
 
+def _place(files: dict[str, str]):
+    """Writes the files that were handed in, and lets code import them."""
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    sys.path.append("")
+
+
 def _loaded(text: str):
     return pickle.loads(base64.b64decode(text))
-
-
-def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
-    refused = checks.refuse(exercise, answer)
-    if refused:
-        report(reports.Refused(str(refused.mistake), plain(refused.message)))
-    return refused is not None

@@ -11,11 +11,17 @@ from msgspec.structs import replace
 from test_grade_report import Page, entry, submission, wrong
 
 from lessons_grading import report
-from lessons_grading.class_page import ClassNumbers, Group, way_of
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import write_report
-from lessons_grading.students import Student, in_order, students_of
+from lessons_grading.students import (
+    ClassNumbers,
+    Group,
+    Student,
+    in_order,
+    students_of,
+    way_of,
+)
 
 
 def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:

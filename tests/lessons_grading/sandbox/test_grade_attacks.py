@@ -186,8 +186,14 @@ FORGED = {
         ["answer"],
         ["refused", "0.1", ""],
     ],
-    "types": [["refused", 5, 3], ["case", 0, 5], ["case", "0", "1"], ["raised", 3, []]],
-    "ends": [["returned"], ["exited", "x"], ["raised", "CompileError", "x" * 1_000_000]],
+    "types": [["refused", 5, 3], ["case", 0, 5], ["case", "0", "1"], ["finished", 3, []]],
+    "ends": [
+        ["ready"],
+        ["finished", "returned"],
+        ["finished", "exited", "x"],
+        ["finished", "raised", "CompileError: " + "x" * 1_000_000],
+    ],
+    "an error whose name is none": [["finished", "raised", "a\0b: x"]],
     "shapes": [None, 1, [], {}, "", [[]], {"report": {}}, True],
     "no JSON": [b"\xff", b"", b"[1"],
     "depth": [b"[" * 100_000],
@@ -256,7 +262,7 @@ def blocks_needed(num_tokens, block_size):
     equal = [["foreign", "x"], ["course", "lessons_lib.checks", "Text", "1", {}],
              ["set", []], True, None, ["dict", []]]
     for number in range(80): forge(*(["case", number, each] for each in equal))
-    forge(["returned"])
+    forge(["finished", "returned"])
     os._exit(0)"""
     )
     assert not earned(grade(hand_in(tmp_path, answer)))
