@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -96,20 +97,15 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
     mistakes = tuple(
         Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes
     )
+    judging = ("hidden", "size", "describe", "same", "show", "chancy", "name_from_text")
+    gone: dict[str, Any] = dict.fromkeys((*judging, "arrange"), result_codec.gone)
     bare = replace(
         exercise,
         reference=kind,
         mistakes=mistakes,
         hints=(),
         cases=tuple,
-        size=result_codec.gone,
-        hidden=result_codec.gone,
-        describe=result_codec.gone,
-        same=result_codec.gone,
-        show=result_codec.gone,
-        chancy=result_codec.gone,
-        name_from_text=result_codec.gone,
-        arrange=result_codec.gone,
+        **gone,
     )
     # `is` and not `==`, because the class of an answer may compare in any way.
     forms = [

@@ -26,6 +26,7 @@ from lessons_lib.processes import added_methods, isolation, pickles
 from lessons_lib.processes.cpu_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
+_NONE = object()  # where there is no answer
 Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
@@ -41,10 +42,7 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
         pipe.send_bytes(msgspec.json.encode(message))
         os.read(answers, 1)
 
-    functions: dict[str, Callable[..., int | None]] = {
-        "run_cells": run_cells,
-        "observe": observe,
-    }
+    functions: dict[str, Callable] = {"run_cells": run_cells, "observe": observe}
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     code = None
     try:
@@ -137,8 +135,8 @@ def _shell():
     from IPython.core.interactiveshell import InteractiveShell
 
     class Shell(InteractiveShell):
-        def enable_gui(self, gui=None):  # for %matplotlib; nothing is displayed here
-            pass
+        def enable_gui(self, gui=None):
+            """For %matplotlib. Nothing is displayed here."""
 
     HistoryManager.enabled = False  # type: ignore[assignment]  # hides the trait, for all
     return Shell.instance()
@@ -148,50 +146,49 @@ def _silence_verbs(answers: "_Answers"):
     import lessons_lib
     from lessons_lib import notebook_api
 
-    def check(exercise_id, answer):
-        answers.checked(str(exercise_id), answer)
-
     def silence(*arguments, **named):
         pass
 
+    verbs = {"check": answers.checked}
+    verbs |= dict.fromkeys(("hint", "solution", "progress_bar"), silence)
     for module in (lessons_lib, notebook_api):
-        vars(module).update(check=check, hint=silence, solution=silence, progress_bar=silence)
+        vars(module).update(verbs)
 
 
 class _Answers:
     """Reports each new value of an answer, so that it counts whatever later cells do."""
 
     def __init__(self, wanted: list[checks.Exercise], namespace: dict, report: Report):
-        self.exercises = {exercise.id: exercise for exercise in wanted}
-        self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
+        self.wanted = {exercise.id: exercise for exercise in wanted}
         self.namespace, self.report = namespace, report
         self.seen: dict[str, object] = {}
         self.sent: set[tuple[str, int]] = set()
 
     def look(self, again: bool = False):
-        for exercise, name in self.names.items():
-            if name in self.namespace:
-                answer = self.namespace[name]
-                if again or exercise not in self.seen or self.seen[exercise] is not answer:
-                    self.hand_in(exercise, answer)
+        """Hands in what is new, or all of it again."""
+        for exercise in self.wanted.values():
+            answer = self.namespace.get(exercise.answer_name, _NONE)
+            before = self.seen.get(exercise.id, _NONE)
+            if answer is not _NONE and (again or answer is not before):
+                self.hand_in(exercise, answer)
 
-    def checked(self, exercise: str, answer: object):
+    def checked(self, exercise_id, answer: object):
         """Takes an answer that was handed to a check, whatever its name.
 
         It does not count if there is an answer of the right name: lesson 00 checks a wrong
         answer to show what a check does.
         """
-        if self.namespace.get(self.names.get(exercise), answer) is answer:
+        exercise = self.wanted.get(str(exercise_id))
+        if exercise and self.namespace.get(exercise.answer_name, answer) is answer:
             self.hand_in(exercise, answer)
 
-    def hand_in(self, exercise: str, answer: object):
-        if exercise not in self.names:
-            return
-        self.seen[exercise] = answer
-        packed = _pack(self.exercises[exercise], answer)
-        if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
+    def hand_in(self, exercise: checks.Exercise, answer: object):
+        self.seen[exercise.id] = answer
+        packed = _pack(exercise, answer)
+        key = exercise.id, hash(json.dumps(packed))
+        if key not in self.sent:
             self.sent.add(key)
-            self.report(reports.Answer(exercise, packed))
+            self.report(reports.Answer(exercise.id, packed))
 
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
@@ -218,20 +215,15 @@ def _pack(exercise: checks.Exercise, answer) -> Packed:
         return {"text": plain(str(answer))}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
-        return {
-            "refused": (
-                "missing",
-                f"`{exercise.answer_name}` is the course's own, from {module.__name__}.",
-            )
-        }
+        ours = f"`{exercise.answer_name}` is the course's own, from {module.__name__}."
+        return {"refused": ("missing", ours)}
     try:
         data = pickles.dumps(added_methods.carried(answer))
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
-        refused = checks.not_sendable(
-            exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
-        )
+        words = f"This cannot be sent to another process: {error}"
+        refused = checks.not_sendable(exercise, TypeError(words[:300]))
         return {"refused": (str(refused.mistake), plain(refused.message))}
     return {"pickle": base64.b64encode(data).decode()}
 

@@ -7,9 +7,8 @@ from types import ModuleType
 import pytest
 
 from graded import RIGHT, hand_in
-from lessons_grading import arguments as arguments_of
-from lessons_grading import sandbox
-from lessons_grading.arguments import read_arguments
+from lessons_grading import command, sandbox
+from lessons_grading.command import read_arguments
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED
 
@@ -41,7 +40,7 @@ def refusal(capsys, *words: object) -> str:
 
 
 def test_a_folder_of_submissions_is_enough(folder, monkeypatch):
-    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    monkeypatch.setattr(command, "usual_workers", lambda: 5)
     arguments = read(folder)
     assert [each.student for each in arguments.submissions] == ["ada"]
     assert (arguments.folder, arguments.results) == (folder, folder.parent / "results")
@@ -92,7 +91,7 @@ def shown_help(capsys) -> str:
 
 
 def test_help_says_what_each_option_is_and_its_usual_value(capsys, monkeypatch):
-    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    monkeypatch.setattr(command, "usual_workers", lambda: 5)
     shown = shown_help(capsys)
     for words in (
         "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's",

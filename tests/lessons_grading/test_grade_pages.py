@@ -8,7 +8,6 @@ import jinja2
 import msgspec
 import pytest
 from msgspec.structs import replace
-from test_grade_report import Page, entry, submission, wrong
 
 from lessons_grading import report
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
@@ -22,6 +21,7 @@ from lessons_grading.students import (
     students_of,
     way_of,
 )
+from reported import Page, entry, submission, wrong
 
 
 def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:
