@@ -18,12 +18,11 @@ from tqdm import tqdm
 from lessons_content.mistakes import teachers_mistakes
 from lessons_grading import draft, sandbox
 from lessons_grading.deduplicate import Deduplicated
-from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.grading_server import GRADER
 from lessons_grading.local_workers import Grading, local_workers, twice_if_needed
 from lessons_grading.report import write_report
 from lessons_grading.sandbox import Limits
-from lessons_grading.store import LARGEST_SEED, GradeStore
+from lessons_grading.store import LARGEST_SEED, GradeStore, course_digest, mistakes_digest
 from lessons_grading.submissions import find_submissions, text_of
 from lessons_lib import checks, installation
 from lessons_lib.cuda.calls import processors

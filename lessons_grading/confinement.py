@@ -52,18 +52,17 @@ exec "$@"
 
 
 @cache
-def bubblewrap() -> str | None:
-    """Where bubblewrap is. Never a relative path: the sandbox starts from another folder."""
+def bubblewrap() -> str:
+    """Where bubblewrap is, or "". Never a relative path: the sandbox has another folder."""
     found = shutil.which("bwrap")
-    return found and os.path.abspath(found)
+    return os.path.abspath(found) if found else ""
 
 
 @cache
 def words_of_bubblewrap() -> list[str]:
     """The words of its help, which show the options that it has."""
-    program = bubblewrap()
-    assert program is not None  # `missing` comes first
-    return subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split()
+    ran = subprocess.run([bubblewrap(), "--help"], capture_output=True, text=True)
+    return ran.stdout.split()
 
 
 @cache
@@ -111,13 +110,11 @@ def _namespaces() -> list[str]:
     """Root has no need of a user namespace, in which the system would still take the sandbox
     for root. The sandbox then gives up root before it does anything else.
     """
-    program, known = bubblewrap(), words_of_bubblewrap()
-    assert program is not None  # `missing` comes first
     user = ["--unshare-user", "--uid", "1000", "--gid", "1000"]
-    user += ["--disable-userns"] if "--disable-userns" in known else []
+    user += ["--disable-userns"] if "--disable-userns" in words_of_bubblewrap() else []
     becomes_another = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     return [
-        program,
+        bubblewrap(),
         *(f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")),
         "--die-with-parent",
         "--new-session",

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 
 import distributed
 
-from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.grading_process import GradingProcesses, Workers
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import course_digest, mistakes_digest
 from lessons_grading.submissions import text_of
 
 CONNECT_LIMIT = 15.0  # seconds until a scheduler counts as not there

@@ -1,9 +1,8 @@
 """Notebooks with the same code get the same grade, and only one of them is graded.
 
-What a grade depends on is the code of all cells, with their places, which its events name, and
-the lesson. Cells depend on each other, so the text of one cell is no key for its answer; and
-titles, outputs, names and students play no part. try_answer.py does the same for single
-answers.
+A grade depends on the code of all cells, on their places, which its events name, and on the
+lesson. Titles, outputs, names and students make no difference. As cells depend on each other,
+the text of one cell says nothing about its answer. try_answer.py recognises single answers.
 """
 
 import hashlib
@@ -27,21 +26,21 @@ def code_of(notebook: Notebook) -> str:
 
 
 class Deduplicated:
-    """Keeps apart what has to be graded, what has a grade, and what will have another's.
+    """Finds which notebooks have to be graded. All others get the grade of another one.
 
-    look_back: whether a grade of an earlier run may be taken over.
-    found, saved: how many have a grade of an earlier run, and how many got one now.
+    look_back: whether grades of an earlier run count.
+    found, saved: how many have a grade of an earlier run, and how many got one in this run.
     """
 
     def __init__(self, store: GradeStore, look_back: bool):
         self.store, self.look_back = store, look_back
         self.found = self.saved = 0
-        self._codes: dict[Submission, str] = {}
-        # by code: those that wait for the grade of another, with their digests
+        self._codes: dict[Submission, str] = {}  # of what is graded at present
+        # by code: those that wait for the grade of another one, with their digests
         self._alike: dict[str, list[tuple[Submission, str]]] = {}
 
     def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
-        """Reads each once, and yields those that nobody else has handed in."""
+        """Reads each notebook once. Yields the first one of those with the same code."""
         for submission in submissions:
             if submission.problem:
                 self._save(submission, submission.without_points(submission.problem))
@@ -64,7 +63,7 @@ class Deduplicated:
                 yield submission, notebook
 
     def give(self, submission: Submission, grade: SubmissionGrade):
-        """The grade of one that was graded, and of all that are like it so far."""
+        """Saves a grade, for this submission and for those with the same code so far."""
         code = self._codes.pop(submission)
         self._save(submission, grade, code)
         for other, digest in self._alike.pop(code):

@@ -47,3 +47,8 @@ class SubmissionGrade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_repeat: bool = False
     tried: int = 0
     repeated: int = 0
+
+
+def in_order(grade: SubmissionGrade) -> tuple[str, ...]:
+    """A key to sort by, as a report is sorted."""
+    return grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook

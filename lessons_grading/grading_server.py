@@ -12,11 +12,11 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from lessons_grading import sandbox
-from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.grading_process import ABOUT, LARGEST_REPLY
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import course_digest, mistakes_digest
 from lessons_grading.try_answer import remember_answers
 from lessons_lib import checks
 from lessons_lib.checks import MistakesError

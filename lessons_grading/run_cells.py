@@ -6,7 +6,7 @@ from collections import deque
 from lessons_grading import course
 from lessons_grading.notebook import Cell
 from lessons_grading.reports import STOPPED, Answer, Begun, CellFailed, Packed
-from lessons_grading.sandbox import Run
+from lessons_grading.sandbox import Limits, Run
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_lib.processes import isolation
@@ -51,28 +51,28 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
         return None
     if run.from_outside:
         work.was_disturbed(f"cell {number}" if number else "the notebook", outcome)
-        return number
-    if number is None:
+    elif number is None:
         raise RuntimeError(
             f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}"
         )
-    if work.seconds >= work.limits.notebook_seconds:
-        return number
-    too_slow = f"cell {number} was stopped after {work.limits.cell_seconds:g} s"
-    if outcome.detail == f"exit code {STOPPED}":
-        work.note(too_slow)
-        return number
-    raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
-    work.note(
-        {
-            "raised": f"cell {number} raised {raised}",
-            "crashed": f"the process crashed in cell {number}: {outcome.detail}",
-            "exited": f"the process ended in cell {number}, {outcome.detail}",
-            "timed out": too_slow,
-            "flooded": f"cell {number} wrote more than {work.limits.output / 2**20:g} MB",
-        }.get(outcome.ending, f"cell {number} ended its process")
-    )
+    elif work.seconds < work.limits.notebook_seconds:
+        work.note(_how_it_ended(number, outcome, work.limits))
     return number
+
+
+def _how_it_ended(number: int, outcome: isolation.Outcome, limits: Limits) -> str:
+    """How a cell has ended its process, in words."""
+    too_slow = f"cell {number} was stopped after {limits.cell_seconds:g} s"
+    if outcome.detail == f"exit code {STOPPED}":
+        return too_slow
+    raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
+    return {
+        "raised": f"cell {number} raised {raised}",
+        "crashed": f"the process crashed in cell {number}: {outcome.detail}",
+        "exited": f"the process ended in cell {number}, {outcome.detail}",
+        "timed out": too_slow,
+        "flooded": f"cell {number} wrote more than {limits.output / 2**20:g} MB",
+    }.get(outcome.ending, f"cell {number} ended its process")
 
 
 def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:

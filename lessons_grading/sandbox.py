@@ -44,8 +44,8 @@ missing = confinement.missing
 class Limits:
     """What one submission may take.
 
-    Sizes are bytes. Seconds are its own (own_time.py); by the clock it gets BUSY times as
-    many, and never more than `total_seconds` for all that is done with it.
+    Sizes are bytes. Seconds are its own (lessons_lib/processes/cpu_time.py). By the clock it
+    gets BUSY times as many, and never more than `total_seconds` for all that is done with it.
 
     memory, processes: of all its processes together; threads count as processes.
     output: what its cells may write.
@@ -98,7 +98,7 @@ class Sandbox:
     """Starts when it is made. Raises RuntimeError if it cannot be started.
 
     reason: why it has ended.
-    was_killed: whether that was somebody from outside, such as a system without memory.
+    was_killed: whether something outside has killed it, such as a system without memory.
     """
 
     def __init__(self, limits: Limits, taken: Taken):
@@ -111,7 +111,9 @@ class Sandbox:
         self._start()
         threading.Thread(target=self._watch, daemon=True).start()
         if self._next_message() != b"ready":
-            said = self._read_errors() if self._process.poll() is not None else ""
+            said = ""
+            if self._process.poll() is not None:
+                said = self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
             reason = said or self.reason
             self.close()
             raise RuntimeError(f"The sandbox could not be started: {reason}")
@@ -157,9 +159,6 @@ class Sandbox:
         self._errors = self._process.stderr
         theirs.close()
 
-    def _read_errors(self) -> str:
-        return self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
-
     def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so
             for message in messages:
@@ -192,8 +191,10 @@ class Sandbox:
         return message
 
     def _how_it_ended(self) -> str:
-        """A cgroup's kernel kills bubblewrap too. bubblewrap says by 128 + 9 that the first
-        process was killed, which nobody inside can do.
+        """Tells a limit from a signal that came from outside.
+
+        In a cgroup the kernel kills bubblewrap too. Else bubblewrap's exit code 128 + 9 says
+        that the first process was killed, which no process in the sandbox can do.
         """
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout=5.0)

@@ -10,13 +10,16 @@ import secrets
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from lessons_grading.grades import SubmissionGrade
-from lessons_grading.students import in_order
+from lessons_content.mistakes.teachers_mistakes import further_files
+from lessons_grading.grades import SubmissionGrade, in_order
 from lessons_grading.submissions import Submission, text_of
+from lessons_lib import rooms
+from lessons_lib.paths import ROOT
 
 FILE = "grades.sqlite"
 LARGEST_SEED = (1 << 31) - 1
@@ -195,3 +198,28 @@ def _read(text: str) -> SubmissionGrade | None:
         return msgspec.json.decode(text, type=SubmissionGrade)
     except (msgspec.MsgspecError, RecursionError, TypeError):
         return None
+
+
+@cache
+def course_digest() -> str:
+    """Changes with everything in the course that may decide a grade, as it was at first."""
+    return _digest_of(
+        [
+            path
+            for folder in rooms.JUDGING
+            for path in sorted((ROOT / folder).rglob("*"))
+            if path.suffix not in (".pyc", ".html") and path.is_file()
+        ]
+    )
+
+
+def mistakes_digest() -> str:
+    """Changes with a teacher's further mistakes."""
+    return _digest_of(further_files(), lambda path: path.name)
+
+
+def _digest_of(files: list[Path], name=lambda path: os.path.relpath(path, ROOT)) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(repr((name(path), path.read_bytes())).encode())
+    return digest.hexdigest()

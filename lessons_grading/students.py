@@ -88,11 +88,6 @@ def students_of(grades: Iterable[SubmissionGrade]) -> Iterator[Student]:
         yield Student(name, tuple(theirs))
 
 
-def in_order(grade: SubmissionGrade) -> tuple[str, ...]:
-    """A key to sort by, as GradeStore does."""
-    return grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook
-
-
 def besides(grade: SubmissionGrade) -> list[str]:
     """The events, except for a missing sandbox, which each page reports anyway."""
     return [event for event in grade.events if event != "it ran without a sandbox"]

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections import OrderedDict
+from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
@@ -115,11 +116,8 @@ def _try(work: Work, exercise: Exercise, answer: Packed, apart: bool = False) ->
 
 def _try_beside(work: Work, exercise: Exercise, ours: Packed) -> CheckResult:
     """The verdict on our own answer, in a sandbox that no submission gets to see."""
-    alone = Work(work.notebook, work.exercises, work.seed, work.limits)
-    try:
+    with closing(Work(work.notebook, work.exercises, work.seed, work.limits)) as alone:
         verdict, _ = _attempt(alone, exercise, ours)
-    finally:
-        alone.close()
     if alone.from_outside:  # that is not to be remembered
         raise MachineFault("this machine was too busy to try our own answer")
     return verdict

@@ -43,31 +43,29 @@ class Effort:
 
 
 class Work:
-    """Use `close` at the end.
+    """All that is done with one submission, which ends with `close`.
 
     seed: chooses the hidden cases.
     answers: what the cells gave for each exercise.
     seconds: the cells' own.
-    from_outside: whether something that is not the submission's has ended a run: the clock, or
-        who killed it. Then the grade is not final, and what was seen is not remembered.
+    from_outside: whether the clock has ended a run, or a signal that is not the submission's.
+        Then the grade is not final, and no verdict is remembered.
     tried, repeated: how many answers were tried, and how many were known already.
     """
 
     def __init__(
         self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits
     ):
-        self.notebook = notebook
-        self.exercises = exercises
-        self.seed = seed
-        self.limits = limits
+        self.notebook, self.exercises = notebook, exercises
+        self.seed, self.limits = seed, limits
         self.answers: dict[str, list[Packed]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
         self.seconds, self.from_outside = 0.0, False
         self.tried = self.repeated = 0
+        self.taken, self.effort = Taken(limits.total_seconds), Effort()
+        self._sandboxes: dict[bool, Sandbox] = {}
         if notebook.problem:
             self.note(notebook.problem)
-        self._sandboxes: dict[bool, Sandbox] = {}
-        self.taken, self.effort = Taken(limits.total_seconds), Effort()
 
     def note(self, event: str):
         if len(self.events) < 1_000:
@@ -100,7 +98,7 @@ class Work:
         return Run(sandbox, function, *arguments, **options)
 
     def leave_apart(self):
-        """Ends the sandbox that is apart: what an answer left there is for no other one."""
+        """Ends the sandbox that is apart: no other answer finds what this one has left."""
         if sandbox := self._sandboxes.pop(True, None):
             sandbox.close()
 
@@ -110,7 +108,7 @@ class Work:
             self.was_disturbed("an answer", run.outcome)
 
     def was_disturbed(self, what: str, outcome: isolation.Outcome):
-        """Notes that something else than the submission has ended its run."""
+        """Notes that the clock or a signal has ended a run."""
         self.from_outside = True
         if self.is_over():
             minutes = self.limits.total_seconds / 60

@@ -10,14 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from lessons_grading import report
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade, in_order
 from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import write_report
 from lessons_grading.students import (
     ClassNumbers,
     Group,
     Student,
-    in_order,
     students_of,
     way_of,
 )
