@@ -39,9 +39,9 @@ NOT_AS_ROOT = (
     "Grade as an ordinary user."
 )
 MANAGER = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-# Runs a command in the cgroup that systemd has put this shell into. It fails where that is
-# none of version 2 with both limits; and where memory runs out, the kernel ends all of it at
-# once, so that nothing half dead goes on.
+# Runs a command in the cgroup that systemd has put this shell into. It fails if that is not
+# one of version 2 with both limits. If memory runs out, the kernel ends the whole cgroup at
+# once, so that no part of it goes on alone.
 IN_ITS_CGROUP = f"""
 IFS=: read -r number none path < /proc/self/cgroup
 cgroup="/sys/fs/cgroup$path"
@@ -90,7 +90,7 @@ def missing() -> str | None:
 
 
 def is_root() -> bool:
-    """Whether we are root here. Then a sandbox becomes another user: see controller.py."""
+    """Whether root grades. Then a sandbox becomes another user: see controller.py."""
     return os.getuid() == 0
 
 
@@ -107,8 +107,10 @@ def command_line(
 
 
 def _namespaces() -> list[str]:
-    """Root has no need of a user namespace, in which the system would still take the sandbox
-    for root. The sandbox then gives up root before it does anything else.
+    """The namespaces of a sandbox, in words of bubblewrap.
+
+    Root gets no user namespace: the system would still take the sandbox for root. Instead the
+    sandbox gives up root before it does anything else.
     """
     user = ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     user += ["--disable-userns"] if "--disable-userns" in words_of_bubblewrap() else []
@@ -221,11 +223,11 @@ def _numbers() -> tuple[int, int]:
 @cache
 def systemd_scope() -> str | None:
     """`systemd-run`, if it can make a cgroup for a sandbox. The kernel keeps its limits."""
-    tool = shutil.which("systemd-run")
-    probe = tool and subprocess.run(
-        [*_scope(tool, 1 << 30, 64), "true"], capture_output=True, stdin=subprocess.DEVNULL
-    )
-    return tool if probe and probe.returncode == 0 else None
+    if not (tool := shutil.which("systemd-run")):
+        return None
+    words = [*_scope(tool, 1 << 30, 64), "true"]
+    probe = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL)
+    return tool if probe.returncode == 0 else None
 
 
 def in_scope(memory: int, tasks: int) -> list[str]:

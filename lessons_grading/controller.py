@@ -3,9 +3,9 @@
 Each function runs in a separate process. This one runs no code of a submission and reads
 nothing that comes from it. What a run reports goes to the judge unchanged.
 
-It takes one order at a time from the judge. An order is three messages. Other processes read
-the second one (the files of the course) and the third one (the run's arguments). So none of
-that is in the memory of this process, which each run copies. The judge answers each report,
+It takes one order at a time from the judge. An order is three messages. Two other processes
+read the second message (the files of the course) and the third (the run's arguments). So
+neither is in the memory of this process, which each run copies. The judge answers each report
 with new limits or with null.
 """
 
@@ -48,7 +48,7 @@ PRELOADED = (
 )
 # of the course; in a sandbox each run brings these files
 WRITTEN = ("kernels", "lessons_content", "paged_attention")
-# A mounted folder stays, with those around it. A closed one is opened, however deep it is.
+# A mounted folder stays, and so do the folders around it. A folder without rights gets them.
 _CLEAR = """
 chmod -R u+rwX "$@"
 find "$@" -xdev -mindepth 1 -delete
@@ -82,9 +82,9 @@ def serve():
 
 
 def _become_nobody():
-    """In a sandbox of root's: becomes a user that owns nothing, and is used by nobody else.
+    """Where root grades: becomes a user that owns nothing, and that nothing else uses.
 
-    Not even what is mapped to root may be in here, because the system's own settings are its.
+    A user that is mapped to root will not do, because it could change the system's settings.
     """
     if not (_is_first() and os.getuid() == 0):
         return
@@ -148,7 +148,7 @@ def _clear(*folders: str | Path):
 
 
 def _writable() -> list[str]:
-    """The folders in which runs may leave something, except for those of WRITTEN."""
+    """The folders in which runs may leave something, without the folders of WRITTEN."""
     return [os.environ["LESSONS_GRADE_FOLDER"], *(["/tmp", "/dev/shm"] if _is_first() else [])]
 
 
@@ -221,7 +221,7 @@ class _Run:
             pass
 
     def _limit(self, seconds: float, clock: float):
-        """From now on it may take this many seconds of its own, and this many by the clock."""
+        """Sets the own seconds that it may take from now on, and the seconds by the clock."""
         self.seconds, self.until = seconds, self.watch.look() + seconds
         self.clock, self.deadline = clock, time.monotonic() + clock
 

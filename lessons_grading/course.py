@@ -107,7 +107,7 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         cases=tuple,
         **gone,
     )
-    # `is` and not `==`, because the class of an answer may compare in any way.
+    # found by `is` and not by `==`, because the class of an answer may compare in any way
     forms = [
         exercise.reference,
         *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),

@@ -8,6 +8,7 @@ Each worker imports this file, which therefore needs no PyTorch.
 """
 
 import asyncio
+import json
 import logging
 import secrets
 import time
@@ -38,28 +39,19 @@ class Grading(distributed.WorkerPlugin):
     """
 
     def __init__(self, name: str, sandboxed: bool):
-        self.name, self.sandboxed = name, sandboxed
-        self.wanted = {"course": course_digest(), "mistakes": mistakes_digest()}
+        self.name = name
+        ours = {"course": course_digest(), "mistakes": mistakes_digest()}
+        question = ours | {"type": "Question", "sandboxed": sandboxed}
+        self.question = json.dumps(question).encode()
 
     async def setup(self, worker):
         self.processes = GradingProcesses()
-        refused, words = await asyncio.to_thread(self._look)
+        reply = json.loads(await asyncio.to_thread(self.processes.grade, self.question, 0.0))
+        refused = reply.get("failed") or reply["refused"]
         if not refused:
             await worker.set_resources(**{self.name: worker.state.nthreads})
-        about = {"worker": worker.address, "refused": refused, "limited_by": words}
-        worker.log_event(self.name, about)
-
-    def _look(self) -> tuple[str, str]:
-        """Why this worker may not grade, or "", and what keeps the limits there."""
-        about = self.processes.about()
-        if failed := about.get("failed"):
-            return failed, ""
-        reason = about["problem"] or (about["sandbox"] if self.sandboxed else "")
-        if about["mistakes"] != self.wanted["mistakes"]:
-            reason = reason or "LESSONS_MISTAKES names other mistakes there"
-        if about["course"] != self.wanted["course"]:
-            reason = "it has another version of the course"
-        return reason, about["limited_by"]
+        about = {"worker": worker.address, "refused": refused}
+        worker.log_event(self.name, about | {"limited_by": reply.get("limited_by", "")})
 
     def teardown(self, worker):
         self.processes.close()

@@ -36,11 +36,11 @@ class Deduplicated:
         self.store, self.look_back = store, look_back
         self.found = self.saved = 0
         self._codes: dict[Submission, str] = {}  # of what is graded at present
-        # by code: those that wait for the grade of another one, with their digests
+        # by code: the submissions that wait for another one's grade, with their digests
         self._alike: dict[str, list[tuple[Submission, str]]] = {}
 
     def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
-        """Reads each notebook once. Yields the first one of those with the same code."""
+        """Reads each notebook once. Of several with the same code it yields the first one."""
         for submission in submissions:
             if submission.problem:
                 self._save(submission, submission.without_points(submission.problem))
@@ -63,7 +63,7 @@ class Deduplicated:
                 yield submission, notebook
 
     def give(self, submission: Submission, grade: SubmissionGrade):
-        """Saves a grade, for this submission and for those with the same code so far."""
+        """Saves a grade for this submission, and for all with the same code so far."""
         code = self._codes.pop(submission)
         self._save(submission, grade, code)
         for other, digest in self._alike.pop(code):

@@ -1,6 +1,12 @@
-"""What became of a submission: a grade for each exercise of its lesson, and other events."""
+"""The grade of a submission: a grade for each exercise of its lesson, and other events."""
 
 import msgspec
+
+# Begins the message of an answer that fails on hidden cases alone.
+NEW_CASE = (
+    "It passes the check of the notebook, "
+    "and not all of the further cases that are used for grades."
+)
 
 
 class ExerciseGrade(msgspec.Struct, frozen=True):

@@ -24,7 +24,6 @@ LARGEST_REPLY = 4 << 20  # bytes; the grade of a lesson has some ten thousand
 # seconds for what is no part of a submission's time: to import PyTorch from a disk that may be
 # far away, to start a sandbox, to compare results
 OF_THE_JUDGE = 900.0
-ABOUT = b"about"  # the order to say what is on this machine
 _PROCESS = "from lessons_grading.grading_server import serve; serve()"
 
 
@@ -44,7 +43,7 @@ class Lost(Exception):
 
 
 class GradingProcess:
-    """It ends with this process."""
+    """One such process. It ends with the process that has started it."""
 
     def __init__(self):
         self.pipe, theirs = Pipe()
@@ -111,10 +110,6 @@ class GradingProcesses:
         with self._lock:
             self._idle.append(process)
         return reply
-
-    def about(self) -> dict:
-        """What decides whether this machine may grade: see grading_server.py."""
-        return json.loads(self.grade(ABOUT, 0.0))
 
     def close(self):
         with self._lock:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 from lessons_grading import course
+from lessons_grading.grades import NEW_CASE
 from lessons_grading.reports import Case, Ready, Refused
 from lessons_grading.sandbox import Run
 from lessons_grading.work import LARGEST_EFFORT, Effort
@@ -16,10 +17,6 @@ from lessons_lib.processes import isolation
 MOST_PARTS = 200_000  # of a result; each becomes an object, many times its text
 NOT_SHOWN = "The result is not right. It is of a kind that cannot be compared or shown."
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
-NEW_CASE = (
-    "It passes the check of the notebook, "
-    "and not all of the further cases that are used for grades."
-)
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def decode(text: str):
 
 
 def refusal(exercise: Exercise, refused: Refused) -> CheckResult:
-    """What the sandbox says of an answer that was not tried. It can only harm the answer."""
+    """The verdict on an answer that the sandbox did not try. It can only harm the answer."""
     known = {
         checks.NOT_ATTEMPTED,
         "not-an-answer",

@@ -21,7 +21,7 @@ Read = tuple[Submission, Notebook]
 
 
 class Grading(NamedTuple):
-    """How submissions are graded: by what, such as judge.grade_notebook."""
+    """What all orders have in common."""
 
     seed: int
     limits: Limits

@@ -67,8 +67,9 @@ class Unreadable(Exception):
 def read_notebook(path: Path, student: str = "", root: Path | None = None) -> Notebook:
     """The notebook at `path`. Never raises, whatever is there.
 
-    student: takes the files in Python along that the student has handed in beside it.
-    root: a folder around it. No link below that is followed.
+    student: whose notebook it is. The files in Python that the student has handed in with it
+        are read too. "" for none.
+    root: a folder around it. No link below that folder is followed.
     """
     digest = ""
     try:
@@ -98,7 +99,7 @@ def read_files(
     """The bytes of a notebook, and the files in Python beside it, by name.
 
     These are plain files, in UTF-8, that are small. There are none for a notebook outside of
-    its student's folder: the files there may be somebody else's.
+    its student's folder: the files there may be another student's.
     Raises Unreadable.
     """
     is_alone = text_of(path.stem) == student and text_of(path.parent.name) != student

@@ -101,16 +101,15 @@ def plain(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-class Misfit(Exception):
-    """What came cannot be read."""
+def read(message: bytes) -> tuple[float, Report] | Ended | None:
+    """A message of the sandbox: its own seconds and a report, or how the run has ended.
 
-
-def read(message: bytes) -> tuple[float, Report] | Ended:
-    """A message of the sandbox: its own seconds and a report, or how the run has ended."""
+    None if it does not fit.
+    """
     try:
         if message[:1] == ENDED:
             return msgspec.json.decode(message[1:], type=Ended)
         (seconds,) = SECONDS.unpack(message[1 : 1 + SECONDS.size])
         return seconds, msgspec.json.decode(message[1 + SECONDS.size :], type=Report)
-    except (msgspec.MsgspecError, struct.error, RecursionError, UnicodeDecodeError) as error:
-        raise Misfit(str(error)) from None
+    except (msgspec.MsgspecError, struct.error, RecursionError, UnicodeDecodeError):
+        return None

@@ -94,7 +94,7 @@ def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:
 
 
 def _keep(answers: list[Packed], packed: Packed):
-    """The last few answers count, and so do the last few things that are none."""
+    """Keeps the last few answers, and the last few values that are no answer."""
     alike = [other for other in answers if is_refused(other) == is_refused(packed)]
     if len(alike) == MOST_ANSWERS:
         answers.remove(alike[0])

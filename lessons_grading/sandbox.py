@@ -22,7 +22,7 @@ import msgspec
 import psutil
 
 from lessons_grading import confinement, reports, usage
-from lessons_grading.reports import LARGEST_MESSAGE, Ended, Finished, Misfit, Report
+from lessons_grading.reports import LARGEST_MESSAGE, Ended, Finished, Report
 from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
 from lessons_lib.processes.isolation import BUSY, Outcome
 
@@ -169,13 +169,11 @@ class Sandbox:
 
         None if the sandbox has ended; `reason` then says why.
         """
-        if (message := self._next_message()) is None:
-            return None
-        try:
-            return reports.read(message)
-        except Misfit:
-            self.end(UNREADABLE)
-            return None
+        message = self._next_message()
+        received = None if message is None else reports.read(message)
+        if received is None:
+            self.end(UNREADABLE)  # if it has not ended for another reason
+        return received
 
     def _next_message(self) -> bytes | None:
         try:
@@ -290,7 +288,7 @@ class Run:
         sandbox.send(order | {"limits": limits}, files, arguments)
 
     def _limits(self, seconds: float) -> list[float]:
-        """The own seconds that it may take from now on, and those by the clock."""
+        """The own seconds that it may take from now on, and the seconds by the clock."""
         clock = min(BUSY * seconds, self.sandbox.taken.seconds_left())
         self.sandbox.deadline = time.monotonic() + clock + PATIENCE
         return [seconds, clock]

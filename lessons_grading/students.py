@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import groupby
 
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.hidden_cases import NEW_CASE
+from lessons_grading.grades import NEW_CASE, ExerciseGrade, SubmissionGrade
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS
 
@@ -163,7 +162,8 @@ class Group:
     @property
     def name(self) -> str:
         """Names a group without a name in commands, such as 2.5-1f0c9a."""
-        return f"{self.exercise}-{_short(self.slug + self.way)}"
+        text = (self.slug + self.way).encode("utf-8", "backslashreplace")
+        return f"{self.exercise}-{hashlib.sha256(text).hexdigest()[:12]}"
 
     def add(self, student: Row):
         self.count += 1
@@ -263,7 +263,3 @@ def way_of(entry: ExerciseGrade) -> str:
     message = message.split("\nYour code printed:\n")[0]
     message = message.removeprefix("The result is not right.").strip("\n")
     return re.sub(r"\bline \d+", "a line", message)
-
-
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from lessons_grading import course
-from lessons_grading.hidden_cases import NEW_CASE, TOO_MUCH_EFFORT, compare, exam_of, refusal
+from lessons_grading.grades import NEW_CASE
+from lessons_grading.hidden_cases import TOO_MUCH_EFFORT, compare, exam_of, refusal
 from lessons_grading.reports import Packed, Refused
 from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, is_refused
@@ -126,7 +127,7 @@ def _try_beside(work: Work, exercise: Exercise, ours: Packed) -> CheckResult:
 def _attempt(
     work: Work, exercise: Exercise, answer: Packed, apart: bool = False
 ) -> tuple[CheckResult, isolation.Outcome]:
-    """The verdict, and how the run ended that it comes from."""
+    """The verdict, and how the run has ended that gave it."""
     verdict, outcome = _observe(work, exercise, answer, {}, apart)
     if checks.crashed_first(outcome):  # the cases after that one are worth a try
         ended = {outcome.last_report[0]: checks.CRASH}

@@ -1,6 +1,6 @@
-"""The functions that run on a submission in the sandbox, each in a process of its own.
+"""The functions that run on a submission in the sandbox, each in a separate process.
 
-controller.py starts them. Only what they report comes out: see reports.py.
+controller.py starts them. Only their reports come out: see reports.py.
 """
 
 import base64
@@ -74,7 +74,7 @@ def run_cells(
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
     CellFailed, and an Answer for each value that one gets.
 
-    files: those that were handed in beside the notebook.
+    files: the files that were handed in with the notebook.
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
     wanted: the exercises whose answers are reported.
@@ -234,7 +234,7 @@ def observe(
     """Reports Ready, and then a Case for each case; or Refused.
 
     tryout: from course.pack().
-    files: those that were handed in beside the notebook. An answer may use them.
+    files: the files that were handed in with the notebook. An answer may use them.
     ended: the numbers of cases that are not tried again.
     """
     import torch
