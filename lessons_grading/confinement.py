@@ -94,11 +94,13 @@ def is_root() -> bool:
     return os.getuid() == 0
 
 
+# The words before a command, and the descriptors that it needs.
+CommandLine = tuple[list[str], tuple[int, ...]]
+
+
 @contextmanager
-def command_line(
-    disk: int, unseen: tuple[str, ...] = ()
-) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The words before a command, and the descriptors that it needs during this context."""
+def command_line(disk: int, unseen: tuple[str, ...] = ()) -> Iterator[CommandLine]:
+    """What runs a command in a sandbox, during this context."""
     end, other = os.pipe()
     with open(end):
         with open(other, "wb") as filtering:

@@ -143,10 +143,8 @@ def _read(name: str, folder: int, largest: int) -> bytes:
         _expect_file(before, largest)
         data = file.read(largest)
         after = os.fstat(file.fileno())
-    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (
-        before.st_size,
-        before.st_mtime_ns,
-    ):
+    is_whole = len(data) == before.st_size == after.st_size
+    if not is_whole or before.st_mtime_ns != after.st_mtime_ns:
         raise Unreadable("this file changed while it was read")
     return data
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import Pipe
@@ -130,34 +130,31 @@ class Sandbox:
             "RLIMIT_NOFILE": 1024,
             "RLIMIT_CORE": 0,
         }
+        scope: list[str] = []
+        wall: AbstractContextManager[confinement.CommandLine] = nullcontext(([], ()))
+        if limits.sandboxed:
+            scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
+            wall = confinement.command_line(limits.disk, limits.unseen)
+            if confinement.is_root() or _counts_tasks_by_user_namespace():
+                # between two looks of the watcher
+                resources["RLIMIT_NPROC"] = 4 * limits.processes
         self._pipe, theirs = Pipe()
-        with ExitStack() as stack:
-            words: list[str] = []
-            descriptors: tuple[int, ...] = ()
-            if limits.sandboxed:
-                scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
-                words, descriptors = stack.enter_context(
-                    confinement.command_line(limits.disk, limits.unseen)
-                )
-                words = [*scope, *words]
-                if confinement.is_root() or _counts_tasks_by_user_namespace():
-                    # between two looks of the watcher
-                    resources["RLIMIT_NPROC"] = 4 * limits.processes
-            folder = self._folder.name if self._folder else confinement.SCRATCH
+        with theirs, wall as (words, descriptors):
             self._process = subprocess.Popen(
                 # the watcher goes first, even next to a fork bomb
-                ["nice", "-n", "10", *words, *command],
+                ["nice", "-n", "10", *scope, *words, *command],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 cwd=self._folder.name if self._folder else "/",
-                env=confinement.environment(folder, resources),
+                env=confinement.environment(
+                    self._folder.name if self._folder else confinement.SCRATCH, resources
+                ),
                 pass_fds=descriptors,
                 start_new_session=True,
             )
         assert self._process.stderr is not None  # it is a pipe
         self._errors = self._process.stderr
-        theirs.close()
 
     def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so

@@ -193,17 +193,9 @@ class _Answers:
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
     """An exercise that only knows what kind of thing its answer is."""
+    kind, gone = type if is_class else None, result_codec.gone
     return checks.Exercise(
-        id,
-        "",
-        answer_name,
-        type if is_class else None,
-        tuple,
-        result_codec.gone,
-        result_codec.gone,
-        (),
-        (),
-        language=language,
+        id, "", answer_name, kind, tuple, gone, gone, mistakes=(), hints=(), language=language
     )
 
 
