@@ -38,7 +38,7 @@ INSTALL_DASK = (
 
 
 def main(words: Sequence[str] | None = None, grader: str = GRADER) -> int:
-    """Returns 0 if each submission has a grade, of whatever kind.
+    """Returns 0 if each submission has a grade, final or not.
 
     Returns 1 if the results cannot be written, and 130 after Ctrl-C. Exits with 2 for bad
     arguments.
@@ -68,7 +68,7 @@ def main(words: Sequence[str] | None = None, grader: str = GRADER) -> int:
 
 
 def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Exits with 2, and a sentence, for arguments that cannot be."""
+    """The arguments, completed from the disk. Exits with 2, and a sentence, for bad ones."""
     parser = _parser()
     arguments = parser.parse_args(words)
     arguments.started = time.monotonic()
@@ -138,7 +138,7 @@ def _more_than_0(kind: type) -> Callable[[str], Any]:
             return value
         raise argparse.ArgumentTypeError(f"must be more than 0, not {text}")
 
-    read.__name__ = kind.__name__  # for what is said of what is no number
+    read.__name__ = kind.__name__  # argparse names it when a text is no number
     return read
 
 

@@ -20,7 +20,7 @@ from lessons_lib.paths import ROOT, build_folder
 SCRATCH = "/scratch"  # in the sandbox, the only large folder
 WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN))
 SMALL = 64 << 20  # bytes of every other disk
-SPARE_NUMBERS = 4096  # of users, from which sandboxes of root's draw theirs
+SPARE_NUMBERS = 4096  # of users; where root grades, each sandbox draws one
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),

@@ -70,7 +70,7 @@ def serve():
         importlib.import_module(module)
     gc.freeze()  # what exists by now outlives every run
     gc.enable()
-    os.dup2(nothing, 2)  # what keeps it from starting was told there
+    os.dup2(nothing, 2)  # until here it was told there why it cannot start
     judge.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
@@ -100,7 +100,7 @@ def _become_nobody():
 
 
 def _protect():
-    """Limits this process and its descendants. None may look into this one or interrupt it."""
+    """Limits this process and its descendants, which may not look into it or interrupt it."""
     # a sandbox's first process gets only signals that it asked for
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
@@ -153,7 +153,7 @@ def _writable() -> list[str]:
 
 
 def _is_first() -> bool:
-    """Whether we are a sandbox's first process. All others are runs' and cannot signal us."""
+    """Whether this is a sandbox's first process. No other process can send it signals."""
     return os.getpid() == 1
 
 
@@ -200,7 +200,7 @@ class _Run:
         self.status: int | None = None
         self.printed = Printed()
         self.arrived = queue.Queue[bytes | None](1)
-        # they end with all that a run has started: it has the other ends
+        # they end when the run has, and all that it has started: the other ends are there
         readers = self._read_reports, self._read_output
         self.readers = [Thread(target=reader, daemon=True) for reader in readers]
         for reader in self.readers:
@@ -209,7 +209,7 @@ class _Run:
         self._limit(*order["limits"])
 
     def _read_reports(self):
-        with suppress(EOFError, OSError):  # the second for one that is too long
+        with suppress(EOFError, OSError):  # an OSError if a report is too long
             while True:
                 self.arrived.put(self.reports.recv_bytes(LARGEST_MESSAGE))
         with suppress(ChildProcessError):
@@ -274,7 +274,7 @@ class _Run:
         self.deadline += paused
         if limits:
             self._limit(*limits)
-        with suppress(OSError):  # it does not wait, or it has ended; we shall see
+        with suppress(OSError):  # it does not wait, or it has ended
             os.write(self.answers, b"\n")
 
 

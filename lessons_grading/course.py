@@ -1,8 +1,8 @@
 """The course as a sandbox sees it.
 
 The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
-Nothing of `solutions/` is in a sandbox, and no Python of `lessons_content/`. An exercise
-comes in as a package with what is needed to try an answer, and nothing more.
+Nothing of `solutions/` is in a sandbox, and of `lessons_content/` only the pictures and what
+was measured. An exercise comes in as a package that has just what trying an answer needs.
 """
 
 import functools

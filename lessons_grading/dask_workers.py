@@ -96,7 +96,7 @@ def dask_workers(
 
 
 class _Crew:
-    """What is known of the workers. The workers that may grade have the resource `name`."""
+    """All workers that are known. A worker that may grade has the resource `name`."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 A grade depends on the code of all cells, on their places, which its events name, and on the
 lesson. Titles, outputs, names and students make no difference. As cells depend on each other,
-the text of one cell says nothing about its answer. try_answer.py recognises single answers.
+the text of one cell says nothing about its answer. try_answer.py does this for single answers.
 """
 
 import hashlib

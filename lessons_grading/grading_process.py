@@ -28,7 +28,7 @@ _PROCESS = "from lessons_grading.grading_server import serve; serve()"
 
 
 class Workers(NamedTuple):
-    """Those that grade, on this machine or elsewhere.
+    """Processes that grade, on this machine or elsewhere.
 
     submit: gives them an order, as JSON. The reply is JSON too.
     room: how many orders they may have now. Raises ConnectionError if there will be no room.

@@ -1,4 +1,4 @@
-"""Runs in a process that grades. Orders and replies are JSON: much of them is a student's."""
+"""Runs in a process that grades. Orders and replies are JSON: much in them is a student's."""
 
 import importlib
 import os
@@ -50,7 +50,7 @@ class Reply(msgspec.Struct):
 class Question(msgspec.Struct, tag=True):
     """Asks a worker of Dask whether it may grade for a command.
 
-    course, mistakes: digests of the command's.
+    course, mistakes: digests, as the command has them.
     sandboxed: whether a sandbox is needed.
     """
 

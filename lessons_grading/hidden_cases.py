@@ -26,13 +26,14 @@ class Exam:
     Both are ordered by size. So a message shows the smallest visible case that fails, or the
     smallest hidden one if all visible ones pass.
     num_visible: how many cases are visible.
-    packed: what an answer is tried on, for the sandbox.
+    by_chance: the numbers of the cases that a race decides.
+    packed: the exercise and its cases, for the sandbox.
     """
 
     exercise: Exercise
     num_visible: int
     expected: tuple
-    by_chance: frozenset[int]  # the numbers of chancy cases
+    by_chance: frozenset[int]
     packed: str
 
 

@@ -83,10 +83,10 @@ def _reply_of(done: Future) -> Reply:
 def twice_if_needed(
     reads: Iterable[Read], workers: Workers, grading: Grading
 ) -> Iterator[tuple[Submission, SubmissionGrade]]:
-    """Yields each submission with its grade. Those without a final one are tried twice.
+    """Yields each submission with its grade, after a second try if the first is not final.
 
-    The second time is alone, at the end. A submission that uses up its whole time by the clock
-    twice keeps that grade: no further run waits for it.
+    The second tries come at the end, one at a time. If a submission uses up its whole time by
+    the clock twice, its grade is final: no further run waits for it.
     """
     open_grades: dict[Submission, SubmissionGrade] = {}
     again: list[Read] = []

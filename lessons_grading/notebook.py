@@ -46,15 +46,15 @@ class Notebook(msgspec.Struct, frozen=True):
 
 
 class _Cell(msgspec.Struct, gc=False):
-    """What is read of a cell. Its source stays JSON until it is known how large that is."""
+    """The parts of a cell that are read. Its source stays JSON until its size is known."""
 
     cell_type: Literal["code", "markdown", "raw", "heading"]
     source: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _File(msgspec.Struct):
-    """All else, such as outputs and the state of widgets, is passed over: nothing is made of
-    it, so a file costs at most a few times its size, and a second.
+    """The parts of a notebook that are read. All else, such as outputs and the state of
+    widgets, is passed over. So a file costs at most a few times its size, and a second.
     """
 
     cells: list[_Cell]
@@ -176,7 +176,7 @@ def _cells(data: bytes) -> list[_Cell]:
 
 
 def _text(source: msgspec.Raw) -> str:
-    """The text of a cell, or "" for what is nested too deep or half a character."""
+    """The text of a cell, or "" if it is nested too deep or has half a character."""
     lines: object = ""
     with suppress(msgspec.MsgspecError, RecursionError):
         lines = msgspec.json.decode(source)

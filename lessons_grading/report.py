@@ -49,7 +49,7 @@ def write_report(
     """Writes everything into the folder `results`, each file whole or not at all.
 
     grades: sorted with the key `in_order`.
-    limited_by: what kept the limits.
+    limited_by: what kept the limits on memory and processes, in words.
     """
     numbers = ClassNumbers()
     about = {"seed": seed, "sandboxed": sandboxed, "limits_kept_by": limited_by}

@@ -1,7 +1,7 @@
-"""What comes out of a sandbox, as JSON: the one schema that it has to fit.
+"""The reports of a sandbox, as JSON: the one schema that they have to fit.
 
-A run in the sandbox sends reports, and none of them is trusted. Whatever does not fit ends the
-sandbox, and what was earned by then is final.
+A run in the sandbox sends reports, and none of them is trusted. One that does not fit ends
+the sandbox, and the points that were earned by then are final.
 """
 
 import struct
@@ -13,8 +13,8 @@ LARGEST_MESSAGE = 16 << 20  # bytes
 # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
 REPORT, ENDED = b"R", b"E"
 SECONDS = struct.Struct(">d")
-# The exit code of a process in which a cell took too long. A cell that was stopped while it
-# wrote into our pipe has made the report of that unreadable.
+# The exit code of a process in which a cell took too long. No report could say so if the cell
+# was stopped while it wrote into our pipe.
 STOPPED = 113
 
 

@@ -14,7 +14,7 @@ from lessons_lib.processes import isolation
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count
 GRACE = 5.0  # seconds that a cell may exceed its limit before its process is ended
-SETUP_LIMIT = 120.0  # own seconds before the first cell: files and imports, all of them ours
+SETUP_LIMIT = 120.0  # own seconds before the first cell, for our own files and imports
 
 
 def run_cells(work: Work) -> None:

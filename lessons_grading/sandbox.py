@@ -30,7 +30,7 @@ START_LIMIT = 300.0  # clock seconds; it imports PyTorch
 # clock seconds beyond a run's longest time; after that a sandbox counts as dead
 PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
-SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
+SMALLEST = 1 << 10  # bytes that each message counts at least, as reading it is work
 _KILLED = signal.strsignal(signal.SIGKILL)
 _OWN_ENDINGS = ("exit code 0", f"exit code {reports.STOPPED}")  # of our own worker
 UNREADABLE = "what came from its sandbox cannot be read"
@@ -229,7 +229,7 @@ class Sandbox:
 
     def _too_much(self) -> str:
         processes = usage.tree(self._process.pid)
-        # first: it may be why nothing reacts
+        # this comes first, as it may be why nothing reacts
         if sum(map(usage.num_threads, processes)) > self.limits.processes:
             return f"it started more than {self.limits.processes} processes and threads"
         if time.monotonic() > self.deadline:

@@ -16,8 +16,8 @@ from lessons_grading.grades import NEW_CASE, ExerciseGrade, SubmissionGrade
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS
 
-# What is watched from within the answer's own process, which can switch the watch off. That a
-# notebook's check sees it is enough for learners, who do not attack themselves.
+# These are watched from within the answer's own process, which can switch the watch off. In a
+# notebook that is enough: learners do not attack themselves.
 NOT_PROVED = {
     "1.3": "that each method holds the lock while it touches the data",
     "3.4": "that the scores of many blocks are never in memory at once",

@@ -20,7 +20,7 @@ from lessons_lib.processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
-SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times; then a verdict is worth remembering
+SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times that an answer comes before its verdict is kept
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
 LARGEST_READ = 10_000  # characters of an answer: a pattern takes under a second for as many
 

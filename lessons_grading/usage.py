@@ -77,7 +77,7 @@ def disk(processes: list[psutil.Process]) -> int:
 
     bubblewrap cannot limit the files before version 0.7, and can never limit the names.
     """
-    for process in reversed(processes):  # the first one is closed to us
+    for process in reversed(processes):  # the first process is closed to us
         with suppress(OSError):
             disks = [os.statvfs(f"/proc/{process.pid}/root{folder}") for folder in WRITABLE]
             files = sum((disk.f_files - disk.f_ffree) * INODE_SIZE for disk in disks)

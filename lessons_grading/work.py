@@ -1,4 +1,4 @@
-"""The work on one submission: its sandbox, the answers of its cells, and what happened."""
+"""The work on one submission: its sandboxes, the answers of its cells, and the events."""
 
 import functools
 import time

@@ -85,7 +85,7 @@ def run_cells(
     _place(files)
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
-    # lesson 08 looks up names; an exercise has no more here
+    # lesson 08 looks up the names of answers
     checks.find = lambda exercise_id: known[str(exercise_id)]
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
