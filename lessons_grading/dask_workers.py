@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 import distributed
 
@@ -95,27 +96,25 @@ def dask_workers(
             client.close(timeout=5.0)
 
 
+@dataclass
 class _Crew:
     """All workers that are known. A worker that may grade has the resource `name`."""
 
-    def __init__(
-        self,
-        client: distributed.Client,
-        name: str,
-        say: Callable[[str], object],
-        limited_by: set[str],
-    ):
-        self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
-        self._refused: dict[str, str] = {}
-        self._seen, self._said = time.monotonic(), False
+    client: distributed.Client
+    name: str
+    say: Callable[[str], object]
+    limited_by: set[str]
+    refused: dict[str, str] = field(default_factory=dict)  # reasons, by address
+    seen: float = field(default_factory=time.monotonic)  # when there was a worker last
+    said: bool = False
 
     def hear(self, event: tuple):
         """Takes what the plugin says of a worker."""
         match event[1]:
             case {"worker": str(worker), "refused": str(reason)} if reason:
-                self._refused[worker] = text_of(" ".join(reason.split()))[:500]
+                self.refused[worker] = text_of(" ".join(reason.split()))[:500]
                 named = text_of(worker)
-                self.say(f"Worker {named} gets nothing to grade: {self._refused[worker]}")
+                self.say(f"Worker {named} gets nothing to grade: {self.refused[worker]}")
             case {"limited_by": str(words)}:
                 self.limited_by.add(words)
 
@@ -126,13 +125,13 @@ class _Crew:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         threads = sum(about["resources"].get(self.name, 0) for about in workers.values())
         if threads:
-            self._seen = time.monotonic()
-        elif workers and {*workers} <= {*self._refused}:
-            reasons = "; ".join(f"{text_of(each)}: {self._refused[each]}" for each in workers)
+            self.seen = time.monotonic()
+        elif workers and {*workers} <= {*self.refused}:
+            reasons = "; ".join(f"{text_of(each)}: {self.refused[each]}" for each in workers)
             raise ConnectionError(f"no worker is left that may grade. {reasons}")
-        elif time.monotonic() - self._seen > WAIT_LIMIT:
+        elif time.monotonic() - self.seen > WAIT_LIMIT:
             raise ConnectionError("the scheduler has had no workers for too long")
-        elif not workers and not self._said:
-            self._said = True
+        elif not workers and not self.said:
+            self.said = True
             self.say("The scheduler has no workers: waiting for one.")
         return MOST_AHEAD * max(1, int(threads))

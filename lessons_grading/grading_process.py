@@ -38,10 +38,6 @@ class Workers(NamedTuple):
     room: Callable[[], int]
 
 
-class Lost(Exception):
-    """The process that grades has ended, or had to."""
-
-
 class GradingProcess:
     """One such process. It ends with the process that has started it."""
 
@@ -58,7 +54,9 @@ class GradingProcess:
         theirs.close()
 
     def reply(self, order: bytes, seconds: float) -> bytes:
-        """The reply to an order of grading_server.py. Raises Lost."""
+        """The reply to an order of grading_server.py. If there is none, it says why in JSON,
+        and the process has ended.
+        """
         with suppress(OSError):  # it has ended; then nothing comes
             self.pipe.send_bytes(order)
         try:
@@ -71,7 +69,7 @@ class GradingProcess:
             how = f"the process that graded it ended, exit code {self.process.poll()}"
         self.end()
         self.pipe.close()
-        raise Lost(how)
+        return _failed(how)
 
     def end(self):
         assert self.process.stdin is not None  # it is a pipe
@@ -100,15 +98,13 @@ class GradingProcesses:
         """
         with self._lock:
             if self._is_closed:
-                return json.dumps({"failed": "it was stopped"}).encode()
+                return _failed("it was stopped")
             process = self._idle.pop() if self._idle else GradingProcess()
             self._all.add(process)
-        try:
-            reply = process.reply(order, seconds)
-        except Lost as lost:
-            return json.dumps({"failed": str(lost)}).encode()
-        with self._lock:
-            self._idle.append(process)
+        reply = process.reply(order, seconds)
+        if not process.pipe.closed:
+            with self._lock:
+                self._idle.append(process)
         return reply
 
     def close(self):
@@ -116,3 +112,7 @@ class GradingProcesses:
             self._is_closed = True
         for process in self._all:  # no more come now
             process.end()
+
+
+def _failed(reason: str) -> bytes:
+    return json.dumps({"failed": reason}).encode()
