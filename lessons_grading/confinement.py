@@ -20,15 +20,14 @@ from lessons_lib.paths import ROOT, build_folder
 SCRATCH = "/scratch"  # in the sandbox, the only large folder
 WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN))
 SMALL = 64 << 20  # bytes of every other disk
-SPARE_NUMBERS = 4096  # of users, from which sandboxes of root's draw theirs
+SPARE_NUMBERS = 4096  # of users; where root grades, each sandbox draws one
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/etc/fonts", "/etc/localtime"),
 )
-# parts of the course without answers
-COURSE = ("lessons_lib", "lessons_grading")
-WEIGHTS = "paged_attention/tiny_qwen3"
+COURSE = ("lessons_lib", "lessons_grading")  # rooms that hold no answers
+WEIGHTS = "paged_attention/tiny_qwen3"  # they hold no answers either
 INSTALL = (
     "Grading needs bubblewrap and libseccomp, which keep submissions away from your files: "
     "sudo apt-get install bubblewrap libseccomp2 (Fedora: dnf install bubblewrap libseccomp). "
@@ -40,9 +39,9 @@ NOT_AS_ROOT = (
     "Grade as an ordinary user."
 )
 MANAGER = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-# Runs a command in the cgroup that systemd has put this shell into. It fails where that is
-# none of version 2 with both limits; and where memory runs out, the kernel ends all of it at
-# once, so that nothing half dead goes on.
+# Runs a command in the cgroup that systemd has put this shell into. It fails if that is not
+# one of version 2 with both limits. If memory runs out, the kernel ends the whole cgroup at
+# once, so that no part of it goes on alone.
 IN_ITS_CGROUP = f"""
 IFS=: read -r number none path < /proc/self/cgroup
 cgroup="/sys/fs/cgroup$path"
@@ -53,18 +52,17 @@ exec "$@"
 
 
 @cache
-def bubblewrap() -> str | None:
-    """Where bubblewrap is. Never a relative path: the sandbox starts from another folder."""
+def bubblewrap() -> str:
+    """Where bubblewrap is, or "". Never a relative path: the sandbox has another folder."""
     found = shutil.which("bwrap")
-    return found and os.path.abspath(found)
+    return os.path.abspath(found) if found else ""
 
 
 @cache
 def words_of_bubblewrap() -> list[str]:
     """The words of its help, which show the options that it has."""
-    program = bubblewrap()
-    assert program is not None  # `missing` comes first
-    return subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split()
+    ran = subprocess.run([bubblewrap(), "--help"], capture_output=True, text=True)
+    return ran.stdout.split()
 
 
 @cache
@@ -92,15 +90,17 @@ def missing() -> str | None:
 
 
 def is_root() -> bool:
-    """Whether we are root here. Then a sandbox becomes another user: see controller.py."""
+    """Whether root grades. Then a sandbox becomes another user: see controller.py."""
     return os.getuid() == 0
 
 
+# The words before a command, and the descriptors that it needs.
+CommandLine = tuple[list[str], tuple[int, ...]]
+
+
 @contextmanager
-def command_line(
-    disk: int, unseen: tuple[str, ...] = ()
-) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The words before a command, and the descriptors that it needs during this context."""
+def command_line(disk: int, unseen: tuple[str, ...] = ()) -> Iterator[CommandLine]:
+    """What runs a command in a sandbox, during this context."""
     end, other = os.pipe()
     with open(end):
         with open(other, "wb") as filtering:
@@ -109,16 +109,16 @@ def command_line(
 
 
 def _namespaces() -> list[str]:
-    """Root has no need of a user namespace, in which the system would still take the sandbox
-    for root. The sandbox then gives up root before it does anything else.
+    """The namespaces of a sandbox, in words of bubblewrap.
+
+    Root gets no user namespace: the system would still take the sandbox for root. Instead the
+    sandbox gives up root before it does anything else.
     """
-    program, known = bubblewrap(), words_of_bubblewrap()
-    assert program is not None  # `missing` comes first
     user = ["--unshare-user", "--uid", "1000", "--gid", "1000"]
-    user += ["--disable-userns"] if "--disable-userns" in known else []
+    user += ["--disable-userns"] if "--disable-userns" in words_of_bubblewrap() else []
     becomes_another = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     return [
-        program,
+        bubblewrap(),
         *(f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")),
         "--die-with-parent",
         "--new-session",
@@ -136,19 +136,13 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     def empty(folder, size=SMALL):
         return [*(["--size", str(size)] if sized else []), "--tmpfs", str(folder)]
 
-    prefixes = sorted(
-        {
-            sys.prefix,
-            sys.base_prefix,
-            *([site.getusersitepackages()] if site.ENABLE_USER_SITE else []),
-        }
-    )
+    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    prefixes = sorted({sys.prefix, sys.base_prefix, *own})
     around = [*SYSTEM, *(path for path in prefixes if not Path(path).is_relative_to(ROOT))]
-    seen = [
-        *around,
-        *(path for path in prefixes if path not in around),
-        *(f"{ROOT}/{name}" for name in COURSE),
-    ]
+    within = [path for path in prefixes if path not in around]
+    within += [f"{ROOT}/{name}" for name in COURSE]
+    content = [f"{ROOT}/{name}" for name in (*rooms.shown_content(), WEIGHTS)]
+    seen = [*around, *within, *content]
     words = ["--proc", "/proc", "--dev", "/dev"]
     # a shared map of this one is memory that can be hidden
     words += ["--dev-bind", "/dev/null", "/dev/zero"]
@@ -156,7 +150,7 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     # bubblewrap's own folders around what is seen, in /tmp too, may be closed to all but root
     around_all = {str(parent) for path in seen for parent in Path(path).parents} - {"/"}
     words += [word for folder in sorted(around_all) for word in ("--dir", folder)]
-    for path in seen[: len(around)]:
+    for path in around:
         words += (
             ["--symlink", os.readlink(path), path]
             if os.path.islink(path) and path in SYSTEM
@@ -165,15 +159,14 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     # else it is a package
     if any(ROOT.is_relative_to(path) for path in around) and not (ROOT / "torch").exists():
         words += empty(ROOT)
-    for path in seen[len(around) :]:
+    for path in within:
         words += ["--ro-bind-try", path, path]
     # wherever the course may be installed
     for place in {ROOT, *map(Path, site.getsitepackages())}:
         for name in WRITTEN:
             words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
-    for name in (WEIGHTS, *rooms.shown_content()):  # these hold no answers
-        words += ["--dir", str((ROOT / name).parent)]
-        words += ["--ro-bind", f"{ROOT}/{name}", f"{ROOT}/{name}"]
+    for path in content:
+        words += ["--dir", str(Path(path).parent), "--ro-bind", path, path]
     # the same for all, and slow to build
     for runtime in build_folder().glob("cuda_on_cpu_*/finished"):
         words += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]
@@ -232,11 +225,11 @@ def _numbers() -> tuple[int, int]:
 @cache
 def systemd_scope() -> str | None:
     """`systemd-run`, if it can make a cgroup for a sandbox. The kernel keeps its limits."""
-    tool = shutil.which("systemd-run")
-    probe = tool and subprocess.run(
-        [*_scope(tool, 1 << 30, 64), "true"], capture_output=True, stdin=subprocess.DEVNULL
-    )
-    return tool if probe and probe.returncode == 0 else None
+    if not (tool := shutil.which("systemd-run")):
+        return None
+    words = [*_scope(tool, 1 << 30, 64), "true"]
+    probe = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL)
+    return tool if probe.returncode == 0 else None
 
 
 def in_scope(memory: int, tasks: int) -> list[str]:

@@ -3,9 +3,9 @@
 Each function runs in a separate process. This one runs no code of a submission and reads
 nothing that comes from it. What a run reports goes to the judge unchanged.
 
-It takes one order at a time from the judge. An order is three messages. Other processes read
-the second one (the files of the course) and the third one (the run's arguments). So none of
-that is in the memory of this process, which each run copies. The judge answers each report,
+It takes one order at a time from the judge. An order is three messages. Two other processes
+read the second message (the files of the course) and the third (the run's arguments). So
+neither is in the memory of this process, which each run copies. The judge answers each report
 with new limits or with null.
 """
 
@@ -27,6 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 
+import psutil
+
 from lessons_grading.reports import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.paths import ROOT
 from lessons_lib.processes import process_tree
@@ -46,18 +48,18 @@ PRELOADED = (
 )
 # of the course; in a sandbox each run brings these files
 WRITTEN = ("kernels", "lessons_content", "paged_attention")
-# A mounted folder stays, with those around it. A closed one is opened, however deep it is.
+# A mounted folder stays, and so do the folders around it. A folder without rights gets them.
 _CLEAR = """
 chmod -R u+rwX "$@"
 find "$@" -xdev -mindepth 1 -delete
 left=$(find "$@" -xdev -mindepth 1 ! -type d -print -quit) && test -z "$left"
 """
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 
 def serve():
-    """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
-    orders, replies = Connection(os.dup(0)), Connection(os.dup(1))
+    """Takes orders from descriptor 0 and replies there, until the judge is gone."""
+    judge = Connection(os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
@@ -68,26 +70,28 @@ def serve():
         importlib.import_module(module)
     gc.freeze()  # what exists by now outlives every run
     gc.enable()
-    os.dup2(nothing, 2)  # what keeps it from starting was told there
-    replies.send_bytes(b"ready")
+    os.dup2(nothing, 2)  # until here it was told there why it cannot start
+    judge.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
-            order = json.loads(orders.recv_bytes())
+            order = json.loads(judge.recv_bytes())
             _clear(*(_writable() if order["clean"] else ()))
-            _place(orders)
-            ended = _Run(order, orders, replies).follow()
-            replies.send_bytes(ENDED + json.dumps(ended).encode())
+            _place(judge)
+            ended = _Run(order, judge).follow()
+            judge.send_bytes(ENDED + json.dumps(ended).encode())
 
 
 def _become_nobody():
-    """In a sandbox of root's: becomes a user that owns nothing, and is used by nobody else.
+    """Where root grades: becomes a user that owns nothing, and that nothing else uses.
 
-    Not even what is mapped to root may be in here, because the system's own settings are its.
+    A user that is mapped to root will not do, because it could change the system's settings.
     """
     if not (_is_first() and os.getuid() == 0):
         return
     folders = [*map(Path, _writable()), *(ROOT / folder for folder in WRITTEN)]
-    for folder in (*folders, *Path(_writable()[0]).glob("build")):  # with runtimes for CUDA
+    # with runtimes for CUDA, and with a lesson's pictures
+    folders += [*Path(_writable()[0]).glob("build"), *ROOT.glob("lessons_content/lesson_*")]
+    for folder in folders:
         os.chmod(folder, 0o777)
     nobody = int(os.environ["LESSONS_GRADE_USER"])
     os.setgroups([])
@@ -96,15 +100,14 @@ def _become_nobody():
 
 
 def _protect():
-    """Limits this process and its descendants. None may look into this one or interrupt it."""
+    """Limits this process and its descendants, which may not look into it or interrupt it."""
     # a sandbox's first process gets only signals that it asked for
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
         with suppress(OSError, ValueError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
     _prctl(_PR_SET_DUMPABLE, 0)
-    # what a run leaves behind becomes our child, so that we find it
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    process_tree.adopt_orphans()  # so that we find what a run leaves behind
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -113,7 +116,7 @@ def _prctl(option: int, value: int):
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _place(orders: Connection):
+def _place(judge: Connection):
     """Empties the folders of WRITTEN and puts the next message's files there.
 
     Without a sandbox the course stays as it is.
@@ -121,7 +124,7 @@ def _place(orders: Connection):
     folders = WRITTEN if _is_first() else ()
     if not (helper := os.fork()):
         try:
-            files = json.loads(orders.recv_bytes())
+            files = json.loads(judge.recv_bytes())
             _clear(*(ROOT / folder for folder in folders))
             for path in files if folders else ():
                 (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -145,18 +148,18 @@ def _clear(*folders: str | Path):
 
 
 def _writable() -> list[str]:
-    """The folders in which runs may leave something, except for those of WRITTEN."""
+    """The folders in which runs may leave something, without the folders of WRITTEN."""
     return [os.environ["LESSONS_GRADE_FOLDER"], *(["/tmp", "/dev/shm"] if _is_first() else [])]
 
 
 def _is_first() -> bool:
-    """Whether we are a sandbox's first process. All others are runs' and cannot signal us."""
+    """Whether this is a sandbox's first process. No other process can send it signals."""
     return os.getpid() == 1
 
 
 def _of_runs() -> set[int]:
     if _is_first():
-        return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
+        return {*psutil.pids()} - {1}
     return process_tree.family(os.getpid())
 
 
@@ -181,8 +184,8 @@ def _end_what_is_left():
 class _Run:
     """A function of worker.py in a separate process, and what becomes of it."""
 
-    def __init__(self, order: dict, orders: Connection, replies: Connection):
-        self.orders, self.replies = orders, replies
+    def __init__(self, order: dict, judge: Connection):
+        self.judge = judge
         self.output_limit = order["output_limit"] or math.inf
         self.reports, theirs = Pipe(duplex=False)
         answers, self.answers = os.pipe()
@@ -190,14 +193,14 @@ class _Run:
         os.set_blocking(self.answers, False)
         self.pid = os.fork()
         if not self.pid:
-            _be_the_run(order["function"], orders, theirs.fileno(), answers, written)
+            _be_the_run(order["function"], judge, theirs.fileno(), answers, written)
         theirs.close()
         os.close(answers)
         os.close(written)
         self.status: int | None = None
         self.printed = Printed()
         self.arrived = queue.Queue[bytes | None](1)
-        # they end with all that a run has started: it has the other ends
+        # they end when the run has, and all that it has started: the other ends are there
         readers = self._read_reports, self._read_output
         self.readers = [Thread(target=reader, daemon=True) for reader in readers]
         for reader in self.readers:
@@ -206,7 +209,7 @@ class _Run:
         self._limit(*order["limits"])
 
     def _read_reports(self):
-        with suppress(EOFError, OSError):  # the second for one that is too long
+        with suppress(EOFError, OSError):  # an OSError if a report is too long
             while True:
                 self.arrived.put(self.reports.recv_bytes(LARGEST_MESSAGE))
         with suppress(ChildProcessError):
@@ -218,7 +221,7 @@ class _Run:
             pass
 
     def _limit(self, seconds: float, clock: float):
-        """From now on it may take this many seconds of its own, and this many by the clock."""
+        """Sets the own seconds that it may take from now on, and the seconds by the clock."""
         self.seconds, self.until = seconds, self.watch.look() + seconds
         self.clock, self.deadline = clock, time.monotonic() + clock
 
@@ -261,24 +264,24 @@ class _Run:
 
     def _pass_on(self, message: bytes):
         begun = time.monotonic()
-        self.replies.send_bytes(REPORT + SECONDS.pack(self.watch.look()) + message)
+        self.judge.send_bytes(REPORT + SECONDS.pack(self.watch.look()) + message)
         try:
-            limits = json.loads(self.orders.recv_bytes())
-        except EOFError:
+            limits = json.loads(self.judge.recv_bytes())
+        except (EOFError, OSError):
             sys.exit()  # the judge is gone
         paused = time.monotonic() - begun
         self.watch.leave_out(paused)
         self.deadline += paused
         if limits:
             self._limit(*limits)
-        with suppress(OSError):  # it does not wait, or it has ended; we shall see
+        with suppress(OSError):  # it does not wait, or it has ended
             os.write(self.answers, b"\n")
 
 
-def _be_the_run(function: str, orders: Connection, reports: int, answers: int, output: int):
+def _be_the_run(function: str, judge: Connection, reports: int, answers: int, output: int):
     """Runs in the new process and never returns."""
     try:
-        arguments = json.loads(orders.recv_bytes())
+        arguments = json.loads(judge.recv_bytes())
         os.setsid()
         _prctl(_PR_SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,9 +1,8 @@
 """The course as a sandbox sees it.
 
 The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
-Nothing of `solutions/` is in a sandbox, and of `lessons_content/` only pictures and
-measured runs. An exercise comes in as a package with what is needed to try an
-answer, and nothing more.
+Nothing of `solutions/` is in a sandbox, and of `lessons_content/` only the pictures and what
+was measured. An exercise comes in as a package that has just what trying an answer needs.
 """
 
 import functools
@@ -13,6 +12,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -97,22 +97,17 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
     mistakes = tuple(
         Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes
     )
+    judging = ("hidden", "size", "describe", "same", "show", "chancy", "name_from_text")
+    gone: dict[str, Any] = dict.fromkeys((*judging, "arrange"), result_codec.gone)
     bare = replace(
         exercise,
         reference=kind,
         mistakes=mistakes,
         hints=(),
         cases=tuple,
-        size=result_codec.gone,
-        hidden=result_codec.gone,
-        describe=result_codec.gone,
-        same=result_codec.gone,
-        show=result_codec.gone,
-        chancy=result_codec.gone,
-        name_from_text=result_codec.gone,
-        arrange=result_codec.gone,
+        **gone,
     )
-    # `is` and not `==`, because the class of an answer may compare in any way.
+    # found by `is` and not by `==`, because the class of an answer may compare in any way
     forms = [
         exercise.reference,
         *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),

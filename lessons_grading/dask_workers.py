@@ -2,56 +2,72 @@
 
 Dask keeps the list of workers, gives each as many orders as it has threads, and gives an order
 to another worker where one is gone. A plugin looks at each worker, also at one that comes
-later, and gives it a resource if it may grade; orders ask for that.
+later, and gives it a resource if it may grade. The orders ask for this resource.
+
+Each worker imports this file, which therefore needs no PyTorch.
 """
 
+import asyncio
+import json
 import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import dataclass, field
 
-from lessons_grading.local_workers import Workers
+import distributed
+
+from lessons_grading.grading_process import GradingProcesses, Workers
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import course_digest, mistakes_digest
 from lessons_grading.submissions import text_of
 
 CONNECT_LIMIT = 15.0  # seconds until a scheduler counts as not there
 WAIT_LIMIT = 600.0  # seconds to wait for a worker
 MOST_AHEAD = 2  # orders for each thread, so that none waits for the next
-INSTALL = (
-    "--scheduler needs Dask: install the course with its extra `cluster`, such as "
-    "pip install -e '.[cluster]' -c constraints.txt"
-)
 # Dask sends a function by its name, and its scheduler would look for it too. Python's own
 # `eval` is everywhere; the course is needed on the workers only.
 _GRADE = "__import__('distributed').get_worker().plugins[name].processes.grade(order, seconds)"
 
 
-def missing() -> str | None:
-    """Why Dask cannot be used here, or None."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        return INSTALL
-    return None
+class Grading(distributed.WorkerPlugin):
+    """On each worker: looks whether it may grade, and keeps the processes that do.
+
+    A worker that may grade gets the resource `name`, once for each of its threads. What the
+    plugin says of the worker is an event of the topic `name`.
+    """
+
+    def __init__(self, name: str, sandboxed: bool):
+        self.name = name
+        ours = {"course": course_digest(), "mistakes": mistakes_digest()}
+        question = ours | {"type": "Question", "sandboxed": sandboxed}
+        self.question = json.dumps(question).encode()
+
+    async def setup(self, worker):
+        self.processes = GradingProcesses()
+        reply = json.loads(await asyncio.to_thread(self.processes.grade, self.question, 0.0))
+        refused = reply.get("failed") or reply["refused"]
+        if not refused:
+            await worker.set_resources(**{self.name: worker.state.nthreads})
+        about = {"worker": worker.address, "refused": refused}
+        worker.log_event(self.name, about | {"limited_by": reply.get("limited_by", "")})
+
+    def teardown(self, worker):
+        self.processes.close()
 
 
 @contextmanager
 def dask_workers(
     address: str, limits: Limits, say: Callable[[str], object], limited_by: set[str]
 ) -> Iterator[Workers]:
-    """Those of the scheduler at `address`.
+    """The workers of the scheduler at `address`.
 
     say: is called with a sentence for the person who waits.
     limited_by: gets what keeps the limits on the workers.
     Raises ConnectionError, with a sentence, if no scheduler is there.
     """
-    import distributed
-
-    from lessons_grading.dask_plugin import Grading
-
     logging.disable()  # what goes wrong is told in a sentence below
     try:
         client = distributed.Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
@@ -80,23 +96,25 @@ def dask_workers(
             client.close(timeout=5.0)
 
 
+@dataclass
 class _Crew:
-    """What is known of the workers. Those that may grade have the resource `name`."""
+    """All workers that are known. A worker that may grade has the resource `name`."""
 
-    def __init__(
-        self, client: Any, name: str, say: Callable[[str], object], limited_by: set[str]
-    ):
-        self.client, self.name, self.say, self.limited_by = client, name, say, limited_by
-        self._refused: dict[str, str] = {}
-        self._seen, self._said = time.monotonic(), False
+    client: distributed.Client
+    name: str
+    say: Callable[[str], object]
+    limited_by: set[str]
+    refused: dict[str, str] = field(default_factory=dict)  # reasons, by address
+    seen: float = field(default_factory=time.monotonic)  # when there was a worker last
+    said: bool = False
 
     def hear(self, event: tuple):
         """Takes what the plugin says of a worker."""
         match event[1]:
             case {"worker": str(worker), "refused": str(reason)} if reason:
-                self._refused[worker] = text_of(" ".join(reason.split()))[:500]
+                self.refused[worker] = text_of(" ".join(reason.split()))[:500]
                 named = text_of(worker)
-                self.say(f"Worker {named} gets nothing to grade: {self._refused[worker]}")
+                self.say(f"Worker {named} gets nothing to grade: {self.refused[worker]}")
             case {"limited_by": str(words)}:
                 self.limited_by.add(words)
 
@@ -107,13 +125,13 @@ class _Crew:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         threads = sum(about["resources"].get(self.name, 0) for about in workers.values())
         if threads:
-            self._seen = time.monotonic()
-        elif workers and {*workers} <= {*self._refused}:
-            reasons = "; ".join(f"{text_of(each)}: {self._refused[each]}" for each in workers)
+            self.seen = time.monotonic()
+        elif workers and {*workers} <= {*self.refused}:
+            reasons = "; ".join(f"{text_of(each)}: {self.refused[each]}" for each in workers)
             raise ConnectionError(f"no worker is left that may grade. {reasons}")
-        elif time.monotonic() - self._seen > WAIT_LIMIT:
+        elif time.monotonic() - self.seen > WAIT_LIMIT:
             raise ConnectionError("the scheduler has had no workers for too long")
-        elif not workers and not self._said:
-            self._said = True
+        elif not workers and not self.said:
+            self.said = True
             self.say("The scheduler has no workers: waiting for one.")
         return MOST_AHEAD * max(1, int(threads))

@@ -1,9 +1,8 @@
 """Notebooks with the same code get the same grade, and only one of them is graded.
 
-What a grade depends on is the code of all cells, with their places, which its events name, and
-the lesson. Cells depend on each other, so the text of one cell is no key for its answer; and
-titles, outputs, names and students play no part. try_answer.py does the same for single
-answers.
+A grade depends on the code of all cells, on their places, which its events name, and on the
+lesson. Titles, outputs, names and students make no difference. As cells depend on each other,
+the text of one cell says nothing about its answer. try_answer.py does this for single answers.
 """
 
 import hashlib
@@ -16,31 +15,32 @@ from lessons_grading.judge import grade_notebook
 from lessons_grading.local_workers import Read
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.store import GradeStore
-from lessons_grading.submissions import Submission, text_of
+from lessons_grading.submissions import Submission
 
 
 def code_of(notebook: Notebook) -> str:
     """A digest of what decides its grade."""
-    parts = notebook.lesson, [(cell.number, cell.source) for cell in notebook.cells]
+    cells = [(cell.number, cell.source) for cell in notebook.cells]
+    parts = notebook.lesson, cells, notebook.files
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 class Deduplicated:
-    """Keeps apart what has to be graded, what has a grade, and what will have another's.
+    """Finds which notebooks have to be graded. All others get the grade of another one.
 
-    look_back: whether a grade of an earlier run may be taken over.
-    found, saved: how many have a grade of an earlier run, and how many got one now.
+    look_back: whether grades of an earlier run count.
+    found, saved: how many have a grade of an earlier run, and how many got one in this run.
     """
 
     def __init__(self, store: GradeStore, look_back: bool):
         self.store, self.look_back = store, look_back
         self.found = self.saved = 0
-        self._codes: dict[Submission, str] = {}
-        # by code: those that wait for the grade of another, with their digests
+        self._codes: dict[Submission, str] = {}  # of what is graded at present
+        # by code: the submissions that wait for another one's grade, with their digests
         self._alike: dict[str, list[tuple[Submission, str]]] = {}
 
     def to_grade(self, submissions: Iterable[Submission]) -> Iterator[Read]:
-        """Reads each once, and yields those that nobody else has handed in."""
+        """Reads each notebook once. Of several with the same code it yields the first one."""
         for submission in submissions:
             if submission.problem:
                 self._save(submission, submission.without_points(submission.problem))
@@ -50,8 +50,8 @@ class Deduplicated:
                 self.found += 1
                 continue
             if notebook.problem:  # nothing of it is run
-                name = text_of(submission.path.name)
-                self._save(submission, grade_notebook(notebook, name, submission.student, 0))
+                whose = submission.name, submission.student
+                self._save(submission, grade_notebook(notebook, *whose, seed=0))
                 continue
             code = code_of(notebook)
             if known := self.store.find_code(code, self.look_back):
@@ -63,7 +63,7 @@ class Deduplicated:
                 yield submission, notebook
 
     def give(self, submission: Submission, grade: SubmissionGrade):
-        """The grade of one that was graded, and of all that are like it so far."""
+        """Saves a grade for this submission, and for all with the same code so far."""
         code = self._codes.pop(submission)
         self._save(submission, grade, code)
         for other, digest in self._alike.pop(code):
@@ -78,7 +78,7 @@ def _copy(grade: SubmissionGrade, submission: Submission, digest: str) -> Submis
     return msgspec.structs.replace(
         grade,
         student=submission.student,
-        notebook=text_of(submission.path.name),
+        notebook=submission.name,
         digest=digest,
         seconds=0.0,
         is_repeat=True,

@@ -1,6 +1,12 @@
-"""What became of a submission: a grade for each exercise of its lesson, and other events."""
+"""The grade of a submission: a grade for each exercise of its lesson, and other events."""
 
 import msgspec
+
+# Begins the message of an answer that fails on hidden cases alone.
+NEW_CASE = (
+    "It passes the check of the notebook, "
+    "and not all of the further cases that are used for grades."
+)
 
 
 class ExerciseGrade(msgspec.Struct, frozen=True):
@@ -28,7 +34,7 @@ class SubmissionGrade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lesson: its number, such as "02", or None if nothing shows it.
     events: what else happened, in plain words, such as "cell 7 was stopped after 20 s".
     is_final: False if another attempt may give another grade, because the file could not be
-        read or the machine did not let it finish. Such a grade is not kept.
+        read or the machine did not let it finish. The next run tries it again.
     is_over: whether its whole time by the clock was used up.
     is_repeat: whether it was taken over from a notebook with the same code.
     tried, repeated: how many answers were tried for it, and how many were known already from
@@ -47,3 +53,8 @@ class SubmissionGrade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_repeat: bool = False
     tried: int = 0
     repeated: int = 0
+
+
+def in_order(grade: SubmissionGrade) -> tuple[str, ...]:
+    """A key to sort by, as a report is sorted."""
+    return grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook

@@ -14,23 +14,32 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing import Pipe
+from typing import NamedTuple
 
 LARGEST_REPLY = 4 << 20  # bytes; the grade of a lesson has some ten thousand
 # seconds for what is no part of a submission's time: to import PyTorch from a disk that may be
 # far away, to start a sandbox, to compare results
 OF_THE_JUDGE = 900.0
-ABOUT = b"about"  # the order to say what is on this machine
 _PROCESS = "from lessons_grading.grading_server import serve; serve()"
 
 
-class Lost(Exception):
-    """The process that grades has ended, or had to."""
+class Workers(NamedTuple):
+    """Processes that grade, on this machine or elsewhere.
+
+    submit: gives them an order, as JSON. The reply is JSON too.
+    room: how many orders they may have now. Raises ConnectionError if there will be no room.
+    """
+
+    submit: Callable[[bytes], Future]
+    room: Callable[[], int]
 
 
 class GradingProcess:
-    """It ends with this process."""
+    """One such process. It ends with the process that has started it."""
 
     def __init__(self):
         self.pipe, theirs = Pipe()
@@ -45,14 +54,13 @@ class GradingProcess:
         theirs.close()
 
     def reply(self, order: bytes, seconds: float) -> bytes:
-        """The reply to an order of grading_server.py. Raises Lost."""
-        with suppress(OSError):  # it has ended; `_next` will see that
+        """The reply to an order of grading_server.py. If there is none, it says why in JSON,
+        and the process has ended.
+        """
+        with suppress(OSError):  # it has ended; then nothing comes
             self.pipe.send_bytes(order)
-        return self._next(seconds + OF_THE_JUDGE)
-
-    def _next(self, seconds: float) -> bytes:
         try:
-            if self.pipe.poll(seconds):
+            if self.pipe.poll(seconds + OF_THE_JUDGE):
                 return self.pipe.recv_bytes(LARGEST_REPLY)
             how = "it did not come to an end"
         except (EOFError, OSError):
@@ -61,7 +69,7 @@ class GradingProcess:
             how = f"the process that graded it ended, exit code {self.process.poll()}"
         self.end()
         self.pipe.close()
-        raise Lost(how)
+        return _failed(how)
 
     def end(self):
         assert self.process.stdin is not None  # it is a pipe
@@ -88,33 +96,23 @@ class GradingProcesses:
 
         seconds: that the submission may take.
         """
-        try:
-            process = self._take()
-            reply = process.reply(order, seconds)
-        except Lost as lost:
-            return json.dumps({"failed": str(lost)}).encode()
         with self._lock:
-            self._idle.append(process)
-        return reply
-
-    def about(self) -> dict:
-        """What decides whether this machine may grade: see grading_server.py."""
-        return json.loads(self.grade(ABOUT, 0.0))
-
-    def _take(self) -> GradingProcess:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        process = GradingProcess()
-        with self._lock:
+            if self._is_closed:
+                return _failed("it was stopped")
+            process = self._idle.pop() if self._idle else GradingProcess()
             self._all.add(process)
-            is_late = self._is_closed
-        if is_late:
-            process.end()
-        return process
+        reply = process.reply(order, seconds)
+        if not process.pipe.closed:
+            with self._lock:
+                self._idle.append(process)
+        return reply
 
     def close(self):
         with self._lock:
-            self._is_closed, processes = True, [*self._all]
-        for process in processes:
+            self._is_closed = True
+        for process in self._all:  # no more come now
             process.end()
+
+
+def _failed(reason: str) -> bytes:
+    return json.dumps({"failed": reason}).encode()

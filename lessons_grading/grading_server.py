@@ -1,4 +1,4 @@
-"""Runs in a process that grades. Orders and replies are JSON: much of them is a student's."""
+"""Runs in a process that grades. Orders and replies are JSON: much in them is a student's."""
 
 import importlib
 import os
@@ -12,11 +12,11 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from lessons_grading import sandbox
-from lessons_grading.digests import course_digest, mistakes_digest
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.grading_process import ABOUT, LARGEST_REPLY
+from lessons_grading.grading_process import LARGEST_REPLY
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits
+from lessons_grading.store import course_digest, mistakes_digest
 from lessons_grading.try_answer import remember_answers
 from lessons_lib import checks
 from lessons_lib.checks import MistakesError
@@ -25,7 +25,7 @@ from lessons_lib.processes import isolation
 GRADER = "lessons_grading.judge:grade_notebook"
 
 
-class Order(msgspec.Struct):
+class Order(msgspec.Struct, tag=True):
     """What one grading needs.
 
     name: of the notebook's file.
@@ -47,6 +47,18 @@ class Reply(msgspec.Struct):
     failed: str = ""
 
 
+class Question(msgspec.Struct, tag=True):
+    """Asks a worker of Dask whether it may grade for a command.
+
+    course, mistakes: digests, as the command has them.
+    sandboxed: whether a sandbox is needed.
+    """
+
+    course: str
+    mistakes: str
+    sandboxed: bool
+
+
 def serve():
     """Runs in the process, until the pipe is closed."""
     pipe = Connection(int(sys.argv[1]))
@@ -55,32 +67,27 @@ def serve():
     remember_answers()
     with suppress(EOFError, OSError):
         while True:
-            order = pipe.recv_bytes()
-            result = (
-                _about() if order == ABOUT else _graded(msgspec.json.decode(order, type=Order))
-            )
-            reply = msgspec.json.encode(result)
-            if len(reply) > LARGEST_REPLY:
-                size = f"its grade has {len(reply) >> 20} MB"
-                reply = msgspec.json.encode(Reply(failed=size))
-            pipe.send_bytes(reply)
+            order = msgspec.json.decode(pipe.recv_bytes(), type=Order | Question)
+            reply = _graded(order) if isinstance(order, Order) else _permission(order)
+            text = msgspec.json.encode(reply)
+            if len(text) > LARGEST_REPLY:
+                size = f"its grade has {len(text) >> 20} MB"
+                text = msgspec.json.encode(Reply(failed=size))
+            pipe.send_bytes(text)
 
 
-def _about() -> dict:
-    """What decides whether this machine may grade: the course, its mistakes, its sandbox."""
-    mistakes, problem = "", ""
+def _permission(question: Question) -> dict[str, str]:
+    """Why this machine may not grade, or ""; and what keeps the limits here."""
+    refused = question.sandboxed and sandbox.missing() or ""
     try:
         checks.read_mistakes(checks.lessons())
-        mistakes = mistakes_digest()
+        if mistakes_digest() != question.mistakes:
+            refused = refused or "LESSONS_MISTAKES names other mistakes there"
     except (MistakesError, OSError) as error:
-        problem = str(error)
-    return {
-        "course": course_digest(),
-        "mistakes": mistakes,
-        "problem": problem,
-        "sandbox": sandbox.missing() or "",
-        "limited_by": sandbox.limited_by(Limits()),
-    }
+        refused = str(error)
+    if course_digest() != question.course:
+        refused = "it has another version of the course"
+    return {"refused": refused, "limited_by": sandbox.limited_by(Limits())}
 
 
 def _graded(order: Order) -> Reply:
@@ -101,7 +108,7 @@ def _tidy_up(*_):
 
 
 def _end_with_the_starter():
-    """What it holds of our standard input ends when it does, however that is."""
+    """Ends this process when its standard input is closed: then its starter has ended."""
     with suppress(OSError):
         while os.read(0, 1024):
             pass

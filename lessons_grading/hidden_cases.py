@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, replace
 
 from lessons_grading import course
-from lessons_grading.reports import Case, Refused
+from lessons_grading.grades import NEW_CASE
+from lessons_grading.reports import Case, Ready, Refused
 from lessons_grading.sandbox import Run
 from lessons_grading.work import LARGEST_EFFORT, Effort
 from lessons_lib import checks
@@ -16,10 +17,6 @@ from lessons_lib.processes import isolation
 MOST_PARTS = 200_000  # of a result; each becomes an object, many times its text
 NOT_SHOWN = "The result is not right. It is of a kind that cannot be compared or shown."
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
-NEW_CASE = (
-    "It passes the check of the notebook, "
-    "and not all of the further cases that are used for grades."
-)
 
 
 @dataclass(frozen=True)
@@ -29,13 +26,14 @@ class Exam:
     Both are ordered by size. So a message shows the smallest visible case that fails, or the
     smallest hidden one if all visible ones pass.
     num_visible: how many cases are visible.
-    packed: what an answer is tried on, for the sandbox.
+    by_chance: the numbers of the cases that a race decides.
+    packed: the exercise and its cases, for the sandbox.
     """
 
     exercise: Exercise
     num_visible: int
     expected: tuple
-    by_chance: frozenset[int]  # the numbers of chancy cases
+    by_chance: frozenset[int]
     packed: str
 
 
@@ -76,12 +74,14 @@ class _Ended(Exception):
 
 
 def compare(
-    exam: Exam, run: Run, ended: dict, effort: Effort
+    exam: Exam, run: Run, ended: dict, effort: Effort, seconds: float
 ) -> tuple[CheckResult, isolation.Outcome]:
     """The verdict on the results of a run of `worker.observe`, and how the run ended.
 
     ended: the results of cases, by number, that the run leaves out.
+    seconds: that the run may take for all cases once its answer is built.
     """
+    is_ready = exam.exercise.language == "python"  # else it is built first
     last, refused, outcome = (0, None), None, isolation.Outcome("returned")
 
     def note(report):
@@ -89,12 +89,16 @@ def compare(
         last = report
 
     def attempt(number, case):
-        nonlocal refused
+        nonlocal is_ready, refused
         if number in ended:
             return ended[number]
+        limit = None
         # a case that helps little arrives, but is not compared
-        while (report := run.next()) is not None:
+        while (report := run.next(limit)) is not None:
+            limit = None
             match report:
+                case Ready() if not is_ready:  # once, whatever an answer forges
+                    is_ready, limit = True, seconds
                 case Case(n, text) if n == number and not effort.is_too_much():
                     return decode(text)
                 case Refused():
@@ -111,8 +115,8 @@ def compare(
             return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), outcome
         if refused:
             return refused, outcome
-        verdict = broken(exam.exercise, run.outcome, last)
-        outcome = replace(run.outcome, last_report=last)
+        outcome = replace(run.outcome, last_report=last if is_ready else None)
+        verdict = broken(exam.exercise, outcome)
     except Exception:  # a forged result, of which the exercise cannot make words
         return CheckResult(exam.exercise.id, False, "wrong", NOT_SHOWN), outcome
     number, failure = last
@@ -127,15 +131,12 @@ def compare(
     return verdict, outcome
 
 
-def broken(
-    exercise: Exercise,
-    outcome: isolation.Outcome,
-    last_report: tuple[int, checks.Failure | None] | None,
-) -> CheckResult:
+def broken(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
+    """The verdict on an answer whose run gave too few results."""
     # it claims to have returned
     if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
         outcome = replace(outcome, ending="exited", detail="without a result")
-    return checks.from_broken_run(exercise, replace(outcome, last_report=last_report))
+    return checks.from_broken_run(exercise, outcome)
 
 
 def decode(text: str):
@@ -148,7 +149,7 @@ def decode(text: str):
 
 
 def refusal(exercise: Exercise, refused: Refused) -> CheckResult:
-    """What the sandbox says of an answer that was not tried. It can only harm the answer."""
+    """The verdict on an answer that the sandbox did not try. It can only harm the answer."""
     known = {
         checks.NOT_ATTEMPTED,
         "not-an-answer",

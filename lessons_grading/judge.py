@@ -10,6 +10,7 @@ together by a cell. That is plagiarism.
 """
 
 import time
+from contextlib import closing
 
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook
@@ -39,13 +40,10 @@ def grade_notebook(
     started = time.monotonic()
     was_read = bool(notebook.digest)
     exercises = checks.exercises_of(notebook.lesson) if notebook.lesson and was_read else ()
-    work = Work(notebook, exercises, seed, limits)
-    try:
+    with closing(Work(notebook, exercises, seed, limits)) as work:
         run_cells(work)
-        work.taken.bytes = 0
+        work.taken.bytes = 0  # what the answers report is counted anew
         grades = tuple(grade_exercise(work, exercise) for exercise in exercises)
-    finally:
-        work.close()
     return SubmissionGrade(
         student,
         name,
@@ -71,12 +69,8 @@ def grade_exercise(work: Work, exercise: Exercise) -> ExerciseGrade:
         if result.passed:
             break
     if result is None:
-        result = CheckResult(
-            exercise.id,
-            False,
-            "missing",
-            f"No cell that could be run defines `{exercise.answer_name}`.",
-        )
+        words = f"No cell that could be run defines `{exercise.answer_name}`."
+        result = CheckResult(exercise.id, False, "missing", words)
     earned = exercise.points if result.passed else 0
     return ExerciseGrade(
         exercise.id,

@@ -1,6 +1,6 @@
-"""Gives orders to those who grade, and grades submissions in processes on this machine."""
+"""Gives orders to the workers, and tries again what has no final grade."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
@@ -9,30 +9,19 @@ from typing import NamedTuple
 import msgspec
 
 from lessons_grading.grades import SubmissionGrade
-from lessons_grading.grading_process import LARGEST_REPLY, GradingProcesses
+from lessons_grading.grading_process import LARGEST_REPLY, GradingProcesses, Workers
 from lessons_grading.grading_server import GRADER, Order, Reply
 from lessons_grading.notebook import Notebook
 from lessons_grading.sandbox import Limits
-from lessons_grading.submissions import Submission, text_of
+from lessons_grading.submissions import Submission
 
-LOOK_EVERY = 2.0  # seconds between two looks at who can grade
+LOOK_EVERY = 2.0  # seconds between two looks at the workers
 
 Read = tuple[Submission, Notebook]
 
 
-class Workers(NamedTuple):
-    """Those who grade.
-
-    submit: gives them an order, as JSON. The reply is JSON too.
-    room: how many orders they may have now. Raises ConnectionError if there will be no room.
-    """
-
-    submit: Callable[[bytes], Future]
-    room: Callable[[], int]
-
-
 class Grading(NamedTuple):
-    """How submissions are graded: by what, such as judge.grade_notebook."""
+    """What all orders have in common."""
 
     seed: int
     limits: Limits
@@ -40,13 +29,13 @@ class Grading(NamedTuple):
 
     def order(self, read: Read) -> bytes:
         submission, notebook = read
-        name = text_of(submission.path.name)
-        return msgspec.json.encode(Order(notebook, name, submission.student, *self))
+        order = Order(notebook, submission.name, submission.student, *self)
+        return msgspec.json.encode(order)
 
 
 @contextmanager
 def local_workers(workers: int, seconds: float) -> Iterator[Workers]:
-    """Processes here.
+    """Processes on this machine.
 
     seconds: that each order may take.
     """
@@ -63,9 +52,9 @@ def local_workers(workers: int, seconds: float) -> Iterator[Workers]:
 def replies(
     reads: Iterable[Read], workers: Workers, grading: Grading, alone: bool = False
 ) -> Iterator[tuple[Read, Reply]]:
-    """What comes of each, as soon as it is there.
+    """The reply to each, as soon as it is there.
 
-    alone: whether nothing may run beside it.
+    alone: whether only one may be graded at a time.
     """
     waiting, running = iter(reads), dict[Future, Read]()
     while True:
@@ -94,10 +83,10 @@ def _reply_of(done: Future) -> Reply:
 def twice_if_needed(
     reads: Iterable[Read], workers: Workers, grading: Grading
 ) -> Iterator[tuple[Submission, SubmissionGrade]]:
-    """Yields each submission with its grade. Those without a final one are tried twice.
+    """Yields each submission with its grade, after a second try if the first is not final.
 
-    The second time is alone, at the end. A submission that uses up its whole time by the clock
-    twice keeps that grade: no further run waits for it.
+    The second tries come at the end, one at a time. If a submission uses up its whole time by
+    the clock twice, its grade is final: no further run waits for it.
     """
     open_grades: dict[Submission, SubmissionGrade] = {}
     again: list[Read] = []

@@ -19,7 +19,6 @@ from lessons_lib import checks
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 # bytes of all cells without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
-_WRITE = "%%writefile "  # begins a cell that writes such a file
 LARGEST_BESIDE, MOST_BESIDE = 1 << 20, 100  # bytes and number of the files beside a notebook
 
 
@@ -36,30 +35,26 @@ class Notebook(msgspec.Struct, frozen=True):
     digest: SHA-256 of its bytes; "" if it could not be read, and then another try may help.
     lesson: its number, such as "02", or None.
     problem: why it cannot be graded, or "".
+    files: the files in Python beside it, by name.
     """
 
     digest: str
     lesson: str | None
     cells: tuple[Cell, ...] = ()
     problem: str = ""
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files in Python beside it, by name."""
-        written = (cell.source.split("\n", 1) for cell in self.cells if cell.number == 0)
-        return {line.removeprefix(_WRITE): text for line, text in written}
+    files: dict[str, str] = {}
 
 
 class _Cell(msgspec.Struct, gc=False):
-    """What is read of a cell. Its source stays JSON until it is known how large that is."""
+    """The parts of a cell that are read. Its source stays JSON until its size is known."""
 
     cell_type: Literal["code", "markdown", "raw", "heading"]
     source: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _File(msgspec.Struct):
-    """All else, such as outputs and the state of widgets, is passed over: nothing is made of
-    it, so a file costs at most a few times its size, and a second.
+    """The parts of a notebook that are read. All else, such as outputs and the state of
+    widgets, is passed over. So a file costs at most a few times its size, and a second.
     """
 
     cells: list[_Cell]
@@ -72,52 +67,43 @@ class Unreadable(Exception):
 def read_notebook(path: Path, student: str = "", root: Path | None = None) -> Notebook:
     """The notebook at `path`. Never raises, whatever is there.
 
-    student: takes the files in Python along that the student has handed in beside it. They
-        become cells, numbered 0, which write them.
-    root: a folder around it. No link below that is followed.
+    student: whose notebook it is. The files in Python that the student has handed in with it
+        are read too. "" for none.
+    root: a folder around it. No link below that folder is followed.
     """
-    digest, by_name = "", _lesson_of_name(path.name)
+    digest = ""
     try:
-        data, beside = read_files(path, student, root)
-        digest = digest_of(data, beside)
+        data, files = read_files(path, student, root)
+        digest = digest_of(data, files)
         cells = _cells(data)
-    except Unreadable as problem:
-        return Notebook(digest, by_name, (), str(problem))
+    except Unreadable as reason:
+        return Notebook(digest, _lesson_of([], path.name), problem=str(reason))
     code = tuple(
         Cell(number, _text(cell.source))
         for number, cell in enumerate(cells, 1)
         if cell.cell_type == "code"
     )
-    lesson = (
-        _most_named(_lessons_checked(cell.source) for cell in code)
-        or _most_named(_lessons_of_answers(cell.source) for cell in code)
-        or by_name
-    )
-    files = tuple(Cell(0, f"{_WRITE}{name}\n{text}") for name, text in beside)
-    return Notebook(
-        digest,
-        lesson,
-        files + code,
-        "" if lesson else "nothing in this notebook says which lesson it is",
-    )
+    lesson = _lesson_of([cell.source for cell in code], path.name)
+    problem = "" if lesson else "nothing in this notebook says which lesson it is"
+    return Notebook(digest, lesson, code, problem, files)
 
 
-def digest_of(data: bytes, beside: tuple[tuple[str, str], ...] = ()) -> str:
+def digest_of(data: bytes, files: dict[str, str] | None = None) -> str:
     """SHA-256 of a notebook's bytes, and of the files beside it if there are any."""
-    return hashlib.sha256(data + (repr(beside).encode() if beside else b"")).hexdigest()
+    return hashlib.sha256(data + (repr(files).encode() if files else b"")).hexdigest()
 
 
 def read_files(
     path: Path, student: str, root: Path | None = None
-) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+) -> tuple[bytes, dict[str, str]]:
     """The bytes of a notebook, and the files in Python beside it, by name.
 
-    These are plain ones, in UTF-8, that are small. None for a notebook that is not in its
-    student's own folder: those beside it may be somebody else's.
+    These are plain files, in UTF-8, that are small. There are none for a notebook outside of
+    its student's folder: the files there may be another student's.
     Raises Unreadable.
     """
     is_alone = text_of(path.stem) == student and text_of(path.parent.name) != student
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     try:
         with _opened(path.parent, root or path.parent) as folder:
             data, room = _read(path.name, folder, LARGEST_FILE), LARGEST_BESIDE
@@ -125,11 +111,12 @@ def read_files(
                 stem, ending = os.path.splitext(name)
                 if ending == ".py" and stem.isidentifier() and len(found) < MOST_BESIDE:
                     with suppress(Unreadable, UnicodeDecodeError):
-                        found.append((name, _read(name, folder, room).decode("utf-8")))
-                        room -= len(found[-1][1].encode())
+                        code = _read(name, folder, room)
+                        found[name] = code.decode("utf-8")
+                        room -= len(code)
     except OSError as error:
         raise Unreadable(f"this file cannot be read: {error.strerror}") from None
-    return data, tuple(found)
+    return data, found
 
 
 @contextmanager
@@ -156,10 +143,8 @@ def _read(name: str, folder: int, largest: int) -> bytes:
         _expect_file(before, largest)
         data = file.read(largest)
         after = os.fstat(file.fileno())
-    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (
-        before.st_size,
-        before.st_mtime_ns,
-    ):
+    is_whole = len(data) == before.st_size == after.st_size
+    if not is_whole or before.st_mtime_ns != after.st_mtime_ns:
         raise Unreadable("this file changed while it was read")
     return data
 
@@ -191,7 +176,7 @@ def _cells(data: bytes) -> list[_Cell]:
 
 
 def _text(source: msgspec.Raw) -> str:
-    """The text of a cell, or "" for what is nested too deep or half a character."""
+    """The text of a cell, or "" if it is nested too deep or has half a character."""
     lines: object = ""
     with suppress(msgspec.MsgspecError, RecursionError):
         lines = msgspec.json.decode(source)
@@ -199,35 +184,23 @@ def _text(source: msgspec.Raw) -> str:
     return "".join(line for line in lines if isinstance(line, str))
 
 
-def _most_named(of_cells) -> str | None:
-    lessons = checks.lessons()
-    known = Counter(
-        lesson for found in of_cells for lesson in sorted(found) if lesson in lessons
-    )
-    return max(known, key=known.__getitem__, default=None)  # of equals the first
-
-
-def _lessons_checked(source: str) -> set[str]:
-    """The lessons of the checks that a cell calls."""
-    numbers = re.findall(r"""\bcheck\(\s*["'](\d{1,2})\.\d+["']""", source)
-    return {f"{int(number):02d}" for number in numbers}
-
-
-def _lessons_of_answers(source: str) -> set[str]:
-    """The lessons whose answers a cell defines."""
-    names = re.findall(r"^(?:def |class )?(\w+)(?=\s*[(:=])", source, re.MULTILINE)
-    return {_lessons_by_answer()[name] for name in names if name in _lessons_by_answer()}
-
-
-def _lesson_of_name(file_name: str) -> str | None:
-    return next(
-        (
-            number
-            for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name)
-            if number in checks.lessons()
-        ),
-        None,
-    )
+def _lesson_of(cells: list[str], file_name: str) -> str | None:
+    """The lesson whose checks most cells call, or whose answers most cells define; or the one
+    that the file's name has.
+    """
+    by_answer = _lessons_by_answer()
+    checked, answered = Counter[str](), Counter[str]()
+    for source in cells:
+        numbers = re.findall(r"""\bcheck\(\s*["'](\d{1,2})\.\d+["']""", source)
+        checked.update(sorted({f"{int(number):02d}" for number in numbers}))
+        names = re.findall(r"^(?:def |class )?(\w+)(?=\s*[(:=])", source, re.MULTILINE)
+        answered.update(sorted({by_answer[name] for name in names if name in by_answer}))
+    named = Counter(dict.fromkeys(re.findall(r"(?<!\d)\d\d(?!\d)", file_name), 1))
+    for found in (checked, answered, named):
+        known = [lesson for lesson, _ in found.most_common() if lesson in checks.lessons()]
+        if known:
+            return known[0]
+    return None
 
 
 @functools.cache

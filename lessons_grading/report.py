@@ -5,19 +5,23 @@ Everything that comes from a submission is escaped.
 """
 
 import csv
+import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import jinja2
 import msgspec
 from markupsafe import Markup
 
-from lessons_grading.class_page import MOST_NAMES, ClassNumbers
-from lessons_grading.digests import whole_file, write_whole
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.students import (
+    MOST_NAMES,
     UNTOUCHED,
+    ClassNumbers,
     besides,
     file_name,
     not_proved,
@@ -45,7 +49,7 @@ def write_report(
     """Writes everything into the folder `results`, each file whole or not at all.
 
     grades: sorted with the key `in_order`.
-    limited_by: what kept the limits.
+    limited_by: what kept the limits on memory and processes, in words.
     """
     numbers = ClassNumbers()
     about = {"seed": seed, "sandboxed": sandboxed, "limits_kept_by": limited_by}
@@ -116,3 +120,24 @@ _templates.filters.update(
     prose=lambda text: Markup(display.as_html(text)),
     lesson_title=lambda lesson: file_name(lesson).replace("_", " "),
 )
+
+
+def write_whole(file: Path, text: str):
+    """Writes the whole file, or leaves what was there."""
+    with whole_file(file) as writing:
+        writing.write(text)
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[TextIO]:
+    """A file to write in pieces. It takes its place at the end, if nothing is raised."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # a digest fits into a name, however long the name was
+    digest = hashlib.sha256(os.fsencode(file.name)).hexdigest()
+    partial = file.with_name(f".{digest}.partial")
+    try:
+        with open(partial, "w", encoding="utf-8", errors="backslashreplace") as new:
+            yield new
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)

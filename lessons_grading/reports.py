@@ -1,11 +1,11 @@
-"""What comes out of a sandbox, as JSON: the one schema that it has to fit.
+"""The reports of a sandbox, as JSON: the one schema that they have to fit.
 
-A run in the sandbox sends reports, and none of them is trusted. Whatever does not fit ends the
-sandbox, and what was earned by then is final.
+A run in the sandbox sends reports, and none of them is trusted. One that does not fit ends
+the sandbox, and the points that were earned by then are final.
 """
 
 import struct
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -13,8 +13,8 @@ LARGEST_MESSAGE = 16 << 20  # bytes
 # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
 REPORT, ENDED = b"R", b"E"
 SECONDS = struct.Struct(">d")
-# The exit code of a process in which a cell took too long. A cell that was stopped while it
-# wrote into our pipe has made the report of that unreadable.
+# The exit code of a process in which a cell took too long. No report could say so if the cell
+# was stopped while it wrote into our pipe.
 STOPPED = 113
 
 
@@ -36,7 +36,7 @@ class CellFailed(_Report, tag="error"):
 
 
 class Packed(TypedDict, total=False):
-    """An answer. It has one of these.
+    """An answer on its way. It has one of these.
 
     text: in C++ or CUDA.
     pickle: in Python, as base64.
@@ -55,8 +55,12 @@ class Answer(_Report, tag="answer"):
     packed: Packed
 
 
+class Ready(_Report, tag="ready"):
+    """The answer is built and loaded. Its cases come next."""
+
+
 class Case(_Report, tag="case"):
-    """The result of an answer on a case: what results.encode gives, as JSON of its own."""
+    """The result of an answer on a case: what result_codec.encode gives, as JSON."""
 
     number: int
     result: str
@@ -69,23 +73,18 @@ class Refused(_Report, tag="refused"):
     message: str
 
 
-class Returned(_Report, tag="returned"):
-    """The function has come to its end."""
+class Finished(_Report, tag="finished"):
+    """The function has come to its end.
+
+    ending: "returned", "raised" or "exited".
+    words: of the error, which begin with the name of its type; or how it has exited.
+    """
+
+    ending: Literal["returned", "raised", "exited"]
+    words: str = ""
 
 
-class Raised(_Report, tag="raised"):
-    """It has raised an error of this type, which describes itself in these words."""
-
-    name: str
-    words: str
-
-
-class Exited(_Report, tag="exited"):
-    how: str
-
-
-LastWords = Returned | Raised | Exited
-Report = Begun | CellFailed | Answer | Case | Refused | LastWords
+Report = Begun | CellFailed | Answer | Ready | Case | Refused | Finished
 
 
 class Ended(msgspec.Struct):
@@ -102,16 +101,15 @@ def plain(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-class Misfit(Exception):
-    """What came cannot be read."""
+def read(message: bytes) -> tuple[float, Report] | Ended | None:
+    """A message of the sandbox: its own seconds and a report, or how the run has ended.
 
-
-def read(message: bytes) -> tuple[float, Report] | Ended:
-    """A message of the sandbox: its own seconds and a report, or how the run has ended."""
+    None if it does not fit.
+    """
     try:
         if message[:1] == ENDED:
             return msgspec.json.decode(message[1:], type=Ended)
         (seconds,) = SECONDS.unpack(message[1 : 1 + SECONDS.size])
         return seconds, msgspec.json.decode(message[1 + SECONDS.size :], type=Report)
-    except (msgspec.MsgspecError, struct.error, RecursionError, UnicodeDecodeError) as error:
-        raise Misfit(str(error)) from None
+    except (msgspec.MsgspecError, struct.error, RecursionError, UnicodeDecodeError):
+        return None

@@ -6,7 +6,7 @@ from collections import deque
 from lessons_grading import course
 from lessons_grading.notebook import Cell
 from lessons_grading.reports import STOPPED, Answer, Begun, CellFailed, Packed
-from lessons_grading.sandbox import Run
+from lessons_grading.sandbox import Limits, Run
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_lib.processes import isolation
@@ -14,7 +14,7 @@ from lessons_lib.processes import isolation
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count
 GRACE = 5.0  # seconds that a cell may exceed its limit before its process is ended
-SETUP_LIMIT = 120.0  # own seconds before the first cell: files and imports, all of them ours
+SETUP_LIMIT = 120.0  # own seconds before the first cell, for our own files and imports
 
 
 def run_cells(work: Work) -> None:
@@ -35,12 +35,12 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
     """Runs these cells in a process. Returns the number of one that ended it, or None."""
     run = work.run(
         "run_cells",
+        work.notebook.files,
         [(cell.number, cell.source) for cell in cells],
         _every_exercise(),
         [exercise.id for exercise in work.exercises],
         work.limits.cell_seconds,
         files=course.whole(),
-        clean=True,
         seconds=SETUP_LIMIT,
         output_limit=work.limits.output,
     )
@@ -51,28 +51,28 @@ def _run_once(work: Work, cells: list[Cell]) -> int | None:
         return None
     if run.from_outside:
         work.was_disturbed(f"cell {number}" if number else "the notebook", outcome)
-        return number
-    if number is None:
+    elif number is None:
         raise RuntimeError(
             f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}"
         )
-    if work.seconds >= work.limits.notebook_seconds:
-        return number
-    too_slow = f"cell {number} was stopped after {work.limits.cell_seconds:g} s"
-    if outcome.detail == f"exit code {STOPPED}":
-        work.note(too_slow)
-        return number
-    raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
-    work.note(
-        {
-            "raised": f"cell {number} raised {raised}",
-            "crashed": f"the process crashed in cell {number}: {outcome.detail}",
-            "exited": f"the process ended in cell {number}, {outcome.detail}",
-            "timed out": too_slow,
-            "flooded": f"cell {number} wrote more than {work.limits.output / 2**20:g} MB",
-        }.get(outcome.ending, f"cell {number} ended its process")
-    )
+    elif work.seconds < work.limits.notebook_seconds:
+        work.note(_how_it_ended(number, outcome, work.limits))
     return number
+
+
+def _how_it_ended(number: int, outcome: isolation.Outcome, limits: Limits) -> str:
+    """How a cell has ended its process, in words."""
+    too_slow = f"cell {number} was stopped after {limits.cell_seconds:g} s"
+    if outcome.detail == f"exit code {STOPPED}":
+        return too_slow
+    raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
+    return {
+        "raised": f"cell {number} raised {raised}",
+        "crashed": f"the process crashed in cell {number}: {outcome.detail}",
+        "exited": f"the process ended in cell {number}, {outcome.detail}",
+        "timed out": too_slow,
+        "flooded": f"cell {number} wrote more than {limits.output / 2**20:g} MB",
+    }.get(outcome.ending, f"cell {number} ended its process")
 
 
 def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:
@@ -94,7 +94,7 @@ def _follow(work: Work, run: Run, upcoming: deque[int]) -> int | None:
 
 
 def _keep(answers: list[Packed], packed: Packed):
-    """The last few answers count, and so do the last few things that are none."""
+    """Keeps the last few answers, and the last few values that are no answer."""
     alike = [other for other in answers if is_refused(other) == is_refused(packed)]
     if len(alike) == MOST_ANSWERS:
         answers.remove(alike[0])

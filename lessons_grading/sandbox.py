@@ -13,16 +13,16 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing.connection import Connection
+from multiprocessing import Pipe
 
 import msgspec
 import psutil
 
 from lessons_grading import confinement, reports, usage
-from lessons_grading.reports import LARGEST_MESSAGE, Ended, Misfit, Report
+from lessons_grading.reports import LARGEST_MESSAGE, Ended, Finished, Report
 from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
 from lessons_lib.processes.isolation import BUSY, Outcome
 
@@ -30,7 +30,7 @@ START_LIMIT = 300.0  # clock seconds; it imports PyTorch
 # clock seconds beyond a run's longest time; after that a sandbox counts as dead
 PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
-SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
+SMALLEST = 1 << 10  # bytes that each message counts at least, as reading it is work
 _KILLED = signal.strsignal(signal.SIGKILL)
 _OWN_ENDINGS = ("exit code 0", f"exit code {reports.STOPPED}")  # of our own worker
 UNREADABLE = "what came from its sandbox cannot be read"
@@ -44,8 +44,8 @@ missing = confinement.missing
 class Limits:
     """What one submission may take.
 
-    Sizes are bytes. Seconds are its own (cpu_time.py); by the clock it gets BUSY times as
-    many, and never more than `total_seconds` for all that is done with it.
+    Sizes are bytes. Seconds are its own (lessons_lib/processes/cpu_time.py). By the clock it
+    gets BUSY times as many, and never more than `total_seconds` for all that is done with it.
 
     memory, processes: of all its processes together; threads count as processes.
     output: what its cells may write.
@@ -98,7 +98,7 @@ class Sandbox:
     """Starts when it is made. Raises RuntimeError if it cannot be started.
 
     reason: why it has ended.
-    was_killed: whether that was somebody from outside, such as a system without memory.
+    was_killed: whether something outside has killed it, such as a system without memory.
     """
 
     def __init__(self, limits: Limits, taken: Taken):
@@ -111,7 +111,9 @@ class Sandbox:
         self._start()
         threading.Thread(target=self._watch, daemon=True).start()
         if self._next_message() != b"ready":
-            said = self._read_errors() if self._process.poll() is not None else ""
+            said = ""
+            if self._process.poll() is not None:
+                said = self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
             reason = said or self.reason
             self.close()
             raise RuntimeError(f"The sandbox could not be started: {reason}")
@@ -128,82 +130,54 @@ class Sandbox:
             "RLIMIT_NOFILE": 1024,
             "RLIMIT_CORE": 0,
         }
-        orders, our_orders = os.pipe()
-        our_replies, replies = os.pipe()
-        with ExitStack() as stack:
-            words: list[str] = []
-            descriptors: tuple[int, ...] = ()
-            if limits.sandboxed:
-                scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
-                words, descriptors = stack.enter_context(
-                    confinement.command_line(limits.disk, limits.unseen)
-                )
-                words = [*scope, *words]
-                if confinement.is_root() or _counts_tasks_by_user_namespace():
-                    # between two looks of the watcher
-                    resources["RLIMIT_NPROC"] = 4 * limits.processes
-            folder = self._folder.name if self._folder else confinement.SCRATCH
+        scope: list[str] = []
+        wall: AbstractContextManager[confinement.CommandLine] = nullcontext(([], ()))
+        if limits.sandboxed:
+            scope = confinement.in_scope(limits.memory + limits.disk, limits.processes)
+            wall = confinement.command_line(limits.disk, limits.unseen)
+            if confinement.is_root() or _counts_tasks_by_user_namespace():
+                # between two looks of the watcher
+                resources["RLIMIT_NPROC"] = 4 * limits.processes
+        self._pipe, theirs = Pipe()
+        with theirs, wall as (words, descriptors):
             self._process = subprocess.Popen(
                 # the watcher goes first, even next to a fork bomb
-                ["nice", "-n", "10", *words, *command],
-                stdin=orders,
-                stdout=replies,
+                ["nice", "-n", "10", *scope, *words, *command],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 cwd=self._folder.name if self._folder else "/",
-                env=confinement.environment(folder, resources),
+                env=confinement.environment(
+                    self._folder.name if self._folder else confinement.SCRATCH, resources
+                ),
                 pass_fds=descriptors,
                 start_new_session=True,
             )
         assert self._process.stderr is not None  # it is a pipe
         self._errors = self._process.stderr
-        os.close(orders)
-        os.close(replies)
-        self._orders = Connection(our_orders)
-        self._replies = Connection(our_replies)
-
-    def _read_errors(self) -> str:
-        return self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
-
-    def run(
-        self,
-        function: str,
-        *arguments: object,
-        files: dict[str, str],
-        seconds: float,
-        output_limit: float | None = None,
-        clean: bool = False,
-    ) -> "Run":
-        """Starts a function of worker.py. Only one may run at a time.
-
-        files: files of the course, by path.
-        clean: whether everything that an earlier run has written is deleted first.
-        """
-        order = {"function": function, "clean": clean, "output_limit": output_limit}
-        return Run(self, seconds, order, files, arguments)
 
     def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so
             for message in messages:
-                self._orders.send_bytes(msgspec.json.encode(message))
+                self._pipe.send_bytes(msgspec.json.encode(message))
 
     def receive(self) -> tuple[float, Report] | Ended | None:
         """What comes next: its own seconds so far with a report, or how the run has ended.
 
         None if the sandbox has ended; `reason` then says why.
         """
-        if (message := self._next_message()) is None:
-            return None
-        try:
-            return reports.read(message)
-        except Misfit:
-            self.end(UNREADABLE)
-            return None
+        message = self._next_message()
+        received = None if message is None else reports.read(message)
+        if received is None:
+            self.end(UNREADABLE)  # if it has not ended for another reason
+        return received
 
     def _next_message(self) -> bytes | None:
         try:
-            message = self._replies.recv_bytes(LARGEST_MESSAGE + 1024)
+            message = self._pipe.recv_bytes(LARGEST_MESSAGE + 1024)
         except (EOFError, OSError) as error:
-            self.end(self._how_it_ended() if isinstance(error, EOFError) else UNREADABLE)
+            has_ended = isinstance(error, EOFError | ConnectionError)
+            self.end(self._how_it_ended() if has_ended else UNREADABLE)
             return None
         self.taken.bytes += max(len(message), SMALLEST)
         if self.taken.is_too_much():
@@ -212,8 +186,10 @@ class Sandbox:
         return message
 
     def _how_it_ended(self) -> str:
-        """A cgroup's kernel kills bubblewrap too. bubblewrap says by 128 + 9 that the first
-        process was killed, which nobody inside can do.
+        """Tells a limit from a signal that came from outside.
+
+        In a cgroup the kernel kills bubblewrap too. Else bubblewrap's exit code 128 + 9 says
+        that the first process was killed, which no process in the sandbox can do.
         """
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout=5.0)
@@ -231,13 +207,14 @@ class Sandbox:
     def close(self):
         """Ends the sandbox and everything that it has started."""
         self.end("it was closed")
-        for end in (self._orders, self._replies, self._errors):
-            end.close()
+        self._pipe.close()
+        self._errors.close()
         if self._folder:
             self._folder.cleanup()
 
     def end(self, reason: str):
         self.alive, self.reason = False, self.reason or reason
+        # the first process first, so that it cannot report how the others end
         for process in usage.tree(self._process.pid) if self._process.poll() is None else ():
             with suppress(psutil.Error):
                 process.kill()
@@ -252,7 +229,7 @@ class Sandbox:
 
     def _too_much(self) -> str:
         processes = usage.tree(self._process.pid)
-        # first: it may be why nothing reacts
+        # this comes first, as it may be why nothing reacts
         if sum(map(usage.num_threads, processes)) > self.limits.processes:
             return f"it started more than {self.limits.processes} processes and threads"
         if time.monotonic() > self.deadline:
@@ -272,35 +249,43 @@ class Sandbox:
 
 
 class Run:
-    """A function that runs in a sandbox. `next` gives its reports; `outcome` is how it ended.
+    """A function of worker.py that runs in a sandbox, which runs one at a time.
 
+    `next` gives its reports.
+
+    outcome: how it has ended, after its last report.
     seconds: its own seconds so far.
-    from_outside: whether the clock has ended it, or somebody who killed it: another try may
-        end in another way. (A run may also kill itself so, and has nothing from that.)
+    from_outside: whether the clock has ended it, or a signal from outside: another try may
+        end in another way. (A run may also kill itself in this way, and gains nothing.)
     """
 
     def __init__(
         self,
         sandbox: Sandbox,
-        seconds: float,
-        order: dict,
+        function: str,
+        *arguments: object,
         files: dict[str, str],
-        arguments: tuple,
+        seconds: float,
+        clean: bool = True,
+        output_limit: float | None = None,
     ):
-        self.sandbox, self.seconds, self.from_outside = sandbox, 0.0, False
-        self._outcome: Outcome | None = None
-        self._owes_answer = False
-        self._last_words: Report | None = None
-        sandbox.send(order | {"limits": self._limits(seconds)}, files, arguments)
+        """Starts the function.
 
-    @property
-    def outcome(self) -> Outcome:
-        """After its last report."""
-        assert self._outcome is not None
-        return self._outcome
+        files: files of the course, by path.
+        seconds: its own seconds that it may take until its first report.
+        clean: whether all that an earlier run has written is deleted first.
+        output_limit: bytes that it may write.
+        """
+        self.sandbox, self.seconds, self.from_outside = sandbox, 0.0, False
+        self.outcome = Outcome("running")
+        self._owes_answer = False
+        self._finished: Finished | None = None
+        limits = self._limits(seconds)
+        order = {"function": function, "clean": clean, "output_limit": output_limit}
+        sandbox.send(order | {"limits": limits}, files, arguments)
 
     def _limits(self, seconds: float) -> list[float]:
-        """The own seconds that it may take from now on, and those by the clock."""
+        """The own seconds that it may take from now on, and the seconds by the clock."""
         clock = min(BUSY * seconds, self.sandbox.taken.seconds_left())
         self.sandbox.deadline = time.monotonic() + clock + PATIENCE
         return [seconds, clock]
@@ -308,64 +293,59 @@ class Run:
     def next(self, seconds: float | None = None) -> Report | None:
         """The next report, or None if it has ended.
 
-        seconds: the own seconds that it may take from now on.
+        seconds: the own seconds that it may take from now on; None for what is left.
         """
-        if self._outcome:
+        if self.outcome.ending != "running":
             return None
         limits = None if seconds is None else self._limits(seconds)
         while True:
             if self._owes_answer:
                 self.sandbox.send(limits)
-            received = self.sandbox.receive()
-            match received:
+            match self.sandbox.receive():
                 case (own, report):
                     self._owes_answer, self.seconds, limits = True, own, None
-                    if not isinstance(
-                        report, reports.Returned | reports.Raised | reports.Exited
-                    ):
+                    if not isinstance(report, Finished):
                         return report
-                    self._last_words = report
-                case Ended():
-                    self._end(received)
+                    self._finished = report
+                case Ended() as ended:
+                    self.outcome = self._outcome_of(ended)
                     break
                 case _:
                     self.from_outside = self.sandbox.was_killed
-                    self._outcome = Outcome("crashed", detail=self.sandbox.reason)
+                    self.outcome = Outcome("crashed", detail=self.sandbox.reason)
                     break
         self.sandbox.deadline = float("inf")
         return None
 
-    def _end(self, ended: Ended):
+    def _outcome_of(self, ended: Ended) -> Outcome:
         is_starved = ended.ending == "starved"
         # or by us, when the whole sandbox takes too much
         was_killed = ended.detail == _KILLED and not self.sandbox.reason
         self.seconds, self.from_outside = ended.seconds, is_starved or was_killed
         ending = "timed out" if is_starved else ended.ending
         outcome = Outcome(ending, detail=ended.detail, printed=ended.printed)
-        if ending == "exited" and ended.detail in _OWN_ENDINGS:
-            match self._last_words:
-                case reports.Returned():
-                    outcome = replace(outcome, ending="returned", detail="")
-                case reports.Exited(how):
-                    outcome = replace(outcome, detail=how)
-                case reports.Raised(name, words):
-                    error = _error(name, words)
-                    outcome = replace(outcome, ending="raised", detail="", error=error)
-        self._outcome = outcome
+        if ending != "exited" or ended.detail not in _OWN_ENDINGS or not self._finished:
+            return outcome
+        words = self._finished.words
+        if self._finished.ending == "exited":
+            return replace(outcome, detail=words)
+        error = _error(words) if self._finished.ending == "raised" else None
+        return replace(outcome, ending=self._finished.ending, detail="", error=error)
 
     def stop(self):
         """Ends it, if it has not ended yet."""
-        if self._outcome is None:
+        if self.outcome.ending == "running":
             while self.next(0.0) is not None:
                 pass
             self.from_outside = False
 
 
-def _error(name: str, words: str) -> BaseException:
-    """An exception with this name that describes itself in these words."""
-    words = "" if words == name else words.removeprefix(f"{name}: ")
+def _error(description: str) -> BaseException:
+    """An exception that describes itself like this: "KeyError: 3"."""
+    name, _, words = description.partition(": ")
     of_builds = {kind.__name__: kind for kind in (CompileError, CannotBuild)}
-    return (of_builds.get(name) or type(name[:100], (Exception,), {}))(words)
+    name = name[:100].replace("\0", "")  # Python refuses that in the name of a type
+    return (of_builds.get(name) or type(name, (Exception,), {}))(words)
 
 
 @cache

@@ -10,13 +10,16 @@ import secrets
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from lessons_grading.grades import SubmissionGrade
-from lessons_grading.students import in_order
+from lessons_content.mistakes.teachers_mistakes import further_files
+from lessons_grading.grades import SubmissionGrade, in_order
 from lessons_grading.submissions import Submission, text_of
+from lessons_lib import rooms
+from lessons_lib.paths import ROOT
 
 FILE = "grades.sqlite"
 LARGEST_SEED = (1 << 31) - 1
@@ -40,14 +43,15 @@ CREATE INDEX IF NOT EXISTS of_a_code ON graded (code);
 
 
 class GradeStore:
-    """The grades of one class, in its folder of results. They belong to a run, which begins
-    here. Only one grader at a time may use the folder, until it closes the store or ends.
+    """The grades of one class, in its folder of results. A store begins a new run.
 
-    root: the folder of the class. A grade is found again when both have moved.
-    seed: of the hidden cases; None for the one of the last run, or one by chance.
+    Only one grader at a time may use the folder, until it closes the store or ends.
+
+    root: the folder of the class. A grade is found again when both folders have moved.
+    seed: of the hidden cases; None for the last run's seed, or one by chance.
     terms: what else decides a grade. New terms find no old grade.
-    Raises ValueError, with a sentence, if the folder is in use, or another class's; OSError,
-    with a sentence, for a file that cannot be used. So do all methods.
+    Raises ValueError, with a sentence, if the folder is in use or has the grades of another
+    class. Raises OSError, with a sentence, for a file that cannot be used. So do all methods.
     """
 
     def __init__(self, results: Path, root: Path, seed: int | None = None, terms: str = ""):
@@ -95,7 +99,7 @@ class GradeStore:
         self.close()
 
     def find(self, submission: Submission, digest: str) -> SubmissionGrade | None:
-        """The final grade of these bytes, now a part of this run."""
+        """The final grade of these bytes, which is then a part of this run too."""
         key = self._key(submission, digest)
         grade = self._select("key = ? AND is_final", key)
         if grade:
@@ -131,7 +135,7 @@ class GradeStore:
             self._database.execute("REPLACE INTO graded VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def grades(self) -> Generator[SubmissionGrade, None, None]:
-        """Those of this run, student by student."""
+        """The grades of this run, student by student."""
         with _in_a_sentence(self.file), self._database:
             for _, grade in _of_run(self._database, self.run):
                 yield grade
@@ -190,8 +194,33 @@ def _of_run(database: sqlite3.Connection, run: int) -> Iterator[tuple[str, Submi
 
 
 def _read(text: str) -> SubmissionGrade | None:
-    """The grade, or None for one of an older form, or that somebody has changed by hand."""
+    """The grade, or None if it has an older form or was changed by hand."""
     try:
         return msgspec.json.decode(text, type=SubmissionGrade)
     except (msgspec.MsgspecError, RecursionError, TypeError):
         return None
+
+
+@cache
+def course_digest() -> str:
+    """Changes with everything in the course that may decide a grade, as it was at first."""
+    return _digest_of(
+        [
+            path
+            for folder in rooms.JUDGING
+            for path in sorted((ROOT / folder).rglob("*"))
+            if path.suffix not in (".pyc", ".html") and path.is_file()
+        ]
+    )
+
+
+def mistakes_digest() -> str:
+    """Changes with a teacher's further mistakes."""
+    return _digest_of(further_files(), lambda path: path.name)
+
+
+def _digest_of(files: list[Path], name=lambda path: os.path.relpath(path, ROOT)) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(repr((name(path), path.read_bytes())).encode())
+    return digest.hexdigest()

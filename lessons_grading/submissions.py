@@ -1,4 +1,4 @@
-"""What a folder of submissions holds: each student's notebooks, and what cannot be read."""
+"""Finds each student's notebooks in a folder, and says what cannot be read."""
 
 import os
 import re
@@ -23,9 +23,14 @@ class Submission:
     path: Path
     problem: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name of the notebook's file; "" for a folder."""
+        return "" if self.problem else text_of(self.path.name)
+
     def without_points(self, *events: str) -> SubmissionGrade:
-        name = "" if self.problem else text_of(self.path.name)
-        return SubmissionGrade(self.student, name, "", None, (), events, 0.0, is_final=False)
+        student, name = self.student, self.name
+        return SubmissionGrade(student, name, "", None, (), events, 0.0, is_final=False)
 
 
 def find_submissions(folder: Path) -> list[Submission]:
@@ -130,6 +135,6 @@ _HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def text_of(name: str) -> str:
-    """A file's name as a line of plain text, with escapes for what is none."""
+    """A file's name as a line of plain text, with escapes for all other characters."""
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     return _HARMFUL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)

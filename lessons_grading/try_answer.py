@@ -1,22 +1,16 @@
 """Tries an answer in the sandbox, on the cases of its check and on hidden ones."""
 
-import base64
 import functools
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+from contextlib import closing
+from typing import NamedTuple
 
 import msgspec
 
 from lessons_grading import course
-from lessons_grading.hidden_cases import (
-    NEW_CASE,
-    TOO_MUCH_EFFORT,
-    broken,
-    compare,
-    exam_of,
-    refusal,
-)
+from lessons_grading.grades import NEW_CASE
+from lessons_grading.hidden_cases import TOO_MUCH_EFFORT, compare, exam_of, refusal
 from lessons_grading.reports import Packed, Refused
 from lessons_grading.sandbox import LARGEST_SUM
 from lessons_grading.work import Work, is_refused
@@ -26,7 +20,7 @@ from lessons_lib.processes import isolation
 
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 MOST_KNOWN = 2_000  # verdicts that a process remembers, the last ones that it needed
-SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times; then a verdict is worth remembering
+SEEN_IN_PYTHON, SEEN_BUILT = 5, 2  # times that an answer comes before its verdict is kept
 LARGEST_KNOWN = 10_000  # characters of a verdict's message
 LARGEST_READ = 10_000  # characters of an answer: a pattern takes under a second for as many
 
@@ -35,8 +29,7 @@ class MachineFault(RuntimeError):
     """This machine cannot try our own answer either. Says what to do."""
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     """A verdict, and what it has cost: the same answer costs the next one the same."""
 
     verdict: CheckResult
@@ -44,21 +37,21 @@ class _Known:
     effort: float
 
 
-# a number for an answer that was seen so often, and has no verdict to be remembered
+# By answer: its verdict, or how often it was seen so far. None if nothing is remembered.
 _known: OrderedDict[tuple, _Known | int] | None = None
 
 
 def remember_answers():
     """From now on, this process tries no answer more than a few times.
 
-    The key is all that an answer is when it leaves its cells: its text in C++ or CUDA; in
-    Python its code, with the helpers, values and files that it uses. So it does not matter
-    that cells depend on each other.
+    An answer is the same if its text in C++ or CUDA is; in Python if its code is, with the
+    helpers, values and files that it uses. So it does not matter that cells depend on each
+    other.
 
     A student's cells may have left something in their sandbox that helps their answer. So the
-    verdict of a trial there is not kept. Where the same answer comes again, it is tried in a
-    sandbox in which no cell of that student ran, and that verdict counts from then on. To
-    start one takes longer than most trials in Python, which come more often for that.
+    verdict of a trial there is not kept. An answer that comes again is tried in a sandbox in
+    which no cell of that student ran, and that verdict counts from then on. To start such a
+    sandbox takes longer than most trials in Python, so these have to come more often.
     """
     global _known
     _known = OrderedDict()
@@ -75,8 +68,7 @@ def examine(work: Work, exercise: Exercise, answer: Packed) -> CheckResult:
     if _known is None:
         return _try(work, exercise, answer)
     whole = msgspec.json.encode((answer, work.notebook.files))
-    digest = hashlib.sha256(whole).hexdigest()
-    key = exercise.id, digest, work.seed, work.limits
+    key = exercise.id, hashlib.sha256(whole).hexdigest(), work.seed, work.limits
     known = _known.get(key, 0)
     if isinstance(known, _Known):
         _known.move_to_end(key)
@@ -117,11 +109,6 @@ def _try(work: Work, exercise: Exercise, answer: Packed, apart: bool = False) ->
 
         if fault := machine.fault(exercise.id, try_ours, work.limits):
             raise MachineFault(f"exercise {exercise.id}: {fault}")
-    return _named_from_text(exercise, answer, verdict)
-
-
-def _named_from_text(exercise: Exercise, answer: Packed, verdict: CheckResult) -> CheckResult:
-    """The verdict, with the name that the notebook's check takes from the answer's text."""
     text = answer.get("text", "")
     if verdict.passed or not text or len(text) > LARGEST_READ or NEW_CASE in verdict.message:
         return verdict
@@ -130,11 +117,8 @@ def _named_from_text(exercise: Exercise, answer: Packed, verdict: CheckResult) -
 
 def _try_beside(work: Work, exercise: Exercise, ours: Packed) -> CheckResult:
     """The verdict on our own answer, in a sandbox that no submission gets to see."""
-    alone = work.beside()
-    try:
+    with closing(Work(work.notebook, work.exercises, work.seed, work.limits)) as alone:
         verdict, _ = _attempt(alone, exercise, ours)
-    finally:
-        alone.close()
     if alone.from_outside:  # that is not to be remembered
         raise MachineFault("this machine was too busy to try our own answer")
     return verdict
@@ -143,23 +127,7 @@ def _try_beside(work: Work, exercise: Exercise, ours: Packed) -> CheckResult:
 def _attempt(
     work: Work, exercise: Exercise, answer: Packed, apart: bool = False
 ) -> tuple[CheckResult, isolation.Outcome]:
-    """The verdict, and how the run ended that it comes from."""
-    if exercise.language != "python":
-        run = work.run(
-            "build",
-            _tryout_of_none(exercise.id),
-            answer,
-            files=_files(exercise.id),
-            seconds=checks.BUILD_TIME_LIMIT,
-            clean=True,
-            apart=apart,
-        )
-        report = run.next()
-        work.stop(run)
-        refused = refusal(exercise, report) if isinstance(report, Refused) else None
-        outcome = run.outcome
-        if refused or outcome.ending != "returned":
-            return refused or broken(exercise, outcome, None), outcome
+    """The verdict, and how the run has ended that gave it."""
     verdict, outcome = _observe(work, exercise, answer, {}, apart)
     if checks.crashed_first(outcome):  # the cases after that one are worth a try
         ended = {outcome.last_report[0]: checks.CRASH}
@@ -172,6 +140,8 @@ def _observe(
     work: Work, exercise: Exercise, answer: Packed, ended: dict, apart: bool
 ) -> tuple[CheckResult, isolation.Outcome]:
     exam = exam_of(exercise.id, work.seed)
+    is_built = exercise.language != "python"
+    seconds = RUN_FACTOR * exercise.time_limit
     run = work.run(
         "observe",
         exam.packed,
@@ -179,12 +149,12 @@ def _observe(
         work.notebook.files,
         [*ended],
         files=_files(exercise.id),
-        seconds=RUN_FACTOR * exercise.time_limit,
-        clean=exercise.language == "python",
+        seconds=checks.BUILD_TIME_LIMIT if is_built else seconds,
+        clean=not (is_built and ended),  # else it would be built again
         apart=apart,
     )
     try:
-        return compare(exam, run, ended, work.effort)
+        return compare(exam, run, ended, work.effort, seconds)
     finally:
         work.stop(run)
 
@@ -192,8 +162,3 @@ def _observe(
 @functools.lru_cache(maxsize=100)
 def _files(exercise_id: str) -> dict[str, str]:
     return course.without_answers(checks.find(exercise_id))
-
-
-@functools.lru_cache(maxsize=100)
-def _tryout_of_none(exercise_id: str) -> str:
-    return base64.b64encode(course.pack(checks.find(exercise_id), ())).decode()

@@ -20,52 +20,47 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def num_threads(process: psutil.Process) -> int:
-    return max(1, _sum_of_lines(f"/proc/{process.pid}/status", ("Threads:",)))
+    return max(1, *_numbers(process, "status", 1, "Threads:"))
 
 
 def memory(process: psutil.Process) -> int:
     """Bytes in memory or swapped out, and of page tables, without mapped files."""
-    names = ("RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
-    return _sum_of_lines(f"/proc/{process.pid}/status", names) << 10
+    return (
+        sum(_numbers(process, "status", 1, "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")) << 10
+    )
 
 
 def share(process: psutil.Process) -> int:
     """Like `memory`, but with only its share of what several processes have in common."""
-    names = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-    found = _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", names) << 10
-    tables = _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",)) << 10
-    return found + tables if found else memory(process)
-
-
-def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
-    try:
-        return sum(
-            int(line.split()[1])
-            for line in Path(file).read_text().splitlines()
-            if line.startswith(names)
-        )
-    except (OSError, ValueError, IndexError):  # it has ended
-        return 0
+    found = sum(_numbers(process, "smaps_rollup", 1, "Pss_Anon:", "Pss_Shmem:", "SwapPss:"))
+    tables = sum(_numbers(process, "status", 1, "VmPTE:"))
+    return (found + tables) << 10 if found else memory(process)
 
 
 def sockets(process: psutil.Process) -> int:
     """Bytes that may wait in the sockets of its sandbox: no more than their largest buffers.
 
-    What does wait there the system counts only for the whole machine.
+    The system counts the bytes that do wait only for the whole machine.
     """
-    used = _in_use(f"/proc/{process.pid}/net/sockstat", ("sockets:", "TCP:"))
-    tcp = used["TCP:"] + _in_use(f"/proc/{process.pid}/net/sockstat6", ("TCP6:",))["TCP6:"]
+    used, tcp4 = _numbers(process, "net/sockstat", 2, "sockets:", "TCP:")
+    (tcp6,) = _numbers(process, "net/sockstat6", 2, "TCP6:")
     plain, largest = _buffers()
-    return max(0, used["sockets:"] - tcp) * plain + tcp * largest
+    return max(0, used - tcp4 - tcp6) * plain + (tcp4 + tcp6) * largest
 
 
-def _in_use(file: str, names: tuple[str, ...]) -> dict[str, int]:
+def _numbers(process: psutil.Process, file: str, place: int, *names: str) -> list[int]:
+    """The number in each of these lines of a file in /proc, or 0 if there is none.
+
+    place: of the number in its line.
+    """
     found = dict.fromkeys(names, 0)
-    with suppress(OSError, ValueError, IndexError):  # it has ended, or has no such sockets
-        for words in map(str.split, Path(file).read_text().splitlines()):
+    with suppress(OSError, ValueError, IndexError):  # it has ended, or has no such lines
+        for words in map(
+            str.split, Path(f"/proc/{process.pid}/{file}").read_text().splitlines()
+        ):
             if words[0] in names:
-                found[words[0]] = int(words[2])
-    return found
+                found[words[0]] = int(words[place])
+    return [*found.values()]
 
 
 @cache
@@ -82,7 +77,7 @@ def disk(processes: list[psutil.Process]) -> int:
 
     bubblewrap cannot limit the files before version 0.7, and can never limit the names.
     """
-    for process in reversed(processes):  # the first one is closed to us
+    for process in reversed(processes):  # the first process is closed to us
         with suppress(OSError):
             disks = [os.statvfs(f"/proc/{process.pid}/root{folder}") for folder in WRITABLE]
             files = sum((disk.f_files - disk.f_ffree) * INODE_SIZE for disk in disks)

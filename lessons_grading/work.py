@@ -1,4 +1,4 @@
-"""The work on one submission: its sandbox, the answers of its cells, and what happened."""
+"""The work on one submission: its sandboxes, the answers of its cells, and the events."""
 
 import functools
 import time
@@ -43,31 +43,29 @@ class Effort:
 
 
 class Work:
-    """Use `close` at the end.
+    """All that is done with one submission, which ends with `close`.
 
     seed: chooses the hidden cases.
     answers: what the cells gave for each exercise.
     seconds: the cells' own.
-    from_outside: whether something that is not the submission's has ended a run: the clock, or
-        who killed it. Then the grade is not final, and what was seen is not remembered.
+    from_outside: whether the clock has ended a run, or a signal that is not the submission's.
+        Then the grade is not final, and no verdict is remembered.
     tried, repeated: how many answers were tried, and how many were known already.
     """
 
     def __init__(
         self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits
     ):
-        self.notebook = notebook
-        self.exercises = exercises
-        self.seed = seed
-        self.limits = limits
+        self.notebook, self.exercises = notebook, exercises
+        self.seed, self.limits = seed, limits
         self.answers: dict[str, list[Packed]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
         self.seconds, self.from_outside = 0.0, False
         self.tried = self.repeated = 0
+        self.taken, self.effort = Taken(limits.total_seconds), Effort()
+        self._sandboxes: dict[bool, Sandbox] = {}
         if notebook.problem:
             self.note(notebook.problem)
-        self._sandboxes: dict[bool, Sandbox] = {}
-        self.taken, self.effort = Taken(limits.total_seconds), Effort()
 
     def note(self, event: str):
         if len(self.events) < 1_000:
@@ -81,24 +79,15 @@ class Work:
             ]
         return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
 
-    def beside(self) -> "Work":
-        """Work under the same limits, in a sandbox of its own."""
-        return Work(self.notebook, self.exercises, self.seed, self.limits)
-
     def close(self):
         for sandbox in self._sandboxes.values():
             sandbox.close()
 
-    def run(
-        self,
-        function: str,
-        *arguments,
-        files: dict[str, str],
-        seconds: float,
-        apart: bool = False,
-        **limits,
-    ) -> Run:
-        """apart: whether it runs in a sandbox in which no cell of the submission has run."""
+    def run(self, function: str, *arguments, apart: bool = False, **options) -> Run:
+        """Starts a run, with the arguments of Run.
+
+        apart: whether it runs in a sandbox in which no cell of the submission has run.
+        """
         sandbox = self._sandboxes.get(apart)
         if not (sandbox and sandbox.alive):
             if sandbox:
@@ -106,10 +95,10 @@ class Work:
             if any(exercise.language == "cuda" for exercise in self.exercises):
                 _build_runtimes()
             sandbox = self._sandboxes[apart] = Sandbox(self.limits, self.taken)
-        return sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
+        return Run(sandbox, function, *arguments, **options)
 
     def leave_apart(self):
-        """Ends the sandbox that is apart: what an answer left there is for no other one."""
+        """Ends the sandbox that is apart: no other answer finds what this one has left."""
         if sandbox := self._sandboxes.pop(True, None):
             sandbox.close()
 
@@ -119,7 +108,7 @@ class Work:
             self.was_disturbed("an answer", run.outcome)
 
     def was_disturbed(self, what: str, outcome: isolation.Outcome):
-        """Notes that something else than the submission has ended its run."""
+        """Notes that the clock or a signal has ended a run."""
         self.from_outside = True
         if self.is_over():
             minutes = self.limits.total_seconds / 60

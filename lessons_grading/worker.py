@@ -1,6 +1,6 @@
-"""The functions that run on a submission in the sandbox, each in a process of its own.
+"""The functions that run on a submission in the sandbox, each in a separate process.
 
-controller.py starts them. Only what they report comes out: see reports.py.
+controller.py starts them. Only their reports come out: see reports.py.
 """
 
 import base64
@@ -26,13 +26,14 @@ from lessons_lib.processes import added_methods, isolation, pickles
 from lessons_lib.processes.cpu_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
+_NONE = object()  # where there is no answer
 Report = Callable[[reports.Report], None]  # sends it to the judge
 
 
 def run(function: str, arguments: list, pipe: Connection, answers: int):
-    """Calls a function and reports how it ended: Returned, Raised or Exited.
+    """Calls a function, and reports how it has ended.
 
-    answers: where a byte comes when a report was read.
+    answers: the descriptor that gets a byte when a report was read.
     """
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
@@ -41,24 +42,20 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
         pipe.send_bytes(msgspec.json.encode(message))
         os.read(answers, 1)
 
-    functions: dict[str, Callable[..., int | None]] = {
-        "run_cells": run_cells,
-        "build": build,
-        "observe": observe,
-    }
+    functions: dict[str, Callable] = {"run_cells": run_cells, "observe": observe}
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     code = None
     try:
         code = functions[function](*arguments, report)
-        ended: reports.Report = reports.Returned()
+        finished = reports.Finished("returned")
     except SystemExit as stop:
-        ended = reports.Exited(plain(f"exit({stop.code!r:.80})"))
+        finished = reports.Finished("exited", plain(f"exit({stop.code!r:.80})"))
     except BaseException as error:
-        ended = reports.Raised(type(error).__name__, _words_of(error)[:20_000])
+        finished = reports.Finished("raised", _words_of(error)[:20_000])
     with suppress(Exception):
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
-    report(ended)
+    report(finished)
     os._exit(code or 0)  # at once, even if the answer left threads running
 
 
@@ -67,11 +64,17 @@ def _words_of(error: BaseException) -> str:
 
 
 def run_cells(
-    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
+    files: dict[str, str],
+    cells: list,
+    exercises: dict[str, list],
+    wanted: list[str],
+    seconds: float,
+    report: Report,
 ) -> int | None:
     """Runs `cells` as a notebook does, and reports what happens: Begun before each cell,
     CellFailed, and an Answer for each value that one gets.
 
+    files: the files that were handed in with the notebook.
     cells: (number, source) each.
     exercises: all exercises by id: [name of the answer, language, whether it is a class].
     wanted: the exercises whose answers are reported.
@@ -79,10 +82,10 @@ def run_cells(
     Returns STOPPED if a cell took longer.
     """
     code = None
-    sys.path.append("")  # for modules that the cells write, and files that were handed in
+    _place(files)
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
-    # lesson 08 looks up names; an exercise has no more here
+    # lesson 08 looks up the names of answers
     checks.find = lambda exercise_id: known[str(exercise_id)]
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
@@ -132,8 +135,8 @@ def _shell():
     from IPython.core.interactiveshell import InteractiveShell
 
     class Shell(InteractiveShell):
-        def enable_gui(self, gui=None):  # for %matplotlib; nothing is displayed here
-            pass
+        def enable_gui(self, gui=None):
+            """For %matplotlib. Nothing is displayed here."""
 
     HistoryManager.enabled = False  # type: ignore[assignment]  # hides the trait, for all
     return Shell.instance()
@@ -143,65 +146,56 @@ def _silence_verbs(answers: "_Answers"):
     import lessons_lib
     from lessons_lib import notebook_api
 
-    def check(exercise_id, answer):
-        answers.checked(str(exercise_id), answer)
-
     def silence(*arguments, **named):
         pass
 
+    verbs = {"check": answers.checked}
+    verbs |= dict.fromkeys(("hint", "solution", "progress_bar"), silence)
     for module in (lessons_lib, notebook_api):
-        vars(module).update(check=check, hint=silence, solution=silence, progress_bar=silence)
+        vars(module).update(verbs)
 
 
 class _Answers:
     """Reports each new value of an answer, so that it counts whatever later cells do."""
 
     def __init__(self, wanted: list[checks.Exercise], namespace: dict, report: Report):
-        self.exercises = {exercise.id: exercise for exercise in wanted}
-        self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
+        self.wanted = {exercise.id: exercise for exercise in wanted}
         self.namespace, self.report = namespace, report
         self.seen: dict[str, object] = {}
         self.sent: set[tuple[str, int]] = set()
 
     def look(self, again: bool = False):
-        for exercise, name in self.names.items():
-            if name in self.namespace:
-                answer = self.namespace[name]
-                if again or exercise not in self.seen or self.seen[exercise] is not answer:
-                    self.hand_in(exercise, answer)
+        """Hands in what is new, or all of it again."""
+        for exercise in self.wanted.values():
+            answer = self.namespace.get(exercise.answer_name, _NONE)
+            before = self.seen.get(exercise.id, _NONE)
+            if answer is not _NONE and (again or answer is not before):
+                self.hand_in(exercise, answer)
 
-    def checked(self, exercise: str, answer: object):
+    def checked(self, exercise_id, answer: object):
         """Takes an answer that was handed to a check, whatever its name.
 
         It does not count if there is an answer of the right name: lesson 00 checks a wrong
         answer to show what a check does.
         """
-        if self.namespace.get(self.names.get(exercise), answer) is answer:
+        exercise = self.wanted.get(str(exercise_id))
+        if exercise and self.namespace.get(exercise.answer_name, answer) is answer:
             self.hand_in(exercise, answer)
 
-    def hand_in(self, exercise: str, answer: object):
-        if exercise not in self.names:
-            return
-        self.seen[exercise] = answer
-        packed = _pack(self.exercises[exercise], answer)
-        if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
+    def hand_in(self, exercise: checks.Exercise, answer: object):
+        self.seen[exercise.id] = answer
+        packed = _pack(exercise, answer)
+        key = exercise.id, hash(json.dumps(packed))
+        if key not in self.sent:
             self.sent.add(key)
-            self.report(reports.Answer(exercise, packed))
+            self.report(reports.Answer(exercise.id, packed))
 
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
     """An exercise that only knows what kind of thing its answer is."""
+    kind, gone = type if is_class else None, result_codec.gone
     return checks.Exercise(
-        id,
-        "",
-        answer_name,
-        type if is_class else None,
-        tuple,
-        result_codec.gone,
-        result_codec.gone,
-        (),
-        (),
-        language=language,
+        id, "", answer_name, kind, tuple, gone, gone, mistakes=(), hints=(), language=language
     )
 
 
@@ -213,53 +207,39 @@ def _pack(exercise: checks.Exercise, answer) -> Packed:
         return {"text": plain(str(answer))}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
-        return {
-            "refused": (
-                "missing",
-                f"`{exercise.answer_name}` is the course's own, from {module.__name__}.",
-            )
-        }
+        ours = f"`{exercise.answer_name}` is the course's own, from {module.__name__}."
+        return {"refused": ("missing", ours)}
     try:
         data = pickles.dumps(added_methods.carried(answer))
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
-        refused = checks.not_sendable(
-            exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
-        )
+        words = f"This cannot be sent to another process: {error}"
+        refused = checks.not_sendable(exercise, TypeError(words[:300]))
         return {"refused": (str(refused.mistake), plain(refused.message))}
     return {"pickle": base64.b64encode(data).decode()}
-
-
-def build(tryout: str, packed: Packed, report: Report):
-    """Builds an answer in C++ or CUDA, so that `observe` need not.
-
-    tryout: from course.pack().
-    """
-    (exercise, _), answer = _loaded(tryout), packed["text"]
-    if not _refused(exercise, answer, report):
-        exercise.prepare(answer)
 
 
 def observe(
     tryout: str, packed: Packed, files: dict[str, str], ended: list[int], report: Report
 ):
-    """Reports a Case for each case, or Refused.
+    """Reports Ready, and then a Case for each case; or Refused.
 
-    files: those that were handed in beside the notebook. An answer may use them.
+    tryout: from course.pack().
+    files: the files that were handed in with the notebook. An answer may use them.
     ended: the numbers of cases that are not tried again.
     """
     import torch
 
     torch.set_num_threads(1)
     exercise, cases = _loaded(tryout)  # before any code of the submission is here
-    for name, text in files.items():
-        Path(name).write_text(text, encoding="utf-8")
-    sys.path.append("")
+    _place(files)
     answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
-    if _refused(exercise, answer, report):
+    if refused := checks.refuse(exercise, answer):
+        report(reports.Refused(str(refused.mistake), plain(refused.message)))
         return
     subject = exercise.prepare(answer)
+    report(reports.Ready())
     for number, case in enumerate(cases):
         if number in ended:
             continue
@@ -267,12 +247,12 @@ def observe(
         report(reports.Case(number, json.dumps(result)))
 
 
+def _place(files: dict[str, str]):
+    """Writes the files that were handed in, and lets code import them."""
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    sys.path.append("")
+
+
 def _loaded(text: str):
     return pickle.loads(base64.b64decode(text))
-
-
-def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
-    refused = checks.refuse(exercise, answer)
-    if refused:
-        report(reports.Refused(str(refused.mistake), plain(refused.message)))
-    return refused is not None

@@ -27,8 +27,7 @@ from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
 from lessons_grading.work import Work
 from lessons_lib import checks
-from lessons_lib.checks import result_codec
-from lessons_lib.checks.naming import both_as_text
+from lessons_lib.checks import naming, result_codec
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
 
@@ -251,7 +250,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
         for result in (attempt(exercise, form, number, case) for form in forms):
             there = result_codec.decode(json.loads(json.dumps(result_codec.encode(result))))
             assert exercise.same(expected, there) == exercise.same(expected, result)
-            assert both_as_text(exercise, expected, there) == both_as_text(
+            assert naming.both_as_text(exercise, expected, there) == naming.both_as_text(
                 exercise, expected, result
             )
 

@@ -2,13 +2,13 @@
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from graded import RIGHT, hand_in
-from lessons_grading import arguments as arguments_of
-from lessons_grading import dask_workers, sandbox
-from lessons_grading.arguments import read_arguments
+from lessons_grading import command, sandbox
+from lessons_grading.command import read_arguments
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 def folder(tmp_path, monkeypatch) -> Path:
     """A class of one notebook, on a machine that has a sandbox and no Dask."""
     monkeypatch.setattr(sandbox, "missing", lambda: None)
-    monkeypatch.setattr(dask_workers, "missing", lambda: "Dask is missing")
+    monkeypatch.setitem(sys.modules, "distributed", None)
     (tmp_path / "class").mkdir()
     hand_in(tmp_path / "class", RIGHT, name="ada.ipynb")
     return tmp_path / "class"
@@ -40,7 +40,7 @@ def refusal(capsys, *words: object) -> str:
 
 
 def test_a_folder_of_submissions_is_enough(folder, monkeypatch):
-    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    monkeypatch.setattr(command, "usual_workers", lambda: 5)
     arguments = read(folder)
     assert [each.student for each in arguments.submissions] == ["ada"]
     assert (arguments.folder, arguments.results) == (folder, folder.parent / "results")
@@ -91,7 +91,7 @@ def shown_help(capsys) -> str:
 
 
 def test_help_says_what_each_option_is_and_its_usual_value(capsys, monkeypatch):
-    monkeypatch.setattr(arguments_of, "usual_workers", lambda: 5)
+    monkeypatch.setattr(command, "usual_workers", lambda: 5)
     shown = shown_help(capsys)
     for words in (
         "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's",
@@ -112,8 +112,8 @@ def test_help_says_what_each_option_is_and_its_usual_value(capsys, monkeypatch):
 def test_a_scheduler_needs_dask_and_workers_with_a_sandbox(folder, monkeypatch, capsys):
     scheduler = "--scheduler", "tcp://here:8786"
     assert "do not go together" in refusal(capsys, folder, *scheduler, "--no-sandbox")
-    assert "Dask is missing" in refusal(capsys, folder, *scheduler)
-    monkeypatch.setattr(dask_workers, "missing", lambda: None)
+    assert "--scheduler needs Dask: install" in refusal(capsys, folder, *scheduler)
+    monkeypatch.setitem(sys.modules, "distributed", ModuleType("distributed"))
     assert "do not go together" in refusal(capsys, folder, *scheduler, "--no-sandbox")
     assert read(folder, *scheduler).scheduler == "tcp://here:8786"
     assert read(folder, "--no-sandbox").scheduler is None
@@ -121,7 +121,7 @@ def test_a_scheduler_needs_dask_and_workers_with_a_sandbox(folder, monkeypatch, 
 
 def test_a_sandbox_is_needed_where_notebooks_run(folder, monkeypatch, capsys):
     monkeypatch.setattr(sandbox, "missing", lambda: "bubblewrap is missing")
-    monkeypatch.setattr(dask_workers, "missing", lambda: None)
+    monkeypatch.setitem(sys.modules, "distributed", ModuleType("distributed"))
     assert "bubblewrap is missing" in refusal(capsys, folder)
     assert not read(folder, "--no-sandbox").limits.sandboxed
     assert read(folder, "--scheduler", "tcp://here:8786").limits.sandboxed

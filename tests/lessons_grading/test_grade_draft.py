@@ -12,11 +12,11 @@ from graded import RIGHT, hand_in, needs_sandbox
 from lessons_content.mistakes import edits
 from lessons_content.mistakes.edits import our_answers
 from lessons_grading import draft
-from lessons_grading.answer_text import answer_text, as_edits
-from lessons_grading.class_page import Group, way_of
+from lessons_grading.draft import answer_text, as_edits
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Cell, Notebook
 from lessons_grading.store import FILE, GradeStore
+from lessons_grading.students import Group, way_of
 from lessons_grading.submissions import Submission
 from lessons_lib import checks
 

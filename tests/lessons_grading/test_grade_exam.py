@@ -10,13 +10,14 @@ import pytest
 
 from lessons_grading import hidden_cases
 from lessons_grading.hidden_cases import NEW_CASE
-from lessons_grading.reports import Begun, Case, Refused, Returned
+from lessons_grading.reports import Begun, Case, Finished, Ready, Refused
 from lessons_grading.work import Effort
 from lessons_lib import checks
 from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake
 from lessons_lib.processes.isolation import Outcome
 
 SEED = 7
+SECONDS = 10.0
 
 
 def double(case):
@@ -92,9 +93,10 @@ class Ran:
 
     def __init__(self, reports: list, ending="returned", **about):
         self.reports, self._outcome = deque(reports), Outcome(ending, **about)
-        self.outcome = None
+        self.outcome, self.limits = None, []
 
-    def next(self):
+    def next(self, seconds=None):
+        self.limits += [] if seconds is None else [seconds]
         if not self.reports:
             self.outcome = self._outcome
         return self.reports.popleft() if self.reports else None
@@ -115,7 +117,7 @@ def changed(**values) -> list:
 
 
 def compare(made: hidden_cases.Exam, run: Ran, ended=None, effort=None):
-    return hidden_cases.compare(made, run, ended or {}, effort or Effort())
+    return hidden_cases.compare(made, run, ended or {}, effort or Effort(), SECONDS)
 
 
 def verdict(made: hidden_cases.Exam, reports: list, *ending, **about) -> CheckResult:
@@ -182,7 +184,7 @@ def test_a_result_that_cannot_be_compared_or_read_is_wrong(asked):
 
 def test_a_result_is_looked_at_only_for_its_own_case(asked):
     reports = told(RIGHT)
-    assert verdict(asked(), [case(3, 0), Begun(1), Returned(), *reports]).passed
+    assert verdict(asked(), [case(3, 0), Begun(1), Finished("returned"), *reports]).passed
     assert not verdict(asked(), [case(1, 2), *reports[1:]]).passed
 
 
@@ -223,6 +225,19 @@ def test_results_that_do_not_come_are_not_right(asked):
     assert not found.passed and found.mistake == "exited"
     assert "ended its process (without a result)" in found.message
     assert "Smallest case that shows it: double(5)" in found.message
+
+
+def test_an_answer_that_is_built_gets_the_time_for_its_cases_once(asked):
+    for language, limits in (("python", []), ("c++", [SECONDS])):
+        run = Ran([Ready(), Ready(), *told(RIGHT)])
+        assert compare(asked(language=language), run)[0].passed and run.limits == limits
+        hidden_cases.exam_of.cache_clear()
+
+
+def test_an_answer_that_cannot_be_built_has_failed_on_no_case(asked):
+    found, outcome = compare(asked(language="c++"), Ran([], "crashed", detail="fault"))
+    assert found.mistake == "crashed" and "case that shows it" not in found.message
+    assert outcome.last_report is None
 
 
 def test_what_the_sandbox_refuses_first_counts_and_its_results_do_not(asked):
@@ -274,15 +289,14 @@ ENDINGS = {
 
 @pytest.mark.parametrize("outcome, mistake, words", ENDINGS.values(), ids=ENDINGS)
 def test_a_run_that_gives_no_verdict_fails(outcome, mistake, words):
-    found = hidden_cases.broken(EXERCISE, outcome, None)
+    found = hidden_cases.broken(EXERCISE, outcome)
     assert (found.passed, found.mistake) == (False, mistake) and words in found.message
     assert "case that shows it" not in found.message
 
 
 def test_a_run_that_breaks_in_a_case_shows_it(asked):
-    found = hidden_cases.broken(
-        asked().exercise, Outcome("timed out", detail="5 s"), (1, None)
-    )
+    outcome = Outcome("timed out", detail="5 s", last_report=(1, None))
+    found = hidden_cases.broken(asked().exercise, outcome)
     assert found.mistake == "timed-out" and "double(3)" in found.message
 
 

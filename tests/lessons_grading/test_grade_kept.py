@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lessons_grading import digests
-from lessons_grading.digests import whole_file, write_whole
+from lessons_grading import store
+from lessons_grading.report import whole_file, write_whole
 from lessons_lib import rooms
 
 LONGEST = "n" * 255  # bytes that the name of a file may have
@@ -44,7 +44,7 @@ def test_what_is_interrupted_leaves_the_old_file_and_nothing_else(tmp_path):
 def course(tmp_path, monkeypatch):
     """A small course, of which the digest is taken."""
     root = tmp_path / "course"
-    monkeypatch.setattr(digests, "ROOT", root)
+    monkeypatch.setattr(store, "ROOT", root)
     for folder in rooms.JUDGING:
         (root / folder / "deeper").mkdir(parents=True)
         (root / folder / "deeper" / "text.py").write_text("x = 1")
@@ -52,7 +52,7 @@ def course(tmp_path, monkeypatch):
 
 
 def digest() -> str:
-    return digests.course_digest.__wrapped__()  # it keeps what it was at first
+    return store.course_digest.__wrapped__()  # it keeps what it was at first
 
 
 def change(path: Path):
@@ -80,7 +80,7 @@ def test_the_digest_changes_with_each_file_that_may_decide_a_grade(course, folde
 
 def test_the_digest_is_the_same_wherever_the_course_is(course, monkeypatch):
     before = digest()
-    monkeypatch.setattr(digests, "ROOT", course.rename(course.with_name("elsewhere")))
+    monkeypatch.setattr(store, "ROOT", course.rename(course.with_name("elsewhere")))
     assert digest() == before
 
 
@@ -97,15 +97,15 @@ def test_the_digest_leaves_out_what_decides_no_grade(course, name):
 def test_the_digest_of_mistakes_changes_with_a_name_and_a_text(tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_MISTAKES", str(tmp_path))
     file = tmp_path / "2.5.mistakes"
-    seen = {digests.mistakes_digest()}
+    seen = {store.mistakes_digest()}
     for text in ("one", "two"):
         file.write_text(text)
-        seen.add(digests.mistakes_digest())
+        seen.add(store.mistakes_digest())
     file.rename(tmp_path / "2.6.mistakes")
-    seen.add(digests.mistakes_digest())
+    seen.add(store.mistakes_digest())
     assert len(seen) == 4
     elsewhere = tmp_path / "moved"
     elsewhere.mkdir()
     (tmp_path / "2.6.mistakes").rename(elsewhere / "2.6.mistakes")
     monkeypatch.setenv("LESSONS_MISTAKES", str(elsewhere))
-    assert digests.mistakes_digest() in seen
+    assert store.mistakes_digest() in seen

@@ -8,14 +8,19 @@ import jinja2
 import msgspec
 import pytest
 from msgspec.structs import replace
-from test_grade_report import Page, entry, submission, wrong
 
 from lessons_grading import report
-from lessons_grading.class_page import ClassNumbers, Group, way_of
-from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade, in_order
 from lessons_grading.hidden_cases import NEW_CASE
 from lessons_grading.report import write_report
-from lessons_grading.students import Student, in_order, students_of
+from lessons_grading.students import (
+    ClassNumbers,
+    Group,
+    Student,
+    students_of,
+    way_of,
+)
+from reported import Page, entry, submission, wrong
 
 
 def numbers_of(*grades: SubmissionGrade) -> ClassNumbers:

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from fake_grader import students  # noqa: F401
 from graded import ALL_RIGHT, open_files
-from lessons_grading.grades import SubmissionGrade
+from lessons_grading.grades import SubmissionGrade, in_order
 from lessons_grading.notebook import digest_of
 from lessons_grading.store import FILE, GradeStore, last_run
-from lessons_grading.students import in_order
 from lessons_grading.submissions import Submission
 
 

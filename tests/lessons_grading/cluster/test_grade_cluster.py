@@ -18,8 +18,9 @@ import dask_command
 import graded
 from dask_cluster import DaskCluster
 from fake_grader import students  # noqa: F401
-from lessons_grading import command, digests
+from lessons_grading import command
 from lessons_grading.store import FILE
+from lessons_lib import rooms
 from lessons_lib.paths import ROOT
 from made_class import differences, make_class
 
@@ -69,7 +70,7 @@ def test_each_submission_gets_the_grade_that_a_worker_gives_it(dask, students):
 def test_a_worker_that_is_not_like_us_is_refused_by_its_address(dask, students, tmp_path):
     """One that is like us, and comes later, grades."""
     other = tmp_path / "other"
-    for folder in digests.COURSE:
+    for folder in rooms.JUDGING:
         shutil.copytree(
             ROOT / folder, other / folder, ignore=shutil.ignore_patterns("__pycache__")
         )

@@ -73,25 +73,22 @@ def own_modules(anna, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def cells_beside(path, student):
-    return [cell.source.split("\n")[0] for cell in read_notebook(path, student).cells[:-1]]
+def files_beside(path, student):
+    return [*read_notebook(path, student).files]
 
 
-def test_files_become_cells_that_write_them_before_the_others(anna):
+def test_files_are_read_with_the_notebook_of_a_student(anna):
     path = hand_in(anna, CHECK)
-    assert read_notebook(path, "anna").cells == (
-        Cell(0, f"%%writefile helpers.py\n{HELPERS}"),
-        Cell(0, f"%%writefile more.py\n{MORE}"),
-        Cell(1, CHECK),
-    )
-    assert read_notebook(path).cells == (Cell(1, CHECK),)
+    assert read_notebook(path, "anna").files == {"helpers.py": HELPERS, "more.py": MORE}
+    assert read_notebook(path).files == {}
+    assert read_notebook(path, "anna").cells == (Cell(1, CHECK),)
 
 
 def test_what_is_in_the_folder_of_a_class_is_nobodys(anna):
     """There are notebooks of several students, and perhaps the teacher's own files."""
     path = hand_in(anna, CHECK, name="ben.ipynb")
-    assert cells_beside(path, "ben") == []
-    assert len(cells_beside(hand_in(anna, CHECK, name="anna.ipynb"), "anna")) == 2
+    assert files_beside(path, "ben") == []
+    assert len(files_beside(hand_in(anna, CHECK, name="anna.ipynb"), "anna")) == 2
 
 
 def test_only_small_plain_text_with_a_modules_name_is_taken(anna, tmp_path):
@@ -104,17 +101,17 @@ def test_only_small_plain_text_with_a_modules_name_is_taken(anna, tmp_path):
     for name in ("large", "larger"):  # the two are too much
         (anna / f"{name}.py").write_text("#" * 700_000)
     (anna / "data.txt").write_text("")
-    assert cells_beside(hand_in(anna, CHECK), "anna") == [
-        "%%writefile helpers.py",
-        "%%writefile large.py",
-        "%%writefile more.py",
+    assert files_beside(hand_in(anna, CHECK), "anna") == [
+        "helpers.py",
+        "large.py",
+        "more.py",
     ]
 
 
 def test_a_folder_of_a_thousand_files_is_not_taken_whole(anna):
     for number in range(1_000):
         (anna / f"m{number:03}.py").touch()
-    assert len(cells_beside(hand_in(anna, CHECK), "anna")) == MOST_BESIDE
+    assert len(files_beside(hand_in(anna, CHECK), "anna")) == MOST_BESIDE
 
 
 def test_a_changed_file_beside_it_is_another_submission(anna):
