@@ -114,7 +114,9 @@ def test_what_does_not_compile_is_said(capsys):
     assert capsys.readouterr().out.startswith("It does not compile.\n\n")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_of_any_faults_the_first_one_is_named(seed):
     """In whatever order they are repaired."""
     left = [fault for fault in FAULTS if fault in random.Random(seed).sample(FAULTS, 3)]

@@ -101,24 +101,26 @@ def contrast(one, other) -> float:
         ("tools/site/static/site.css", '<div class="lesson-picture">{}</div>'),
     ],
 )
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_can_be_read_in_both_themes(browser, theme, sheet, place):
+def test_words_can_be_read_in_both_themes(browser, sheet, place):
     """Black words on blocks, and coloured words on paper."""
-    with page_of(browser) as page:
-
-        def seen(colour):
-            figure = plt.figure(figsize=(1, 1))
-            figure.add_artist(Rectangle((0, 0), 1, 1, color=colour))
-            image = show(figure, colour)._repr_html_()
+    colours = "#000000", FREE, *SEVERAL, WASTED, *LINES, QUIET
+    figure = plt.figure(figsize=(len(colours), 1))
+    for number, colour in enumerate(colours):
+        corner = number / len(colours), 0
+        figure.add_artist(Rectangle(corner, 1 / len(colours), 1, color=colour))
+    image = place.format(show(figure, "All colours.")._repr_html_())
+    with page_of(browser, {"width": 2000, "height": 400}) as page:
+        for theme in ("light", "dark"):
             page.set_content(
                 f'<html data-theme="{theme}"><style>{(ROOT / sheet).read_text()}</style>'
                 f'<body data-jp-theme-light="{str(theme == "light").lower()}">'
-                f'<div class="bd-content"><div>{place.format(image)}</div></div></body></html>'
+                f'<div class="bd-content"><div>{image}</div></div></body></html>'
             )
             drawn = Image.open(io.BytesIO(page.locator("img").screenshot())).convert("RGB")
-            return drawn.getpixel((40, 40))
-
-        black, paper = seen("#000000"), seen(FREE)
-        assert (sum(paper) < sum(black)) == (theme == "dark")
-        assert min(contrast(black, seen(block)) for block in (*SEVERAL, WASTED)) >= 4.5
-        assert min(contrast(paper, seen(words)) for words in (*LINES, QUIET)) >= 4.5
+            width = drawn.width / len(colours)
+            places = [(int((number + 0.5) * width), 40) for number in range(len(colours))]
+            seen = dict(zip(colours, map(drawn.getpixel, places), strict=True))
+            black, paper = seen["#000000"], seen[FREE]
+            assert (sum(paper) < sum(black)) == (theme == "dark")
+            assert min(contrast(black, seen[each]) for each in (*SEVERAL, WASTED)) >= 4.5
+            assert min(contrast(paper, seen[each]) for each in (*LINES, QUIET)) >= 4.5

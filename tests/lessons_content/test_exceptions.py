@@ -30,6 +30,7 @@ def with_a_slip(exercise):
     return scope[exercise.answer_name]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("exercise", PYTHON, ids=lambda exercise: exercise.id)
 def test_a_name_that_is_missing_is_told_with_the_line(exercise):
     message = checks.run(exercise.id, with_a_slip(exercise)).message

@@ -14,6 +14,16 @@ from right_answers import RIGHT_ANSWERS
 SEEDS = 1, 2, 3
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+# those that are built take seconds each
+mostly_python = pytest.mark.parametrize(
+    "exercise",
+    [
+        pytest.param(
+            exercise, id=exercise.id, marks=pytest.mark.slow if is_built(exercise) else ()
+        )
+        for exercise in EXERCISES
+    ],
+)
 
 
 def attempts(exercise, subject, cases):
@@ -40,7 +50,7 @@ def test_each_case_has_a_description(exercise):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.sampled
-@by_exercise
+@mostly_python
 def test_right_answers_pass(exercise, seed):
     drawn = list(exercise.hidden(seed))
     expected = attempts(exercise, exercise.reference, drawn)
@@ -55,15 +65,7 @@ def test_right_answers_pass(exercise, seed):
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(
-    "exercise",
-    [
-        pytest.param(
-            exercise, id=exercise.id, marks=pytest.mark.slow if is_built(exercise) else ()
-        )
-        for exercise in EXERCISES
-    ],
-)
+@mostly_python
 def test_they_catch_the_known_mistakes_alone(exercise):
     """A student who knows the visible cases by heart is found out: each seed catches most
     mistakes, and the three seeds at least nine in ten. Some mistakes need their own case, such

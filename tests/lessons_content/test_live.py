@@ -4,10 +4,8 @@ import re
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from jupyterlab_driver import Notebook, faults, jupyterlab, page_of
-from tools.notebooks.build import KERNEL
+from jupyterlab_driver import Notebook, faults, jupyterlab, notebook_of, page_of
 
 pytestmark = pytest.mark.browser
 
@@ -31,30 +29,28 @@ live""",
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def notebook(tmp_path_factory, browser):
+    """One for all views: they share its page and its kernel."""
     folder = tmp_path_factory.mktemp("lab")
-    with jupyterlab(folder) as address:
-        yield folder / "notebooks", address
+    with jupyterlab(folder) as address, page_of(browser) as page:
+        nbformat.write(notebook_of(), folder / "notebooks/live.ipynb")
+        notebook = Notebook(page, *address, "live.ipynb")
+        notebook.close_side_bar()
+        yield notebook
 
 
 @pytest.fixture
-def opened(lab, browser):
-    """Opens a notebook with these cells, and runs the first. Gives the page and notebook."""
-    folder, address = lab
-    with page_of(browser) as page:
+def opened(notebook):
+    """Shows these cells, and runs the first. Gives the page and notebook."""
 
-        def open_notebook(*sources):
-            cells = [new_code_cell(text, id=f"c{place}") for place, text in enumerate(sources)]
-            nbformat.write(new_notebook(cells=cells, metadata=KERNEL), folder / "live.ipynb")
-            notebook = Notebook(page, *address, "live.ipynb")
-            notebook.close_side_bar()
-            outputs = notebook.run_cell("c0")["outputs"]
-            assert [each["output_type"] for each in outputs] == ["display_data"] * 2, outputs
-            page.wait_for_selector(".live .cell")
-            return page, notebook
+    def show(*sources):
+        notebook.show(*sources)
+        outputs = notebook.run_cell("0")["outputs"]
+        assert [each["output_type"] for each in outputs] == ["display_data"] * 2, outputs
+        notebook.page.wait_for_selector(".live .cell")
+        return notebook.page, notebook
 
-        yield open_notebook
-        page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
+    return show
 
 
 def labels(page) -> list[str]:
@@ -91,7 +87,7 @@ def test_a_pool_follows_buttons_and_cells_and_stays_when_an_answer_raises(opened
     assert labels(page) == before
     assert faults(page, ".live") == []
 
-    notebook.run_cell("c1")
+    notebook.run_cell("1")
     wait_for(page, "allocate() gives block 3.")
     assert "0 of 4 blocks are free" in page.inner_text(".live .numbers")
     page.get_by_role("button", name="allocate()").click()
@@ -137,7 +133,7 @@ def test_tables_show_a_copy_and_refuse_what_does_not_fit(opened):
     page.get_by_role("button", name="add_sequence").click()
     wait_for(page, "DuplicateSequenceError")
     assert labels(page) == before
-    notebook.run_cell("c1")
+    notebook.run_cell("1")
     wait_for(page, "append_token(500): block 1 is shared, so it is copied to 3.")
     assert "block 3, seq 500, 3 of 4 tokens" in labels(page)
     page.get_by_role("spinbutton", name="Block size").fill("8")
@@ -188,6 +184,6 @@ def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
     page.get_by_role("spinbutton", name="Number of blocks").fill("30")
     page.keyboard.press("Tab")
     page.wait_for_selector(".live .problem:empty", state="attached")
-    notebook.run_cell("c1")
+    notebook.run_cell("1")
     wait_for(page, "mine decodes.")
     assert page.console_errors == []

@@ -47,9 +47,14 @@ def test_the_first_picture_of_each_lesson(figures, lesson):
     assert picture_faults.faults(figure) == []
 
 
-def test_the_charts_of_what_was_measured(figures):
+@pytest.mark.parametrize(
+    "num_workloads",
+    [1, pytest.param(len(pictures.BATCHES), marks=pytest.mark.slow)],
+    ids=["one", "all"],
+)
+def test_the_charts_of_what_was_measured(figures, num_workloads):
     run = ladder_runs()[0]
-    for workload in pictures.BATCHES:
+    for workload in list(pictures.BATCHES)[:num_workloads]:
         pictures.whole_ladder(run, workload)
     pictures.all_workloads(run)
     figures.append(fast_engine.overview(engine_runs()[0]))

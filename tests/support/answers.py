@@ -14,6 +14,7 @@ from lessons_lib.source.lesson import Cell
 from tools.notebooks.lesson_files import read_lesson
 
 
+@functools.cache
 def every_exercise() -> list[Exercise]:
     return [
         exercise for lesson in checks.lessons() for exercise in checks.exercises_of(lesson)

@@ -12,6 +12,8 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nbformat.v4 import new_code_cell, new_notebook
+
 from lessons_lib.paths import NOTEBOOKS
 
 PATIENCE = 900  # seconds; far more than anything here takes, on a busy machine too
@@ -186,6 +188,17 @@ class Notebook:
         self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-cell')")
         return self.cells()[self.index(cell_id)]
 
+    def show(self, *sources: str):
+        """Puts cells of code in place of those that are there; their ids are "0", "1", …"""
+        self.page.evaluate(
+            "content => jupyterapp.shell.currentWidget.content.model.fromJSON(content)",
+            notebook_of(*sources),
+        )
+        self.page.wait_for_function(
+            "count => document.querySelectorAll('.jp-CodeCell .cm-content').length === count",
+            arg=len(sources),
+        )
+
     def type_into(self, cell_id: str, text: str):
         """Replaces a cell's source by keyboard."""
         self.select(cell_id)
@@ -221,6 +234,15 @@ class Notebook:
             "() => { if (!jupyterapp.shell.leftCollapsed) "
             "jupyterapp.commands.execute('application:toggle-left-area'); }"
         )
+
+
+def notebook_of(*sources: str) -> dict:
+    """A notebook with these cells of code."""
+    python = {"name": "python", "codemirror_mode": {"name": "ipython"}}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [new_code_cell(source, id=f"{number}") for number, source in enumerate(sources)]
+    about = {"kernelspec": kernel, "language_info": python}
+    return new_notebook(cells=cells, metadata=about)
 
 
 def free_port() -> int:

@@ -52,27 +52,6 @@ def test_a_batch_uses_each_block_once_and_its_caches_differ():
     assert torch.equal(batch.caches[2][1], again.caches[2][1])
 
 
-@pytest.mark.parametrize("fp8", [False, True])
-def test_the_reference_agrees_with_attention_written_out(fp8):
-    batch = make_batch(
-        dataclasses.replace(TINY, context_lens=(33, 1, 0, 16, 70)), 1, "cpu", fp8
-    )
-    out, (k_cache, v_cache) = reference(batch), batch.caches[0]
-    for seq, context_len in enumerate(batch.workload.context_lens):
-        for head in range(8):
-            total, weights = torch.zeros(128, dtype=torch.float64), 0.0
-            for token in range(context_len):
-                place = batch.block_table[seq, token // 16], token % 16, head // 4
-                k, v = (
-                    cache[place].double()
-                    * (1 if scales is None else scales[head // 4].double())
-                    for cache, scales in ((k_cache, batch.k_scales), (v_cache, batch.v_scales))
-                )
-                weight = math.exp(float(k @ batch.q[seq, head].double()) / math.sqrt(128))
-                total, weights = total + weight * v, weights + weight
-            torch.testing.assert_close(out[seq, head], total / (weights or 1))
-
-
 def test_rungs_and_others_are_measured_and_right():
     names = ["rung 3", "rung 8", "gather"]
     run = ladder.measure([TINY], names, quick=True, machine=Machine())

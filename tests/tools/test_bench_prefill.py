@@ -18,7 +18,6 @@ from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS
 from lessons_content.lesson_09.pictures.prefill import batches, ladder, overview
 from lessons_lib.cuda.inline import read_kernel
 from paged_attention.prefill.rungs import PREFILL_RUNGS
-from paged_attention.prefill.tile_counts import count_work
 from prose import prose
 from tools.bench.two_gpus_ranks import QWEN3_8B
 
@@ -115,12 +114,6 @@ def test_a_run_names_what_it_has():
         run.row("1 prompt of 8,192", "rung 9")
     with pytest.raises(LookupError, match="none of the 0 recorded runs has rung 0"):
         of_the_ladder([])
-
-
-def test_operations_are_counted_as_a_learner_counts_them():
-    heads = dict(num_q_heads=32, num_kv_heads=8, head_size=128, bytes_per_number=2)
-    for workload in WORKLOADS:
-        assert workload.operations() == count_work(*zip(*workload.lens), **heads)[0]
 
 
 def widths(figure):

@@ -13,7 +13,7 @@ from paged_attention.engine.engine import Engine
 from paged_attention.engine.fast import FastParts
 from paged_attention.engine.request import SamplingParams
 from tools.bench import timeline
-from tools.bench.timeline import digest, marked, merged, profiled, without
+from tools.bench.timeline import digest, marked, merged, profiled
 
 
 def event(category, name, begin, end, correlation=None):
@@ -126,24 +126,6 @@ times = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=8).m
 
 def covered(spans) -> set[int]:
     return {place for begin, end in spans for place in range(begin, end)}
-
-
-@given(times, times, st.integers(0, 4))
-def test_spans_are_what_their_points_are(spans, others, below):
-    one, other = merged(spans), merged(others)
-    assert covered(one) == covered(spans)
-    assert covered(without(one, other)) == covered(spans) - covered(others)
-    for found in (one, without(one, other)):
-        assert all(end < begin for (_, end), (begin, _) in zip(found, found[1:])) or (
-            found is not one
-        )
-    wide = merged(spans, below)
-    assert all(begin - end >= max(below, 1) for (_, end), (begin, _) in zip(wide, wide[1:]))
-    assert covered(spans) <= covered(wide)
-    assert all(
-        any(place - back in covered(spans) for back in range(1, below))
-        for place in covered(wide) - covered(spans)
-    )
 
 
 @given(times)

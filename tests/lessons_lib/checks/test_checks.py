@@ -45,10 +45,11 @@ class FreeList {
             "crashed",
             "crashed its process (Segmentation fault)",
         ),
-        (
+        pytest.param(
             "for (volatile bool on = true; on;) {}",
             "timed-out",
             "did not come to an end within 5 s",
+            marks=pytest.mark.slow,
         ),
         ("std::exit(0)", "exited", "ended its process (exit code 0)"),
         ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
@@ -69,15 +70,6 @@ def test_a_cpp_thread_left_running_does_no_harm():
             "static bool once = (std::thread([] { for (;;) {} }).detach(), true); (void)once"
         ),
     ).passed
-
-
-def test_megabytes_of_cpp_output_are_cut():
-    result = checks.run(
-        "1.1",
-        class_with("for (int i = 0; i < 100000; ++i) std::cout << i << std::flush; return -5"),
-    )
-    assert result.mistake == "wrong" and "Your code printed:\n01234" in result.message
-    assert len(result.message) < 2_000
 
 
 def test_a_guard_without_a_name_is_seen_and_named():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_machine import on_gpu
-from lessons_lib.cuda.arguments import bind, check, has_gaps, same_memory, span_bytes, to_c
+from lessons_lib.cuda.arguments import bind, check, has_gaps, same_memory, span_bytes
 from lessons_lib.cuda.signatures import SCALARS, functions
 
 TEXT = """
@@ -33,14 +33,6 @@ def fields(**changed) -> dict:
     x, table = torch.zeros(3), torch.zeros(2, dtype=torch.int32)
     tensors = {"q": x, "out": x, "lse": None, "table": table}
     return tensors | {"num_seqs": 1, "stride": 2**40, "causal": True, "n": 3} | changed
-
-
-def test_arguments_come_by_position_or_by_name():
-    given = bind(G, (1, 2), {"fast": 4, "scale": 3})
-    assert given == {"a": 1, "out": 2, "scale": 3, "fast": 4}
-    struct = {name: value for name, value in fields().items() if name not in ("table", "n")}
-    assert list(bind(F, (7, 8), struct))[:2] == ["table", "n"]
-    assert bind(F, (), fields())["n"] == 3
 
 
 TAKES = r"It takes: g\(const float\* a, void\* out, float scale, bool fast\)"
@@ -104,14 +96,6 @@ def test_void_takes_any_dtype_and_numbers_take_what_counts_as_one():
     assert values["n"] == 3 and values["stride"] == 1
     nothing = {"a": None, "out": None, "scale": numpy.float32(2), "fast": False}
     assert check(G, nothing, "cpu") is None
-
-
-def test_a_struct_is_filled_and_none_is_a_null_pointer():
-    params, table, n, stream = to_c(F, fields(q=16, out=32, table=48), 64)
-    assert isinstance(params, F.parameters[0].ctype)
-    assert (params.q, params.out, params.lse) == (16, 32, None)
-    assert (params.stride, params.causal) == (2**40, True)
-    assert (table, n, stream.value) == (48, 3, 64)
 
 
 def number(type: str, value):

@@ -36,21 +36,6 @@ def prepared(target, **changes):
 
 
 @each_target
-def test_it_launches_with_what_was_given_and_what_changes_stays(target):
-    call, given = prepared(target)
-    call()
-    assert given["out"].tolist() == [0, 1, 2, 3]
-    b = numbers(target, 10)
-    call(b=b, factor=2.0)
-    assert given["out"].tolist() == [20, 24, 28, 32]
-    other = torch.zeros_like(given["out"])
-    call(out=other)
-    assert other.tolist() == [20, 24, 28, 32]
-    call(b=None, factor=3)
-    assert other.tolist() == [0, 3, 6, 9]
-
-
-@each_target
 def test_what_does_not_fit_is_refused_when_it_is_prepared(target):
     with pytest.raises(TypeError, match=r"scaled_sum: a takes a tensor of torch.float32"):
         prepared(target, a=numbers(target, 0).double())

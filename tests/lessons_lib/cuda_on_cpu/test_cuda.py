@@ -142,42 +142,6 @@ def test_accesses_are_traced_until_an_error():
     assert [access.index for access in accesses] == [(i,) for i in range(60)]
 
 
-SHIFT = """
-__global__ void shift_kernel(const float* row, float* out) {
-  __shared__ float row_here[2][2], other[4];
-  extern __shared__ int count[];
-  row_here[threadIdx.x / 2][threadIdx.x % 2] = other[threadIdx.x] = row[threadIdx.x];
-  count[threadIdx.x] = 1;
-  __syncthreads();
-  out[threadIdx.x] = row_here[0][1];
-}
-extern "C" int shift(const float* row, float* out, cudaStream_t stream) {
-  shift_kernel<<<1, 4, 16, stream>>>(row, out);
-  return cudaGetLastError();
-}"""
-
-
-def test_shared_arrays_are_traced_beside_tensors():
-    library = build_cuda(SHIFT, names=("shift.cu",), target="checked")
-    arrays = ("__shared__ count", "row", "__shared__ row_here")
-    with library.trace(*arrays) as accesses:
-        library.shift(torch.ones(4), torch.zeros(4))
-    assert {access.source for access in accesses} == {"shift.cu"}
-    assert [
-        (access.name, access.index, access.kind, access.line)
-        for access in accesses
-        if access.thread == (3, 0, 0)
-    ] == [
-        ("row", (3,), "read", 5),
-        ("__shared__ row_here", (3,), "write", 5),
-        ("__shared__ count", (3,), "write", 6),
-        ("__shared__ row_here", (1,), "read", 8),
-    ]
-    with library.trace("out") as accesses:  # and then no longer
-        library.shift(torch.ones(4), torch.zeros(4))
-    assert {access.name for access in accesses} == {"out"}
-
-
 @pytest.mark.parametrize("what", ["trace", "count"])
 def test_what_cannot_be_traced_or_counted_is_said(what):
     library = kernels()

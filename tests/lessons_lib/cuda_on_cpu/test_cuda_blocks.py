@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_text import ON_CPU, Kernels, error_of, integers, launcher, on_cpu
+from examples import few
 from lessons_lib import KernelError
 
 KERNELS = """#include <cooperative_groups.h>
@@ -168,7 +169,7 @@ def library(target: str, **options):
     st.integers(0, 3),
     st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]),
 )
-@settings(max_examples=40)
+@few(20, drawn_anew=40)
 def test_a_barrier_counts_the_threads_of_its_block(
     target, blocks, threads, rounds, chance, seed, share
 ):

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuda_text import Kernels
+from examples import few
 from lessons_lib import KernelError
 
 NOTHING, READ, WRITE, ADD, READ_BYTE, WRITE_BYTE, COPY, FENCE, BARRIER, MEET = range(10)
@@ -318,7 +319,7 @@ LOWER, MIDDLE = masks_of(tuple(range(16))), masks_of(tuple(range(8, 24)))
 @example(READ_THEN_MET, False, 0)
 @example(ORDERED_BY_MEETINGS, True, 0)
 @example([({0: [(COPY, TENSOR, 2)], 33: [(WRITE_BYTE, TENSOR, 0)]}, None)], True, 0)
-@settings(max_examples=200)
+@few(80, drawn_anew=200)
 def test_a_race_is_named_exactly_where_nothing_orders_two_accesses(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
 
@@ -370,7 +371,7 @@ def handed_over(steps: list, place: int) -> bool:
 @example([(0, [write, *hand_over])], [(64, [read])], 0)
 @example([(0, [write]), (2, hand_over)], [(5, hand_over[1:]), (64, [write])], 0)
 @example([(0, [write]), (2, hand_over[1:])], [(5, hand_over[1:]), (64, [write])], 0)
-@settings(max_examples=150)
+@few(60, drawn_anew=150)
 def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed):
     """By the one's __threadfence, then its atomic operation, then an atomic operation of the
     other. One thread at a time.

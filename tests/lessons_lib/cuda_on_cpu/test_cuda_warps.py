@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuda_text import Kernels, each_target, error_of, integers, launcher, on_cpu
+from examples import few
 from lessons_lib import KernelError
 
 INDEX, UP, DOWN, XOR = range(4)
@@ -141,7 +142,7 @@ def test_a_shuffle_of_all_lanes_reads_where_cuda_says(target, kind, width):
 @example(UP, 0xFFFF, 1, 16, 32)
 @example(XOR, 0xFFFF0000, 16, 16, 32)
 @example(DOWN, ALL, 1, 32, 31)
-@settings(max_examples=60)
+@few(30, drawn_anew=60)
 def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(
     target, kind, mask, distance, width, threads
 ):

@@ -9,9 +9,8 @@ import json
 import tokenize
 
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from jupyterlab_driver import Notebook, browser_page, jupyterlab
+from jupyterlab_driver import Notebook, browser_page, jupyterlab, notebook_of
 from lessons_lib.paths import NOTEBOOKS
 
 pytestmark = pytest.mark.browser
@@ -53,23 +52,12 @@ FURTHER = [
 
 
 class Cells(Notebook):
-    """A notebook with any code cells; their ids are "0", "1" and so on."""
+    """A notebook with any code cells."""
 
     def __init__(self, page, folder, port, token):
         self.path = folder / "cells.ipynb"
-        self.path.write_text(json.dumps(_notebook([])))
+        self.path.write_text(json.dumps(notebook_of()))
         super().__init__(page, port, token, self.path.name)
-
-    def show(self, *sources: str):
-        """Puts cells in place of those that are there."""
-        self.page.evaluate(
-            "content => jupyterapp.shell.currentWidget.content.model.fromJSON(content)",
-            _notebook(sources),
-        )
-        self.page.wait_for_function(
-            "count => document.querySelectorAll('.jp-CodeCell .cm-content').length === count",
-            arg=len(sources),
-        )
 
     def numbers(self) -> list[list[str]]:
         """The line numbers beside each cell; an empty list if there are none."""
@@ -110,14 +98,6 @@ class Cells(Notebook):
     def output(self, cell: int) -> str:
         outputs = self.cells()[cell]["outputs"]
         return "".join(output.get("text", "") for output in outputs)
-
-
-def _notebook(sources) -> dict:
-    python = {"name": "python", "codemirror_mode": {"name": "ipython"}}
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [new_code_cell(source, id=f"{number}") for number, source in enumerate(sources)]
-    about = {"kernelspec": kernel, "language_info": python}
-    return new_notebook(cells=cells, metadata=about)
 
 
 @pytest.fixture(scope="module")

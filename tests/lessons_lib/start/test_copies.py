@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course_versions import LESSON, answer, answers_in, lesson, stub, write
+from examples import few
 from lessons_lib.paths import ROOT
 from lessons_lib.start import lab, learner_copies
 
@@ -301,7 +302,7 @@ def test_a_full_disk_cuts_nothing_off_and_the_next_update_completes_it(course, t
 # Whatever happens in whatever order
 
 
-@settings(max_examples=80)
+@few(30, drawn_anew=80)
 @given(
     st.lists(
         st.tuples(

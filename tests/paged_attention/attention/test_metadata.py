@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dense_attention import dense_attention
 from disordered import disordered_manager, write_tokens
+from examples import few
 from paged_attention.attention.metadata import (
     attn_paged_torch,
     build_metadata,
@@ -31,7 +32,7 @@ BATCHES = st.lists(
     min_size=1,
     max_size=4,
 )
-few = settings(max_examples=60)
+some = few(25, drawn_anew=60)
 
 
 def make_manager(block_size, num_kv_heads, head_size, lengths, seed, poison=math.nan):
@@ -52,7 +53,7 @@ def make_manager(block_size, num_kv_heads, head_size, lengths, seed, poison=math
     )
 
 
-@few
+@some
 @given(
     batch=BATCHES,
     block_size=st.sampled_from([1, 2, 3, 7, 16, 32]),
@@ -102,7 +103,7 @@ def test_any_batch_is_dense_attention(
     assert metadata.slot_mapping.dtype == torch.int64
 
 
-@few
+@some
 @given(kv_len=st.integers(1, 40), data=st.data())
 def test_the_mask_is_the_rule(kv_len, data):
     q_len = data.draw(st.integers(1, kv_len))

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from lessons_lib.cuda.library import KernelError
 from paged_attention.attention.paged_kernel import (
     SHARED_BYTES_FOR_SCORES,
@@ -19,7 +20,7 @@ from paged_batch import CLOSE, Batch, Recorder, assert_right, on_each_target
 from poison import POISONS_AND_GARBAGE, poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-few = settings(max_examples=50)
+some = few(20, drawn_anew=50)
 
 
 LENGTHS = st.lists(
@@ -28,7 +29,7 @@ LENGTHS = st.lists(
 
 
 @on_each_target
-@few
+@some
 @given(
     lengths=LENGTHS,
     block_size=st.sampled_from([1, 8, 16, 17]),

@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from dense_attention import pool_attention
+from examples import few
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams
@@ -139,7 +140,7 @@ EXAMPLE = {
 
 @on_each_device
 @on_each_path
-@settings(max_examples=6)
+@few(3, drawn_anew=6)
 @given(trace=traces, sizes=all_sizes, poison=poisons)
 @example(**EXAMPLE, poison=POISONS["inf"])
 @example(**EXAMPLE, poison=POISONS["3e38"])
@@ -192,7 +193,7 @@ BLOCKS_OF_8 = {**EXAMPLE["sizes"], "num_blocks": 4, "block_size": 8}
 
 @in_16_bits
 @on_each_device
-@settings(max_examples=6)
+@few(3, drawn_anew=6)
 @given(
     trace=traces,
     sizes=all_sizes.map(

@@ -4,9 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from lessons_lib.cuda.inline import read_kernel
 from paged_attention.ladder.splits import cut_evenly
 from paged_attention.ladder.work_plan import (
@@ -21,7 +22,7 @@ from paged_attention.ladder.work_plan import (
 )
 from work_items import items_of, rows_and_parts
 
-few = settings(max_examples=200)
+some = few(60, drawn_anew=200)
 LENGTHS = st.lists(
     st.one_of(st.integers(0, 70), st.integers(0, 3000)), min_size=1, max_size=12
 )
@@ -58,7 +59,7 @@ def sound(plan, lengths, heads):
     return shares
 
 
-@few
+@some
 @given(lengths=LENGTHS, heads=HEADS, num_blocks=st.integers(1, 150))
 def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
     heads_at_once, groups = heads
@@ -81,7 +82,7 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
         ) == sorted(expected)
 
 
-@few
+@some
 @given(lengths=LENGTHS, heads=HEADS, data=st.data())
 def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, heads, data):
     rows = by_row(lengths, *heads)
@@ -101,7 +102,7 @@ def test_cut_by_rows_a_block_has_so_many_rows_or_a_row_so_many_blocks(lengths, h
         ]
 
 
-@few
+@some
 @given(lengths=LENGTHS, heads=HEADS)
 def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
     plan = deal_rows(lengths, heads[0] * heads[1], heads[0])
@@ -110,7 +111,7 @@ def test_rows_are_dealt_out_whole_and_the_longest_first(lengths, heads):
     assert plan.num_parts == 0
 
 
-@few
+@some
 @given(
     lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=20),
     num_kv_heads=st.integers(1, 16),
@@ -143,7 +144,7 @@ def test_rows_are_dealt_out_where_a_multiprocessor_has_at_most_eight(rows_each, 
     assert (plan.num_blocks == len(lengths) and plan.num_parts == 0) == are_dealt
 
 
-@few
+@some
 @given(
     num_tiles=st.lists(st.integers(1, 40), min_size=1, max_size=10),
     num_blocks=st.integers(1, 60),

@@ -147,7 +147,7 @@ def run_all(first: int, count: int) -> None:
 
 
 def test_a_few_scenarios_are_as_in_transformers():
-    run_all(FIRST, min(NUM_SCENARIOS, 8) or 8)
+    run_all(FIRST, min(NUM_SCENARIOS, 4) or 4)
 
 
 @pytest.mark.slow

@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.divergence import (
     Divergence,
@@ -61,7 +62,7 @@ def test_a_difference_up_to_the_tolerance_is_rounding():
     assert first_difference(calls(), changed, tolerance=0.2) == (2, 1, "key", 0, 0.25)
 
 
-@settings(max_examples=100)
+@few(40, drawn_anew=100)
 @given(found=st.lists(changes, max_size=5, unique_by=lambda change: change[:4]))
 def test_the_token_comes_before_the_layer_and_that_before_what_and_head(found):
     first = first_difference(calls(), calls(changes=found), tolerance=1e-3)

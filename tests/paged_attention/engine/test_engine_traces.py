@@ -5,7 +5,7 @@ answers to one prompt, are cancelled, and give their blocks back because somebod
 """
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from echo import (
@@ -17,6 +17,7 @@ from echo import (
     continuation,
     engine_with,
 )
+from examples import few
 from paged_attention.engine.fast.ahead import PENDING
 from paged_attention.engine.history import History
 from paged_attention.engine.request import (
@@ -41,7 +42,7 @@ params = st.builds(
 
 
 @ENGINES
-@settings(max_examples=200)
+@few(70, drawn_anew=200)
 @given(
     trace=st.lists(actions(prompts, params), max_size=30),
     block_size=st.integers(1, 5),

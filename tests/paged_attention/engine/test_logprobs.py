@@ -4,9 +4,10 @@ import types
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from fast_requests import ALL_PARTS, DEVICES, all_sizes, assert_as_alone, model, params_of
 from fast_requests import prompts as all_prompts
 from paged_attention.engine.engine import Engine
@@ -63,7 +64,7 @@ def serve(engine, prompts, num_tops, params):
 some_tops = st.lists(st.none() | st.integers(0, 20), min_size=6, max_size=6)
 
 
-@settings(max_examples=8)
+@few(4, drawn_anew=8)
 @given(sizes=all_sizes, num_tops=some_tops)
 def test_an_engine_with_too_little_room_tells_of_the_models_own(sizes, num_tops):
     """Whatever the temperature is. Prompts come in chunks, and requests are preempted."""
@@ -71,7 +72,7 @@ def test_an_engine_with_too_little_room_tells_of_the_models_own(sizes, num_tops)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=12)
+@few(5, drawn_anew=12)
 @given(parts=st.sampled_from(ALL_PARTS), sizes=all_sizes, num_tops=some_tops)
 def test_a_fast_engine_too_and_its_tokens_are_the_same(device, parts, sizes, num_tops):
     engine = fast_engine(model(device), parts, **sizes)

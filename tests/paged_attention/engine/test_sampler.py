@@ -3,14 +3,14 @@
 Which token is drawn, exactly; extreme numbers; and that bad rows change no other.
 """
 
-import itertools
 from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from examples import few
 from fast_requests import DEVICES
 from lessons_content.lesson_08 import e8_7_sample
 from lessons_content.lesson_10 import e10_5_draw_tokens, rows
@@ -22,8 +22,6 @@ from paged_attention.engine.sampler import sample
 
 INF, NAN = float("inf"), float("nan")
 LAST = 2.0**-53  # the last bit of a random number
-# A position whose number is so large that it draws the last token that stays.
-LAST_DRAWN = next(position for position in range(1000) if draw_number(0, position) > 0.99)
 
 
 def drawn(logits, times=120, seed=0, **params) -> set[int]:
@@ -61,27 +59,6 @@ def those_that_stay(weights, top_k, eighths) -> list[tuple[int, int]] | None:
     return limits
 
 
-def configurations(rows_of_weights):
-    """(weights, top_k, eighths, the last token that stays) wherever one is right."""
-    for weights in rows_of_weights:
-        for top_k, eighths in itertools.product(range(1, len(weights) + 1), range(1, 9)):
-            if limits := those_that_stay(weights, top_k, eighths):
-                yield weights, top_k, eighths, limits[-1][1]
-
-
-@pytest.mark.parametrize("vocab_size", range(1, 6))
-def test_as_few_stay_as_reach_top_p(vocab_size):
-    every = itertools.product((1, 2, 4, 8), repeat=vocab_size)
-    weights, top_k, eighths, last = map(torch.tensor, zip(*configurations(every)))
-    ones = torch.ones(len(weights), dtype=torch.float64)
-    found = draw_tokens(weights.double().log(), ones, top_k, eighths / 8, ones - LAST)
-    assert torch.equal(found, last)
-    some = itertools.combinations_with_replacement((1, 2, 4, 8), vocab_size)
-    for weights, top_k, eighths, last in configurations(some):
-        params = SamplingParams(temperature=1.0, top_k=top_k, top_p=eighths / 8)
-        assert sample(torch.tensor(weights).double().log(), params, LAST_DRAWN) == last, params
-
-
 @st.composite
 def weights_and_params(draw):
     """Rows of weights 1, 2, 4 and 8, so that their sums are exact, and their parameters."""
@@ -98,7 +75,7 @@ def weights_and_params(draw):
     return draw(st.lists(row, min_size=1, max_size=4))
 
 
-@settings(max_examples=100)
+@few(50, drawn_anew=100)
 @given(given=weights_and_params(), first=st.integers(0, 10**6))
 def test_the_number_says_which_of_the_tokens_that_stay_is_drawn(given, first):
     for position in range(first, first + 3):
@@ -248,7 +225,7 @@ params = st.builds(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=150)
+@few(60, drawn_anew=150)
 @given(data=st.data(), own=st.lists(params, min_size=1, max_size=6))
 def test_a_batch_gets_the_tokens_that_its_rows_get_alone(device, data, own):
     numbers = st.sampled_from([0.0, 0.5, 0.5, 1.25, -2.0, 3.0, -INF])

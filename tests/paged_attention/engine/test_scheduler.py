@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from echo import engine_with
+from examples import few
 from paged_attention.engine.dry_run import dry_run
 from paged_attention.engine.history import History
 from paged_attention.engine.prefix_cache import PrefixCache
@@ -29,7 +30,7 @@ def scheduler_for(prompt_lens, num_blocks=64, block_size=4, token_budget=16, max
     return scheduler, requests
 
 
-@settings(max_examples=100)
+@few(40, drawn_anew=100)
 @given(
     prompt_lens=st.lists(st.integers(1, 20), min_size=1, max_size=8),
     block_size=st.integers(1, 4),

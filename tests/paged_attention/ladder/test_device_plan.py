@@ -6,10 +6,11 @@ import functools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decode_calls import MODEL
+from examples import few
 from lessons_lib.cuda.inline import read_kernel
 from paged_attention.ladder.rungs import FP8
 from paged_attention.ladder.self_planned import MOST_BLOCKS, MOST_SEQS, SelfPlannedDecode
@@ -25,7 +26,7 @@ from paged_attention.ladder.work_plan import (
 )
 from work_items import items_of, rows_and_parts
 
-many = settings(max_examples=150)
+many = few(60, drawn_anew=150)
 
 # Empty, one token, whole tiles and one past them; and a few sequences that are much longer.
 LENGTHS = st.lists(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decode_calls import (
@@ -20,6 +20,7 @@ from decode_calls import (
     prepared,
 )
 from dense_attention import decode_attention
+from examples import few
 from lessons_lib.cuda.library import KernelError
 from paged_attention.ladder.decode import FP8, RUNGS, Shape, attn_paged_fast, rung_library
 from paged_batch import Batch, on_each_target
@@ -28,7 +29,7 @@ from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=15)
+some = few(8, drawn_anew=15)
 
 BATCHES = (
     Batch((0, 1, 15, 16, 17), 8, 2, 128, 16, HALF),
@@ -101,7 +102,7 @@ LENGTHS = st.lists(
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(len(RUNGS)))
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
-@few
+@some
 @given(
     lengths=LENGTHS,
     num_kv_heads=st.sampled_from([1, 2, 3, 8]),

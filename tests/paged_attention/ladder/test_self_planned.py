@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decode_calls import HALF, MODEL, assert_right, fp8
+from examples import few
 from paged_attention.engine.fast.graph import capture
 from paged_attention.ladder.rungs import FP8
 from paged_attention.ladder.self_planned import SelfPlannedDecode
@@ -18,7 +19,7 @@ from poison import poisons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=15)
+some = few(8, drawn_anew=15)
 
 
 def with_rung_9(batch, target, max_num_seqs=None, num_blocks=None):
@@ -43,7 +44,7 @@ SHORT = st.lists(
 
 
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
-@few
+@some
 @given(
     batches=st.lists(SHORT, min_size=1, max_size=4),
     num_kv_heads=st.sampled_from([1, 2, 8]),

@@ -150,21 +150,6 @@ def test_a_wrong_type_is_a_type_error_that_shows_the_value(value):
     assert (manager.get_ref_count(0), manager.get_num_free_blocks()) == (1, 1)
 
 
-def test_allocate_and_free_take_the_same_time_in_a_large_pool():
-    import timeit
-
-    def pair_in(num_blocks):
-        manager = module.BlockManager(num_blocks)
-        return min(
-            timeit.repeat(lambda: manager.free(manager.allocate()), number=20_000, repeat=7)
-        )
-
-    ratio = pair_in(1_000_000) / pair_in(10)
-    assert ratio < 3, (
-        f"a pair of calls takes {ratio:.1f} times as long with 100,000 times the blocks"
-    )
-
-
 def test_counts_go_far():
     manager = module.BlockManager(1)
     manager.allocate()

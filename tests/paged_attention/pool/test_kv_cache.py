@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from examples import few
 from manager_state import state_of
 from paged_attention.engine.fast import reserve_blocks
 from paged_attention.pool.block_manager import OutOfBlocksError
@@ -201,7 +202,7 @@ TestManager = ManagerAgainstDictionaries.TestCase
 TestManager.settings = steps(20)
 
 
-@settings(max_examples=300)
+@few(100, drawn_anew=300)
 @given(
     num_spare=st.integers(0, 4),
     block_size=st.integers(1, 4),

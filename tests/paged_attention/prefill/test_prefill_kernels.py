@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_metadata import metadata_of
 from decode_calls import BFLOAT, FAR, HALF, MODEL, name_of
 from dense_attention import pool_attention
+from examples import few
 from launches import Launches
 from lessons_content.lesson_09.bench import prefill as bench
 from lessons_lib.cuda.library import KernelError
@@ -25,7 +26,7 @@ from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-few = settings(max_examples=12)
+some = few(8, drawn_anew=12)
 NUMBERS = range(len(PREFILL_RUNGS))
 on_rungs = pytest.mark.parametrize("number", NUMBERS)
 
@@ -108,7 +109,7 @@ def test_contexts_in_parts(number, most_tiles, target):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])
 @on_rungs
-@few
+@some
 @given(data=st.data(), seed=st.integers(0, 10**6), poison=poisons)
 def test_any_batch(number, target, data, seed, poison):
     lens = data.draw(

@@ -1,14 +1,15 @@
 """Lesson 09's counts and plans, against what they are made of: pairs, rows and time."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from lessons_content.lesson_09.bench.prefill_workloads import VARIANTS, WORKLOADS
 from paged_attention.attention.metadata import visible_keys
 from paged_attention.prefill.tile_counts import causal_tiles, count_work, pack_rows, run_items
 
-often = settings(max_examples=200)
+often = few(80, drawn_anew=200)
 lens = st.integers(0, 20).flatmap(lambda n: st.tuples(st.just(n), st.integers(n, n + 40)))
 
 

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from echo import assert_nothing_is_lost
+from examples import few
 from fast_requests import all_sizes, assert_as_alone, model, prompts, some_traces
 from paged_attention.engine.attention import paged_attention_forward
 from paged_attention.engine.checkpoint import load_model
@@ -29,7 +30,7 @@ ALL_PARTS = [
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@settings(max_examples=25)
+@few(10, drawn_anew=25)
 @given(trace=some_traces(prompts()), parts=st.sampled_from(ALL_PARTS), sizes=all_sizes)
 def test_any_parts_on_any_trace(trace, parts, sizes):
     engine = cpu_engine(model(), parts, **sizes)

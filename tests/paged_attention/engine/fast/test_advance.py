@@ -4,9 +4,10 @@ import functools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from lessons_lib import build_cuda
 from lessons_lib.cuda.inline import read_kernel
 
@@ -51,7 +52,7 @@ def batches(draw):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=30)
+@few(15, drawn_anew=30)
 @given(
     batches=batches(),
     block_size=st.integers(1, 7),

@@ -6,11 +6,12 @@ import weakref
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrl_c import CtrlC
 from echo import assert_nothing_is_lost
+from examples import few
 from fast_requests import (
     ALL_PARTS,
     DEVICES,
@@ -38,7 +39,7 @@ def generate(engine):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=25)
+@few(8, drawn_anew=25)
 @given(
     trace=some_traces(prompts()),
     parts=st.sampled_from(ALL_PARTS),

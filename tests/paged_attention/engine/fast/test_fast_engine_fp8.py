@@ -6,10 +6,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from echo import assert_nothing_is_lost
+from examples import few
 from fast_requests import all_sizes, params_of, prompts, some_traces
 from lessons_lib import build_cuda
 from lessons_lib.cuda.inline import read_kernel
@@ -205,7 +206,7 @@ def assert_as_alone(requests) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=30)
+@few(12, drawn_anew=30)
 @given(
     trace=some_traces(all_prompts()),
     parts=st.sampled_from(ALL_PARTS),

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from jupyterlab_driver import browser_page, faults
 from serving import MODEL, RunningServer
 from tiny_checkpoints import byte_level, save_model_that_speaks
 
@@ -127,21 +126,3 @@ def test_a_model_whose_template_is_missing_or_wrong(tmp_path, template):
         status, answer = running.ask(asked, "/v1/chat/completions")
     words = "template refuses these" if template else "no chat template"
     assert status == 400 and words in answer["error"]["message"]
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
-def test_the_chat_page_answers_and_shows_the_pool_without_a_fault_for_axe(
-    speaking, theme, width
-):
-    with browser_page({"width": width, "height": 800}) as page:
-        page.emulate_media(color_scheme=theme)
-        page.goto(speaking.address)
-        page.get_by_role("textbox", name="Your message").fill("naïve?")
-        page.keyboard.press("Enter")
-        page.get_by_text("a second").wait_for()
-        page.get_by_text("The pool of blocks").click()
-        page.locator("#pool [role=gridcell]").first.wait_for()
-        assert faults(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.console_errors == []

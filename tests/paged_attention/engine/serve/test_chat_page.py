@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from jupyterlab_driver import browser_page
+from jupyterlab_driver import browser_page, faults
 from serving import wait_until
 
 pytestmark = pytest.mark.browser
@@ -75,12 +75,16 @@ def test_the_pool_is_seen_beside_the_chat_and_followed(speaking):
         page.fill("#text", "naïve?")
         page.keyboard.press("Enter")
         page.locator(".assistant", has_text="the cat 😀").wait_for()
+        assert faults(page) == []
         beside, form = (
             page.locator("#pool").bounding_box(),
             page.locator("#form").bounding_box(),
         )
         assert beside["x"] > form["x"] + form["width"]
-        page.set_viewport_size({"width": 700, "height": 800})
+        page.set_viewport_size({"width": 390, "height": 800})
+        page.emulate_media(color_scheme="dark")
+        assert faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         beside, form = (
             page.locator("#pool").bounding_box(),
             page.locator("#form").bounding_box(),
