@@ -20,7 +20,7 @@ from lessons_grading import draft, sandbox
 from lessons_grading.deduplicate import Deduplicated
 from lessons_grading.grading_server import GRADER
 from lessons_grading.local_workers import Grading, local_workers, twice_if_needed
-from lessons_grading.report import write_report
+from lessons_grading.pages import write_report
 from lessons_grading.sandbox import Limits
 from lessons_grading.store import LARGEST_SEED, GradeStore, course_digest, mistakes_digest
 from lessons_grading.submissions import find_submissions, text_of

@@ -29,7 +29,7 @@ from threading import Thread
 
 import psutil
 
-from lessons_grading.reports import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
+from lessons_grading.sandbox_messages import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.paths import ROOT
 from lessons_lib.processes import process_tree
 from lessons_lib.processes.cpu_time import Observation, Stopwatch, observe_processes

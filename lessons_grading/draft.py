@@ -21,7 +21,7 @@ from pathlib import Path
 from lessons_content.mistakes import edits
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
-from lessons_grading.report import write_whole
+from lessons_grading.pages import write_whole
 from lessons_grading.store import FILE, last_run
 from lessons_grading.students import UNNAMED, group_of, way_of
 from lessons_grading.submissions import text_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lessons_grading import course
 from lessons_grading.grades import NEW_CASE
-from lessons_grading.reports import Case, Ready, Refused
 from lessons_grading.sandbox import Run
+from lessons_grading.sandbox_messages import Case, Ready, Refused
 from lessons_grading.work import LARGEST_EFFORT, Effort
 from lessons_lib import checks
 from lessons_lib.checks import CheckResult, Exercise, result_codec

@@ -14,9 +14,9 @@ from contextlib import closing
 
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook
-from lessons_grading.reports import plain
 from lessons_grading.run_cells import run_cells
 from lessons_grading.sandbox import Limits
+from lessons_grading.sandbox_messages import plain
 from lessons_grading.try_answer import examine
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks

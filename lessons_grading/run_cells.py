@@ -5,8 +5,8 @@ from collections import deque
 
 from lessons_grading import course
 from lessons_grading.notebook import Cell
-from lessons_grading.reports import STOPPED, Answer, Begun, CellFailed, Packed
 from lessons_grading.sandbox import Limits, Run
+from lessons_grading.sandbox_messages import STOPPED, Answer, Begun, CellFailed, Packed
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks
 from lessons_lib.processes import isolation

@@ -21,8 +21,8 @@ from multiprocessing import Pipe
 import msgspec
 import psutil
 
-from lessons_grading import confinement, reports, usage
-from lessons_grading.reports import LARGEST_MESSAGE, Ended, Finished, Report
+from lessons_grading import confinement, sandbox_messages, usage
+from lessons_grading.sandbox_messages import LARGEST_MESSAGE, Ended, Finished, Report
 from lessons_lib.cuda.compiler_errors import CannotBuild, CompileError
 from lessons_lib.processes.isolation import BUSY, Outcome
 
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
 SMALLEST = 1 << 10  # bytes that each message counts at least, as reading it is work
 _KILLED = signal.strsignal(signal.SIGKILL)
-_OWN_ENDINGS = ("exit code 0", f"exit code {reports.STOPPED}")  # of our own worker
+_OWN_ENDINGS = ("exit code 0", f"exit code {sandbox_messages.STOPPED}")  # of our own worker
 UNREADABLE = "what came from its sandbox cannot be read"
 WATCH_EVERY = 0.2  # seconds
 MANY = 24  # processes; then there is no time for a long look at each
@@ -167,7 +167,7 @@ class Sandbox:
         None if the sandbox has ended; `reason` then says why.
         """
         message = self._next_message()
-        received = None if message is None else reports.read(message)
+        received = None if message is None else sandbox_messages.read(message)
         if received is None:
             self.end(UNREADABLE)  # if it has not ended for another reason
         return received

@@ -11,8 +11,8 @@ import msgspec
 from lessons_grading import course
 from lessons_grading.grades import NEW_CASE
 from lessons_grading.hidden_cases import TOO_MUCH_EFFORT, compare, exam_of, refusal
-from lessons_grading.reports import Packed, Refused
 from lessons_grading.sandbox import LARGEST_SUM
+from lessons_grading.sandbox_messages import Packed, Refused
 from lessons_grading.work import Work, is_refused
 from lessons_lib import checks, machine
 from lessons_lib.checks import CheckResult, Exercise

@@ -5,8 +5,8 @@ import time
 from contextlib import suppress
 
 from lessons_grading.notebook import Notebook
-from lessons_grading.reports import Packed
 from lessons_grading.sandbox import Limits, Run, Sandbox, Taken
+from lessons_grading.sandbox_messages import Packed
 from lessons_lib.checks import Exercise
 from lessons_lib.cuda import builds
 from lessons_lib.cuda.compiler_errors import CompileError

@@ -1,6 +1,6 @@
 """The functions that run on a submission in the sandbox, each in a separate process.
 
-controller.py starts them. Only their reports come out: see reports.py.
+controller.py starts them. Only their reports come out: see sandbox_messages.py.
 """
 
 import base64
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from lessons_grading import reports
-from lessons_grading.reports import Packed, plain
+from lessons_grading import sandbox_messages
+from lessons_grading.sandbox_messages import Packed, plain
 from lessons_lib import checks
 from lessons_lib.checks import result_codec
 from lessons_lib.paths import ROOT
@@ -27,7 +27,7 @@ from lessons_lib.processes.cpu_time import own_clock
 
 LARGEST_ANSWER = 10 << 20  # bytes
 _NONE = object()  # where there is no answer
-Report = Callable[[reports.Report], None]  # sends it to the judge
+Report = Callable[[sandbox_messages.Report], None]  # sends it to the judge
 
 
 def run(function: str, arguments: list, pipe: Connection, answers: int):
@@ -47,11 +47,11 @@ def run(function: str, arguments: list, pipe: Connection, answers: int):
     code = None
     try:
         code = functions[function](*arguments, report)
-        finished = reports.Finished("returned")
+        finished = sandbox_messages.Finished("returned")
     except SystemExit as stop:
-        finished = reports.Finished("exited", plain(f"exit({stop.code!r:.80})"))
+        finished = sandbox_messages.Finished("exited", plain(f"exit({stop.code!r:.80})"))
     except BaseException as error:
-        finished = reports.Finished("raised", _words_of(error)[:20_000])
+        finished = sandbox_messages.Finished("raised", _words_of(error)[:20_000])
     with suppress(Exception):
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
@@ -90,16 +90,16 @@ def run_cells(
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
-        report(reports.Begun(number))
+        report(sandbox_messages.Begun(number))
         error = _run_cell(shell, source, seconds)
         answers.look()
         if isinstance(error, CellTooSlow):
-            code = reports.STOPPED
-            report(reports.CellFailed(number, f"was stopped after {seconds:g} s"))
+            code = sandbox_messages.STOPPED
+            report(sandbox_messages.CellFailed(number, f"was stopped after {seconds:g} s"))
         elif isinstance(error, MemoryError):
             raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
-            report(reports.CellFailed(number, f"raised {_words_of(error)[:300]}"))
+            report(sandbox_messages.CellFailed(number, f"raised {_words_of(error)[:300]}"))
     answers.look(again=True)  # functions that they call may have changed
     return code
 
@@ -188,7 +188,7 @@ class _Answers:
         key = exercise.id, hash(json.dumps(packed))
         if key not in self.sent:
             self.sent.add(key)
-            self.report(reports.Answer(exercise.id, packed))
+            self.report(sandbox_messages.Answer(exercise.id, packed))
 
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
@@ -236,15 +236,15 @@ def observe(
     _place(files)
     answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
     if refused := checks.refuse(exercise, answer):
-        report(reports.Refused(str(refused.mistake), plain(refused.message)))
+        report(sandbox_messages.Refused(str(refused.mistake), plain(refused.message)))
         return
     subject = exercise.prepare(answer)
-    report(reports.Ready())
+    report(sandbox_messages.Ready())
     for number, case in enumerate(cases):
         if number in ended:
             continue
         result = result_codec.encode(checks.attempt(exercise, subject, case))
-        report(reports.Case(number, json.dumps(result)))
+        report(sandbox_messages.Case(number, json.dumps(result)))
 
 
 def _place(files: dict[str, str]):

@@ -6,10 +6,10 @@ import tracemalloc
 import pytest
 from msgspec.structs import replace
 
-from lessons_grading import report
+from lessons_grading import pages
 from lessons_grading.grades import ExerciseGrade
 from lessons_grading.hidden_cases import NEW_CASE
-from lessons_grading.report import write_report
+from lessons_grading.pages import write_report
 from reported import UNSEEN, Page, entry, submission, written, wrong  # noqa: F401
 
 
@@ -121,7 +121,7 @@ def test_the_class_page_shows_what_holds_people_up(written):
 
 def test_a_class_of_thousands_is_laid_out_where_it_is_looked_at(written, monkeypatch):
     """Each student is on the page, in tables of a few hundred rows."""
-    monkeypatch.setattr(report, "write_whole", only_the_class_page(report.write_whole))
+    monkeypatch.setattr(pages, "write_whole", only_the_class_page(pages.write_whole))
     grades = [submission(f"student{number:04d}", entry("2.1")) for number in range(2_000)]
     page = Page(written(*grades) / "class.html")
     links = [each["href"] for each in page.of("a")]
@@ -149,7 +149,7 @@ def test_the_smallest_of_very_many_groups_are_a_number(written):
 @pytest.mark.slow
 def test_a_report_needs_little_memory_for_each_student(written, monkeypatch):
     """Hardly more than a row of the class page, so ten thousand fit in far less than 1 GB."""
-    monkeypatch.setattr(report, "write_whole", lambda file, text: None)
+    monkeypatch.setattr(pages, "write_whole", lambda file, text: None)
 
     def peak(count: int) -> int:
         def about():

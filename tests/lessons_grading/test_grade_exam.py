@@ -10,7 +10,7 @@ import pytest
 
 from lessons_grading import hidden_cases
 from lessons_grading.hidden_cases import NEW_CASE
-from lessons_grading.reports import Begun, Case, Finished, Ready, Refused
+from lessons_grading.sandbox_messages import Begun, Case, Finished, Ready, Refused
 from lessons_grading.work import Effort
 from lessons_lib import checks
 from lessons_lib.checks import CRASH, CheckResult, Exercise, Mistake

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lessons_grading import store
-from lessons_grading.report import whole_file, write_whole
+from lessons_grading.pages import whole_file, write_whole
 from lessons_lib import rooms
 
 LONGEST = "n" * 255  # bytes that the name of a file may have

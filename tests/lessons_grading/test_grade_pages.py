@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lessons_grading import report
+from lessons_grading import pages
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade, in_order
 from lessons_grading.hidden_cases import NEW_CASE
-from lessons_grading.report import write_report
+from lessons_grading.pages import write_report
 from lessons_grading.students import (
     ClassNumbers,
     Group,
@@ -226,9 +226,9 @@ def test_the_page_of_a_class_which_may_be_large_has_no_empty_lines(tmp_path):
 @pytest.mark.parametrize("page", ["class.html", "student.html"])
 def test_a_page_without_one_of_its_values_is_an_error(page):
     values = {"numbers": ClassNumbers(), "student": Student("ada", ())}
-    assert "<h1>" in report._page(page, **values, sandboxed=True)
+    assert "<h1>" in pages._page(page, **values, sandboxed=True)
     with pytest.raises(jinja2.UndefinedError):
-        report._page(page, **values)
+        pages._page(page, **values)
 
 
 def test_a_row_without_an_exercise_has_no_points(tmp_path):

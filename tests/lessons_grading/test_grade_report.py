@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
-from lessons_grading.report import COLUMNS
+from lessons_grading.pages import COLUMNS
 from lessons_grading.students import Student
 from lessons_lib import checks
 from lessons_lib.paths import ROOT

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade, in_order
-from lessons_grading.report import write_report
+from lessons_grading.pages import write_report
 from lessons_lib import checks
 
 UNSEEN = "this is not a notebook: Expecting value: line 1 column 1"
