@@ -64,7 +64,7 @@ exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=
 	$(PY) tests/support/exercise.py "$(ID)" $(ARGS)
 
 grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder (ARGS="draft …" and "mistakes …": your own mistakes)
-	$(if $(SUBMISSIONS)$(ARGS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
+	$(if $(SUBMISSIONS)$(filter draft mistakes,$(firstword $(ARGS))),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
 	$(if $(MISTAKES),LESSONS_MISTAKES="$(abspath $(MISTAKES))" )$(PY) -P -m lessons_grading $(if $(SUBMISSIONS),"$(SUBMISSIONS)") $(ARGS)
 
 bench: $(READY)  ## measure: NAME=ladder, prefill, fast_engine, … (without a name: lists them)

@@ -8,6 +8,7 @@ import ast
 import importlib
 import json
 import pickle
+import re
 import shlex
 import shutil
 import subprocess
@@ -84,7 +85,10 @@ for name in sys.stdin.read().split():
 
 
 def test_each_module_is_found_by_its_name_and_is_todays():
-    names = BANK["1.1.0"].read("modules.txt")
+    """But those beside the exercises of a lesson, which only these use."""
+    beside = re.compile(rb"lessons_exercises\.lesson_\d\d\.(?!e\d)")
+    names = BANK["1.1.0"].read("modules.txt").split()
+    names = b" ".join(name for name in names if not beside.match(name))
     assert len(names.split()) > 400
     run = subprocess.run(
         [sys.executable, "-c", EACH_MODULE], input=names, cwd=ROOT, capture_output=True
