@@ -121,6 +121,7 @@ def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize(
     "version, name", [lesson for lesson in LESSONS if lesson.id not in QUICK]
 )
