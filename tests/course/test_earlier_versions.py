@@ -36,6 +36,12 @@ LESSONS = [
     if name.endswith(".json")
 ]
 QUICK = ("1.0.0-02_block_tables", "1.1.0-04_decode")
+# They stop where 1.1.0 changed a picture or a part of the engine. `make lab` brings the new
+# version of such a notebook, with the learner's answers.
+CHANGED_SINCE = (
+    *("1.0.0-01_block_manager", "1.0.0-06_cuda_kernel"),
+    *("1.0.0-08_serve_a_model", "1.0.0-10_keep_the_gpu_busy"),
+)
 
 
 def cells(version: str, name: str) -> list[tuple[str, list[str]]]:
@@ -123,7 +129,8 @@ def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.sampled(13)
 @pytest.mark.parametrize(
-    "version, name", [lesson for lesson in LESSONS if lesson.id not in QUICK]
+    "version, name",
+    [lesson for lesson in LESSONS if lesson.id not in {*QUICK, *CHANGED_SINCE}],
 )
 def test_each_further_lesson_runs(version, name, tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))

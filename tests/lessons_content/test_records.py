@@ -109,9 +109,10 @@ def run_copy(folder, *command, **changed) -> subprocess.CompletedProcess:
 def test_mistakes_are_named_in_a_copy_of_the_course_without_the_solutions(tmp_path):
     (tmp_path / "program.py").write_text(
         "from lessons_lib import checks\n"
+        "from lessons_lib.paths import ROOT\n"
         "def blocks_needed(num_tokens, block_size):\n"
         "    return num_tokens // block_size\n"
-        "assert not checks.ROOT.joinpath('solutions').exists()\n"
+        "assert not ROOT.joinpath('solutions').exists()\n"
         "if __name__ == '__main__':\n"
         "    print(checks.run('0.1', blocks_needed).mistake)\n"
     )
@@ -130,7 +131,7 @@ def record_thirds(folder, remark: str) -> tuple[subprocess.CompletedProcess, zip
     """What recording a mistake says, and the records afterwards."""
     added = THIRDS.format(remark)
     run = run_copy(folder, "-m", "lessons_content.mistakes", "0.1", e0_1_blocks_needed=added)
-    return run, zipfile.ZipFile(folder / "lessons_content" / "records" / "0.1.zip")
+    return run, zipfile.ZipFile(folder / "lessons_content/mistakes/records/0.1.zip")
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable
 
 from lessons_content.lesson_00.pictures.conversation import recorded as drawn_conversation
+from lessons_content.lesson_07 import pictures as lesson_07
 from lessons_content.lesson_07.bench import ladder_runs
 from lessons_content.lesson_07.bench.workloads import TITLES
 from lessons_content.lesson_08.bench import conversation_runs, serving_runs
+from lessons_content.lesson_09 import pictures as lesson_09
 from lessons_content.lesson_09.bench import prefill_runs
+from lessons_content.lesson_10 import pictures as lesson_10
 from lessons_content.lesson_10.bench import (
     engine_peers_runs,
     fast_engine_runs,
@@ -14,6 +17,7 @@ from lessons_content.lesson_10.bench import (
     timeline_runs,
 )
 from lessons_content.lesson_10.pictures import engine_peers
+from lessons_content.lesson_11 import pictures as lesson_11
 from lessons_content.lesson_11.bench import load_runs, two_gpus_runs
 from lessons_lib.drawing import show
 from tools.bench import checkpoint_runs, cpu_engine_runs, player_runs
@@ -68,8 +72,8 @@ def decode(pictures: Pictures) -> list[str]:
             rows.append(cells + ["–"] * (6 - len(cells)))
         parts += [
             heading(run, flashinfer=run.flashinfer, cuDNN=run.cudnn),
-            pictures.drawn(pictures.whole_ladder(run, pictures.WORKLOAD)),
-            pictures.drawn(pictures.all_workloads(run)),
+            pictures.drawn(lesson_07.whole_ladder(run, lesson_07.WORKLOAD)),
+            pictures.drawn(lesson_07.all_workloads(run)),
             table(
                 "batch, rung 7 in ms, of the limit, FlashInfer in ms, its fastest way, "
                 "its time over ours",
@@ -98,11 +102,11 @@ def prefill(pictures: Pictures) -> list[str]:
         " those products that the causal edge leaves.",
         heading(ladder),
         pictures.drawn(
-            pictures.rungs(ladder, LADDER_OF_PROMPTS, last, ladder.multiply_limit_teraflops)
+            lesson_09.rungs(ladder, LADDER_OF_PROMPTS, last, ladder.multiply_limit_teraflops)
         ),
         *everything(ladder, prefill_runs.table),
         heading(others, flashinfer=others.flashinfer, cuDNN=others.cudnn),
-        pictures.drawn(pictures.batches(others, names)),
+        pictures.drawn(lesson_09.batches(others, names)),
         table(", ".join(["TFLOP/s", *backends]), rows),
         *everything(others, prefill_runs.table),
     ]
@@ -146,7 +150,7 @@ def engine(pictures: Pictures) -> list[str]:
         parts += [
             heading(run),
             f"The model: {run.model}.",
-            pictures.drawn(pictures.ladder(run)),
+            pictures.drawn(lesson_10.ladder(run)),
             table("requests, engine, tokens a second, ready after s", rows),
             *everything(run, fast_engine_runs.table),
         ]
@@ -154,8 +158,8 @@ def engine(pictures: Pictures) -> list[str]:
         parts += [
             f"### One sequence and eight: {run.card}",
             origin(run),
-            pictures.drawn(pictures.rates(run)),
-            pictures.drawn(pictures.reads_over_time(run)),
+            pictures.drawn(lesson_10.rates(run)),
+            pictures.drawn(lesson_10.reads_over_time(run)),
             *everything(run, few_rows_runs.table),
         ]
     for number, run in enumerate(timeline_runs.recorded()):
@@ -163,7 +167,7 @@ def engine(pictures: Pictures) -> list[str]:
             f"### Host and GPU in a decode step: {run.card}",
             origin(run),
             # the lesson's picture shows the first record
-            *([pictures.drawn(pictures.opening())] * (number == 0)),
+            *([pictures.drawn(lesson_10.opening())] * (number == 0)),
             *everything(run, timeline_runs.table),
         ]
     return parts
@@ -278,7 +282,7 @@ def load(pictures: Pictures) -> list[str]:
             f"Measured on {run.date} with {run.cores} cores, Python {run.python}, PyTorch"
             f" {run.torch} and tornado {run.tornado}, by `{run.command_today}`.",
             f"The model: {run.model}.",
-            pictures.drawn(pictures.waiting(run)),
+            pictures.drawn(lesson_11.waiting(run)),
             *everything(run, load_runs.table),
         ]
     return parts
