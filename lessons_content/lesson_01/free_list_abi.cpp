@@ -13,9 +13,7 @@ static int guarded(char* message, Body body) {
     return 0;
   } catch (const std::exception& error) {
     std::strncpy(message, error.what(), 255);
-  } catch (...) {
-    std::strncpy(message, "something thrown that is no std::exception", 255);
-  }
+  } catch (...) { std::strncpy(message, "something thrown that is no std::exception", 255); }
   return RUNTIME_ERROR;
 }
 
