@@ -126,7 +126,7 @@ def observe(answer, case):
     if answer is reference:  # it reads all of them
         return _seen(answer(*arguments.values()), case, arguments, given)
     watch, before = Watch(**arguments), _random_states()
-    result = watch.run(lambda: answer(*arguments.values()))
+    result = watch.run(lambda: answer(*arguments.values()), may_draw=True)
     if watch.read is not None:
         return watch.read
     if watch.draws or before != _random_states():

@@ -68,13 +68,16 @@ class Watch(Recorder):
         super().__exit__(*error)
         return self._to_python.__exit__(*error)
 
-    def run(self, call):
-        """What `call()` returns. An attempt to read ends it, and has the learner's line."""
+    def run(self, call, may_draw: bool = False):
+        """What `call()` returns. An attempt to read ends it, and has the learner's line.
+
+        may_draw: whether an error does not count once PyTorch has drawn numbers.
+        """
         try:
             with self:
                 return call()
         except Exception as error:
-            if self.read is None and not self.draws:
+            if self.read is None and not (may_draw and self.draws):
                 raise
             if self.read is not None:
                 self.read.where = raised(error).where
