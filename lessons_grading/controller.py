@@ -9,7 +9,6 @@ neither is in the memory of this process, which each run copies. The judge answe
 with new limits or with null.
 """
 
-import ctypes
 import gc
 import importlib
 import json
@@ -30,8 +29,9 @@ from threading import Thread
 import psutil
 
 from lessons_grading.sandbox_messages import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
+from lessons_lib import rooms
 from lessons_lib.paths import ROOT
-from lessons_lib.processes import process_tree
+from lessons_lib.processes import linux, process_tree
 from lessons_lib.processes.cpu_time import Observation, Stopwatch, observe_processes
 from lessons_lib.processes.isolation import LOOK_EVERY, Printed, ending_of
 
@@ -47,14 +47,13 @@ PRELOADED = (
     "lessons_grading.worker",
 )
 # of the course; in a sandbox each run brings these files
-WRITTEN = ("kernels", "lessons_content", "paged_attention")
+WRITTEN = rooms.WITH_ANSWERS
 # A mounted folder stays, and so do the folders around it. A folder without rights gets them.
 _CLEAR = """
 chmod -R u+rwX "$@"
 find "$@" -xdev -mindepth 1 -delete
 left=$(find "$@" -xdev -mindepth 1 ! -type d -print -quit) && test -z "$left"
 """
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 
 def serve():
@@ -106,14 +105,9 @@ def _protect():
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
         with suppress(OSError, ValueError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
-    _prctl(_PR_SET_DUMPABLE, 0)
+    linux.prctl(linux.SET_DUMPABLE, 0)
     process_tree.adopt_orphans()  # so that we find what a run leaves behind
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int):
-    with suppress(AttributeError, OSError):  # only on Linux
-        ctypes.CDLL(None).prctl(option, value)
+    linux.prctl(linux.SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _place(judge: Connection):
@@ -283,8 +277,8 @@ def _be_the_run(function: str, judge: Connection, reports: int, answers: int, ou
     try:
         arguments = json.loads(judge.recv_bytes())
         os.setsid()
-        _prctl(_PR_SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        linux.prctl(linux.SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
+        linux.prctl(linux.SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(output, 1)
         os.dup2(output, 2)

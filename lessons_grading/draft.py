@@ -21,12 +21,12 @@ from pathlib import Path
 from lessons_content.mistakes import edits
 from lessons_grading.grades import ExerciseGrade, SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
-from lessons_grading.pages import write_whole
 from lessons_grading.store import FILE, last_run
 from lessons_grading.students import UNNAMED, group_of, way_of
 from lessons_grading.submissions import text_of
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, MistakesError
+from lessons_lib.whole_files import write_whole
 
 MOST_LOOKED_AT = 50  # answers of a group; the shortest draft of them is taken
 LARGEST = 20_000  # characters of a cell; ours have a tenth

@@ -5,13 +5,9 @@ Everything that comes from a submission is escaped.
 """
 
 import csv
-import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import jinja2
 import msgspec
@@ -30,6 +26,7 @@ from lessons_grading.students import (
 )
 from lessons_grading.submissions import text_of
 from lessons_lib import display
+from lessons_lib.whole_files import whole_file, write_whole
 
 _OF_AN_EXERCISE = [name for name in ExerciseGrade.__struct_fields__ if name != "message"]
 COLUMNS = ("student", "notebook", "lesson", *_OF_AN_EXERCISE)
@@ -120,24 +117,3 @@ _templates.filters.update(
     prose=lambda text: Markup(display.as_html(text)),
     lesson_title=lambda lesson: file_name(lesson).replace("_", " "),
 )
-
-
-def write_whole(file: Path, text: str):
-    """Writes the whole file, or leaves what was there."""
-    with whole_file(file) as writing:
-        writing.write(text)
-
-
-@contextmanager
-def whole_file(file: Path) -> Iterator[TextIO]:
-    """A file to write in pieces. It takes its place at the end, if nothing is raised."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # a digest fits into a name, however long the name was
-    digest = hashlib.sha256(os.fsencode(file.name)).hexdigest()
-    partial = file.with_name(f".{digest}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8", errors="backslashreplace") as new:
-            yield new
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ JUDGING = (*PACKAGES, "kernels")  # the files of these rooms decide about an ans
 HANDED_OUT = (*JUDGING, "notebooks")  # the rooms that a wheel holds
 WITH_ANSWERS = ("kernels", "lessons_content", "paged_attention")
 # A result from another process may have objects of these modules' classes.
-RESULT_CLASSES = ("lessons_lib.checks", "lessons_content.")
+RESULT_CLASSES = ("lessons_lib.checks.types", "lessons_content.")
 BENCH = ("python", "-m", "tools.bench")  # the command of a benchmark, before its name
 # Rooms that were there before version 2.0.0. earlier_names.toml says where their modules are.
 GONE = (

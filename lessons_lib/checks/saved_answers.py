@@ -47,7 +47,6 @@ def save(exercise_id: str, answer: object) -> None:
         return
     try:
         path = _file(exercise_id)
-        path.parent.mkdir(exist_ok=True)
         write_whole(path, text, mode=0o600)
     except OSError:
         pass

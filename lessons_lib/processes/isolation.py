@@ -156,6 +156,15 @@ class _Child:
             results.close()
             write_output.close()
 
+    def is_alive(self) -> bool:
+        """Whether the process lives. The forkserver says so late: it waits for it first."""
+        assert self.process.pid is not None  # it has been started
+        try:
+            os.kill(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return self.process.is_alive()
+
     def end(self):
         """Ends the process, and all processes that the call has started."""
         if self.process.pid is not None:
@@ -219,7 +228,7 @@ def _take_waiting() -> _Child | None:
     """The waiting process, if it has the folder and path that a new process would have."""
     with _starting:
         child = _waiting.pop() if _waiting else None
-    if child is None or child.place == _place() and child.process.is_alive():
+    if child is None or child.place == _place() and child.is_alive():
         return child
     child.end()
     return None

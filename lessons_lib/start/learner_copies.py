@@ -113,7 +113,7 @@ class _Update:
             else:
                 self._bring_file(source.read_bytes(), name.as_posix())
         if self.known != before:
-            _write(self.folder / LIST, json.dumps(self.known, indent=1).encode())
+            write_whole(self.folder / LIST, json.dumps(self.known, indent=1).encode())
         return self.copied
 
     def _keep_earlier(self, earlier: Sequence[Earlier]) -> dict[str, list[str]]:
@@ -127,7 +127,7 @@ class _Update:
             if name in self.known:
                 continue
             if not (self.folder / name).exists():
-                _write(self.folder / name, one.content)
+                write_whole(self.folder / name, one.content)
             self.known[name] = _digest(one.content)
             kept.setdefault(one.name, []).insert(0, name)
             self.copied.earlier.append((name, one.place))
@@ -159,7 +159,7 @@ class _Update:
     def _write_over(self, mine: Path, new: dict, plain: list[str]) -> None:
         """Writes the new notebook over an untouched one, or where there is none."""
         taken = answers.fill(new, self._books)
-        _write(mine, handed_out.as_file(new))
+        write_whole(mine, handed_out.as_file(new))
         if taken.answers:
             self.copied.filled.append(Offer(mine.name, taken.sources, taken))
         else:
@@ -176,7 +176,7 @@ class _Update:
         if beside.exists():
             self.copied.kept.append(mine.name)
             return
-        _write(beside, handed_out.as_file(new))
+        write_whole(beside, handed_out.as_file(new))
         self.copied.beside.append(Offer(beside.name, (mine.name, *earlier), taken, opens))
 
     @functools.cached_property
@@ -193,12 +193,12 @@ class _Update:
         self.known[name] = ours
         theirs = _digest(mine.read_bytes()) if mine.exists() else None
         if theirs is None or theirs == last != ours:
-            _write(mine, content)
+            write_whole(mine, content)
             (self.copied.new if theirs is None else self.copied.updated).append(name)
         elif theirs != ours and last != ours:
             beside = mine.with_name(handed_out.name_of_new(mine.name, ours))
             if not beside.exists():
-                _write(beside, content)
+                write_whole(beside, content)
             new = beside.relative_to(self.folder).as_posix()
             self.copied.beside.append(Offer(new, (name,), answers.Taken()))
 
@@ -214,8 +214,3 @@ def _read_list(path: Path) -> dict[str, str]:
         return {str(name): str(digest) for name, digest in known.items()}
     except (FileNotFoundError, ValueError, AttributeError):
         return {}
-
-
-def _write(path: Path, content: bytes):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content)

@@ -123,7 +123,7 @@ def test_only_one_module_names_a_room_above_it():
 
 def test_the_picture_of_the_rooms_is_true():
     """The one in CONTRIBUTING.md: who uses whom, and each folder in the list below it."""
-    _, _, text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Nine rooms")
+    _, _, text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Nine rooms")
     text, _, _ = text.partition("\n## ")
     (chain,) = re.findall(r"^lessons_grading .*$", text, re.MULTILINE)
     drawn = [name.strip() for name in chain.split("──►")]

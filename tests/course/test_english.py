@@ -225,7 +225,7 @@ TURNS = [
 NOUNLESS = [
     Turn(
         r"^What (?![^.:]*\?)",
-        "“what” stands for a noun",
+        "“what” takes the place of a noun",
         "the noun: the result of a call, the files that a kernel includes",
         "What became of a run.",
     ),
@@ -237,7 +237,7 @@ NOUNLESS = [
     ),
     Turn(
         r"^(?:Calls|Runs|Ends|Keeps|Takes|Makes|Gives|Copies|Removes|Deletes|Compiles) what\b",
-        "“what” stands for a noun",
+        "“what” takes the place of a noun",
         "the noun: the function, the packages, the cached block",
         "Calls what may take all memory but the reserve.",
     ),
@@ -249,7 +249,7 @@ NOUNLESS = [
     ),
     Turn(
         r"\b(?:for|by|with|to) what (?:comes|follows|goes) (?:after|before|next)\b",
-        "“what” stands for a noun",
+        "“what” takes the place of a noun",
         "the noun: the code after the call, the next token",
         "It is there for what comes after it.",
     ),

@@ -259,9 +259,9 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     "data",
     [
         ["course", "os", "system", None, {}],
-        ["course", "lessons_lib.checks", "find", None, {}],
+        ["course", "lessons_lib.checks.registry", "find", None, {}],
         ["course", "lessons_content", 3],
-        ["course", "lessons_lib.checks", "Exercise", None, {}],
+        ["course", "lessons_lib.checks.types", "Exercise", None, {}],
         [
             "course",
             "lessons_lib.processes.isolation",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lessons_grading import store
-from lessons_grading.pages import whole_file, write_whole
 from lessons_lib import rooms
+from lessons_lib.whole_files import whole_file, write_whole
 
 LONGEST = "n" * 255  # bytes that the name of a file may have
 

@@ -189,7 +189,7 @@ class Notebook:
         return self.cells()[self.index(cell_id)]
 
     def show(self, *sources: str):
-        """Puts cells of code in place of those that are there; their ids are "0", "1", …"""
+        """Replaces the notebook's cells with these cells of code. Their ids are "0", "1", …"""
         self.page.evaluate(
             "content => jupyterapp.shell.currentWidget.content.model.fromJSON(content)",
             notebook_of(*sources),

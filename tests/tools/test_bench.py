@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 
 import matplotlib.pyplot as plt
 import pytest
@@ -13,6 +14,7 @@ from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS as PROMP
 from lessons_content.lesson_10.bench.fast_engine import ORDER, engines, traces
 from lessons_lib.paths import ROOT
 from paged_attention.engine.paths import CPU_ONLY, PATHS
+from tools.bench.__main__ import main
 from tools.bench.engine_peers_setup import SOURCES
 from tools.bench.timeline import ENGINES
 
@@ -245,3 +247,15 @@ def test_a_table_says_why_a_row_has_no_figure(name):
 def test_a_table_fits_a_cell(name):
     for run in runs(name).recorded():
         assert max(map(len, runs(name).table(run).splitlines())) <= 95
+
+
+def test_a_benchmark_is_found_by_its_name(capsys):
+    """Whichever folder it is in. Without a name all are listed."""
+    assert main([]) == 0 and main(["ladders"]) == 2
+    listed = capsys.readouterr().out.split("\n")[0]
+    assert {*NAMES, "cpp_builds", "host_steps"} <= {*re.split(r"[ ,]+", listed)}
+    for name in ("ladder", "load"):
+        with pytest.raises(SystemExit) as stop:
+            main([name, "--help"])
+        usage = capsys.readouterr().out
+        assert stop.value.code == 0 and f"python -m tools.bench {name} [-h]" in usage

@@ -18,11 +18,14 @@ def benchmarks() -> dict[str, Path]:
 
 
 def main(words: list[str]) -> int:
-    """Returns the benchmark's exit status, or 2 if there is no benchmark of that name."""
+    """Returns the benchmark's exit status, or 2 if there is no benchmark of that name.
+
+    Without a name it lists all.
+    """
     found = benchmarks()
     if not words or words[0] not in found:
         print("python -m tools.bench NAME …; the names are", ", ".join(sorted(found)))
-        return 2
+        return 2 if words else 0
     name = ".".join(found[words[0]].relative_to(ROOT).with_suffix("").parts)
     return importlib.import_module(name).main(words[1:])
 

@@ -1,6 +1,6 @@
-// Cooperative groups: objects that stand for threads that meet. A group is a block, a tile of
-// 1 to 32 neighbouring lanes of a warp, or the lanes that run together. Where a function of a
-// group does the same as an intrinsic, it gives the same reports.
+// Cooperative groups. A group is an object for threads that wait for each other: a block, a
+// tile of 1 to 32 neighbouring lanes of a warp, or the lanes that run together. Where a
+// function of a group does the same as an intrinsic, it gives the same reports.
 #pragma once
 #include "../intrinsics.h"
 

@@ -94,7 +94,7 @@ def test_results_forged_in_an_answer_have_to_be_right(tmp_path):
         FORGE
         + """
 def blocks_needed(num_tokens, block_size):
-    equal = [["foreign", "x"], ["course", "lessons_lib.checks", "Text", "1", {}],
+    equal = [["foreign", "x"], ["course", "lessons_lib.checks.types", "Text", "1", {}],
              ["set", []], True, None, ["dict", []]]
     for number in range(80): forge(*(["case", number, each] for each in equal))
     forge(["finished", "returned"])
