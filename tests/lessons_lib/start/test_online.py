@@ -144,7 +144,7 @@ def test_the_container_opens_the_first_lesson_and_is_set_up_by_make():
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     (file,) = container["customizations"]["codespaces"]["openFiles"]
     assert file.startswith("my-notebooks/") and (NOTEBOOKS / Path(file).name).is_file()
-    assert container["updateContentCommand"].startswith("make doctor copies")
+    assert container["updateContentCommand"].startswith("make doctor lab OPEN=no")
     python = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert python == "${containerWorkspaceFolder}/.venv/bin/python"
 
