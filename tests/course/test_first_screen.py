@@ -10,7 +10,7 @@ from PIL import Image
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
 from lessons_lib.drawing import USED
-from lessons_lib.drawing.raster import as_raster
+from lessons_content.lesson_02.pictures.raster import as_raster
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS, build_folder
 from lessons_lib.source.lesson import SourceError
 from tools.notebooks import build, pictures

@@ -6,8 +6,9 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
+from fake_grade import ALL_RIGHT
 from fake_grader import students  # noqa: F401
-from graded import ALL_RIGHT, open_files
+from graded import open_files
 from lessons_grading.grades import SubmissionGrade, in_order
 from lessons_grading.notebook import digest_of
 from lessons_grading.store import FILE, GradeStore, last_run

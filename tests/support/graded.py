@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lessons_grading import sandbox
-from lessons_grading.grades import ExerciseGrade
 from lessons_grading.judge import grade_notebook
 from lessons_grading.notebook import read_notebook
 from lessons_grading.sandbox import Limits
@@ -24,7 +23,6 @@ needs_sandbox = pytest.mark.skipif(
 )
 QUICK = Limits(cell_seconds=3.0, notebook_seconds=900.0, memory=3 << 30)
 SEED = 7
-ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
 WRONG = "def blocks_needed(num_tokens, block_size):\n    return num_tokens // block_size"
 
