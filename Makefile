@@ -27,10 +27,10 @@ lab: $(READY)  ## make or update your copies in my-notebooks/, and open JupyterL
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -P -m lessons_lib.start.doctor
 
-test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 07
+test: $(READY)-test  ## run the tests, and compare the outputs of lessons 00 to 05
 	$(PY) $(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(READY)-test  ## run all of them, with lessons 08 to 11 and every spelling (TOOL=hub, nbgrader, cluster, platforms or gpu: what needs that)
+test-all: $(READY)-test  ## run all of them, with lessons 06 to 11 and every spelling (TOOL=hub, nbgrader, cluster, platforms or gpu: what needs that)
 ifeq ($(TOOL),)
 	$(PY) $(PYTEST) --every 1 $(ARGS)
 else ifeq ($(TOOL),gpu)

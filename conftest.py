@@ -15,8 +15,8 @@ from collections import Counter, defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
-# They run models and kernels for minutes: only `make test-all` compares their outputs.
-LONG_LESSONS = ("08", "09", "10", "11")
+# They build kernels or run models for minutes: only `make test-all` compares their outputs.
+LONG_LESSONS = ("06", "07", "08", "09", "10", "11")
 
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
 # What the tests ask is on this machine, also where a proxy is set.
@@ -31,7 +31,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--every",
         type=int,
-        default=96,
+        default=192,
         help="of the tests that are one of many alike, run one in this many",
     )
     parser.addoption("--tool", help="run only what needs this tool, such as hub")

@@ -91,6 +91,7 @@ for name in sys.stdin.read().split():
 """
 
 
+@pytest.mark.slow
 def test_each_module_is_found_by_its_name_and_is_todays():
     """But those beside the exercises of a lesson, which only these use."""
     beside = re.compile(rb"lessons_exercises\.lesson_\d\d\.(?!e\d)")
@@ -131,6 +132,7 @@ def run_lesson(version: str, name: str, folder) -> None:
     NotebookClient(notebook, timeout=900, resources=resources).execute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version, name", [lesson for lesson in LESSONS if lesson.id in QUICK])
 def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
@@ -148,6 +150,7 @@ def test_each_further_lesson_runs(version, name, tmp_path, monkeypatch):
     run_lesson(version, name, tmp_path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words, says",
     [

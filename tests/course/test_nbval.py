@@ -47,6 +47,7 @@ def picture_and_word(folder: Path, word: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_picture_may_differ_in_its_bytes_and_a_word_may_not(folder):
     words = "the same word", "another word"
     run = pytest_here("--nbval", *(picture_and_word(folder, word) for word in words))

@@ -5,6 +5,7 @@ import pytest
 from share import GIVEN, count_lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room, least", [("", 0.43), ("engine", 0.36)])
 def test_learners_write_more_than_a_third_of_what_a_step_executes(room, least):
     counts = count_lines(room)

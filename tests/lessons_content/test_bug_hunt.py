@@ -73,6 +73,7 @@ def repaired(*faults: str) -> str:
     return text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number, fault", list(enumerate(FAULTS)))
 def test_the_hunt_stops_where_the_next_fault_shows(number, fault, capsys):
     hunt(repaired(*FAULTS[:number]))

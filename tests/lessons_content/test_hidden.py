@@ -30,6 +30,7 @@ def attempts(exercise, subject, cases):
     return [checks.attempt(exercise, subject, case) for case in cases]
 
 
+@pytest.mark.sampled(4)
 @by_exercise
 def test_each_seed_has_cases_of_its_own(exercise):
     visible = set(map(repr, exercise.cases()))
@@ -41,6 +42,7 @@ def test_each_seed_has_cases_of_its_own(exercise):
         assert 2 * len(set(cases) - set(others)) >= len(cases)
 
 
+@pytest.mark.sampled(4)
 @by_exercise
 def test_each_case_has_a_description(exercise):
     for case in (case for seed in SEEDS for case in exercise.hidden(seed)):

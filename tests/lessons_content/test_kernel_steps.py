@@ -64,6 +64,7 @@ def lit(state: dict, panel: str) -> set[str]:
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("length", "block_ids"), [(10, [5, 2, 6]), (1, [2]), (131, [*range(40, 7, -1)])]
 )
@@ -137,6 +138,7 @@ def test_the_race_is_the_one_that_is_reported():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_players_work_in_a_browser(shown):
     reads, (race, _) = player_of_reads(10, [5, 2, 6]), player_of_race()

@@ -132,6 +132,7 @@ def test_two_locks_where_one_is_needed_are_seen_though_all_data_is_covered():
     assert observe(manager_type, ("meet", (2, 2))) == "as if one had come after the other"
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_taken_twice_or_kept_is_no_endless_wait():
     manager = manager_with(
         free="GUARD if (get_ref_count(b) == 0) return;",

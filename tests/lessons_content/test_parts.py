@@ -307,6 +307,7 @@ def test_lesson_02_has_the_learners_block_manager(passed):
     assert block_manager(3).get_num_free_blocks() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "exercises", "other"),
     [

@@ -37,6 +37,7 @@ def axes():
     CLOSE(figure)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "lesson", [name.split("_")[0] for name in LESSONS if not name.startswith("02")]
 )

@@ -119,6 +119,7 @@ def test_no_link_below_the_class_is_followed_however_late_it_came(tmp_path):
     assert not read_notebook(linked / "ada/1/00_start_here.ipynb", "ada", linked).problem
 
 
+@pytest.mark.slow
 def test_what_is_nested_or_large_costs_that_student_alone_and_little(tmp_path):
     """In a process that may have few seconds and little memory."""
     deep = "[" * 980 + "]" * 980

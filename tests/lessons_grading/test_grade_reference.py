@@ -205,6 +205,7 @@ def regions(text: str) -> list[tuple[str, str]]:
     return re.findall(r"BEGIN SOLUTION (\d+\.\d+).*\n([\s\S]*?)\s*(?://|#) END SOLUTION", text)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
 def test_what_a_sandbox_gets_for_an_exercise_holds_no_solution_of_it_or_of_a_later_one(
     exercise,
@@ -228,6 +229,7 @@ def test_what_a_sandbox_gets_for_an_exercise_holds_no_solution_of_it_or_of_a_lat
     ]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
 def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, monkeypatch):
     """Neither ours nor the model of a mistake: many a one is nearly right."""

@@ -127,6 +127,7 @@ def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
     assert result.events == () and earned(result) == 1
 
 
+@pytest.mark.slow
 @needs_sandbox
 @pytest.mark.skipif(os.getuid() != 0, reason="the test above is an ordinary user's here")
 def test_for_an_ordinary_user_the_wall_is_the_same():
@@ -211,6 +212,7 @@ def blocks_needed(num_tokens, block_size):
 """
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
     """Cells leave something there: small numbers of processes are used up. The last student

@@ -67,7 +67,7 @@ FORGED = {
         *(
             pytest.param(
                 FORGE + f"forge(*{messages!r})",
-                marks=[] if name in ("marks", "answers", "ends") else [pytest.mark.slow],
+                marks=[] if name == "answers" else [pytest.mark.slow],
             )
             for name, messages in FORGED.items()
         ),
@@ -82,6 +82,7 @@ def test_forged_messages_earn_nothing_and_cost_nothing(tmp_path, cell):
     assert earned(grade(hand_in(tmp_path, RIGHT, cell))) == 1
 
 
+@pytest.mark.slow
 def test_forged_messages_do_without_a_sandbox_no_more(tmp_path):
     cells = [FORGE + f"forge(*{FORGED[name]!r})" for name in ("marks", "answers", "shapes")]
     assert earned(grade(hand_in(tmp_path, WRONG, *cells), Limits(sandboxed=False))) == 0

@@ -116,6 +116,7 @@ def test_an_answer_before_the_harm_counts_and_each_harm_is_named(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_notebook_that_never_stops_dying_is_left_at_what_it_earned(tmp_path):
     result = grade(hand_in(tmp_path, RIGHT, *["import os\nos._exit(1)"] * 9))
     assert (
@@ -155,7 +156,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer, mistake", a_few(ANSWERS, "exit", "kill all", "equal to all"))
+@pytest.mark.parametrize("answer, mistake", a_few(ANSWERS, "equal to all"))
 def test_harm_in_an_answer_is_a_mistake(tmp_path, answer, mistake):
     assert mistakes(grade(hand_in(tmp_path, answer)))["0.1"] == mistake
 

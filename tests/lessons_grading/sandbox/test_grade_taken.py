@@ -80,6 +80,7 @@ def test_time_of_children_that_nobody_waits_for_counts(tmp_path):
     assert mistakes(result) == {"0.1": "timed-out"}
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_a_submissions_time_by_the_clock_is_extended_by_nothing(tmp_path):
     limits = replace(QUICK, cell_seconds=600.0, total_seconds=9.0)
@@ -134,7 +135,7 @@ TOO_MUCH = {
 
 
 @needs_sandbox
-@pytest.mark.parametrize("cell, event", a_few(TOO_MUCH, "threads", "empty files"))
+@pytest.mark.parametrize("cell, event", a_few(TOO_MUCH, "threads"))
 def test_what_belongs_to_no_process_is_counted_too(tmp_path, cell, event):
     limits = Limits(cell_seconds=300.0, memory=1 << 30, disk=64 << 20)
     result = grade(hand_in(tmp_path, RIGHT, cell), limits)

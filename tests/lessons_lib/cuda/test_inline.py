@@ -47,6 +47,7 @@ def test_a_library_is_built_once(compiler):
     assert compiler.calls() == [compiled, linked]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "is_elsewhere",
     [

@@ -209,6 +209,7 @@ def test_each_step_of_the_fast_path_is_within_rounding_of_float64(
     assert not any(request.reason == "not finite" for request in requests)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype, poison", [(BFLOAT, POISONS["NaN"]), (HALF, POISONS["inf"])])
 def test_a_step_with_chunks_and_single_tokens_is_clean_in_checked_mode(dtype, poison):
     path, seen = partial(PATHS["fast"], target="checked"), []

@@ -115,6 +115,7 @@ def generated(model, parts, num_seqs):
     return steps, [list(request.tokens) for request in requests]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * torch.cuda.is_available())
 @pytest.mark.parametrize("num_seqs", [2, 17])
 def test_an_engine_has_the_same_logits_as_with_pytorchs_products(device, num_seqs):

@@ -35,6 +35,7 @@ def test_a_chat_goes_on_and_says_what_cannot_be_answered(speaking):
         assert [each for each in page.console_errors if "400" not in each] == []
 
 
+@pytest.mark.slow
 def test_an_answer_is_stopped_and_a_system_prompt_is_heard(speaking):
     steps, gate = itertools.count(), threading.Event()
     speaking.engine.history = lambda engine, scheduled: next(steps) < 2 or gate.wait(60)
@@ -59,6 +60,7 @@ def test_an_answer_is_stopped_and_a_system_prompt_is_heard(speaking):
         assert "template refuses these: not so" in page.inner_text(".error")
 
 
+@pytest.mark.slow
 def test_the_pool_is_seen_beside_the_chat_and_followed(speaking):
     manager, between_steps = speaking.engine.manager, speaking.serving.engine.between_steps
     with browser_page({"width": 1366, "height": 800}) as page:
