@@ -48,6 +48,7 @@ class PrefixCache:
         self.manager.block_manager = self.watched = WatchedBlocks(block_manager)
         self.blocks: dict[bytes, int] = {}
         self.digests: dict[int, bytes] = {}  # of each block
+        self.promised: set[int] = set()  # blocks that the step being scheduled will fill
 
     def match(self, request) -> list[int]:
         """Finds the blocks that hold the request's first tokens, as many as there are."""
@@ -57,8 +58,20 @@ class PrefixCache:
             if digest not in self.blocks:
                 break
             found.append(self.blocks[digest])
+        is_whole = len(found) * self.manager.block_size == len(request.tokens)
+        if found and is_whole and found[-1] in self.promised:
+            # The last token is always computed. It would go into a copy of this block, and
+            # there is nothing to copy yet.
+            found.pop()
         self._touch(request.hashes[: len(found)])
         return found
+
+    def promise(self, request, num_tokens: int) -> None:
+        """As insert, for tokens that the step being scheduled will compute."""
+        first = request.num_inserted
+        self.insert(request, num_tokens)
+        blocks = self.manager.blocks_of(request.id)
+        self.promised.update(blocks[first : request.num_inserted])
 
     def insert(self, request, num_tokens: int) -> None:
         """Lets others find the full blocks of the request's first num_tokens tokens."""

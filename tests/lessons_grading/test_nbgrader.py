@@ -27,11 +27,16 @@ pytestmark = [
 LESSONS = sorted(
     path for path in SOLUTIONS.glob("[0-9][0-9]_*.ipynb") if checks.exercises_of(path.name[:2])
 )
-QUICK = ["00", "02", "06"]
-EXECUTED = [
-    pytest.param(path.name[:2], marks=[] if path.name[:2] in QUICK else pytest.mark.slow)
-    for path in LESSONS
-]
+QUICK = ["00", "06"]
+each_lesson = pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.stem, marks=[] if path.name[:2] in QUICK else pytest.mark.slow
+        )
+        for path in LESSONS
+    ],
+)
 
 
 def nbgrader(folder: Path, *words: str) -> str:
@@ -57,14 +62,20 @@ def nbgrader(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    """A course folder with each lesson as an assignment, released."""
-    folder = tmp_path_factory.mktemp("course")
-    for path in LESSONS:
-        (folder / "source" / path.name[:2]).mkdir(parents=True)
-        shutil.copy(path, folder / "source" / path.name[:2])
-        nbgrader(folder, "generate_assignment", path.name[:2], "--create")
-    return folder
+def course(tmp_path_factory) -> Path:
+    """A course folder, in which each lesson becomes an assignment when a test asks for it."""
+    return tmp_path_factory.mktemp("course")
+
+
+def release(course: Path, path: Path) -> tuple[Path, Path]:
+    """The lesson's notebook as a teacher has it, and as nbgrader releases it."""
+    lesson = path.name[:2]
+    source, released = (course / kind / lesson / path.name for kind in ("source", "release"))
+    if not released.exists():
+        source.parent.mkdir(parents=True)
+        shutil.copy(path, source)
+        nbgrader(course, "generate_assignment", lesson, "--create")
+    return source, released
 
 
 def hand_in(course: Path, student: str, notebook: Path):
@@ -88,9 +99,9 @@ def score(course: Path, student: str, lesson: str) -> float:
     return points
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_release_is_the_notebook_without_its_solutions(course, path):
-    released = nbformat.read(course / "release" / path.name[:2] / path.name, as_version=4)
+    released = nbformat.read(release(course, path)[1], as_version=4)
     ours = nbformat.read(NOTEBOOKS / path.name, as_version=4)
     assert len(released.cells) == len(ours.cells)
     for cell, own in zip(released.cells, ours.cells, strict=True):
@@ -106,27 +117,25 @@ def test_the_hunt_is_released_with_its_faults(course):
         cells = nbformat.read(path, as_version=4).cells
         return next(cell.source for cell in cells if cell.metadata.get("exercise") == "6.8")
 
-    given = hunted(NOTEBOOKS / "06_cuda_kernel.ipynb")
-    assert hunted(course / "release/06/06_cuda_kernel.ipynb").startswith(given.strip())
+    name = "06_cuda_kernel.ipynb"
+    given = hunted(NOTEBOOKS / name).strip()
+    assert hunted(release(course, SOLUTIONS / name)[1]).startswith(given)
 
 
-@pytest.mark.parametrize("lesson", EXECUTED)
-def test_validate_says_whether_a_notebook_passes(course, lesson):
-    (solved,), (released,) = (
-        list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release")
-    )
+@each_lesson
+def test_validate_says_whether_a_notebook_passes(course, path):
+    solved, released = release(course, path)
     assert "Success! Your notebook passes all the tests." in nbgrader(
         course, "validate", str(solved)
     )
     assert "VALIDATION FAILED" in nbgrader(course, "validate", str(released)).upper()
 
 
-@pytest.mark.parametrize("lesson", EXECUTED)
-def test_autograde_gives_the_points_that_were_earned(course, lesson):
+@each_lesson
+def test_autograde_gives_the_points_that_were_earned(course, path):
     """For three learners: one has solved all, one only the first exercise, one nothing."""
-    (solved,), (released,) = (
-        list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release")
-    )
+    lesson = path.name[:2]
+    solved, released = release(course, path)
     exercises = checks.exercises_of(lesson)
     hand_in(course, "all", solved)
     hand_in(course, "nothing", released)

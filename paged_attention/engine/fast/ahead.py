@@ -5,10 +5,32 @@ from contextlib import contextmanager
 
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import Request
+from paged_attention.engine.scheduler import Scheduler
 
 PENDING = -1  # a token that only the device knows yet
 
 Scheduled = list[tuple[Request, int]]
+
+
+class AheadScheduler(Scheduler):
+    """Offers the blocks of a prompt as soon as they have their places in the pool.
+
+    Many requests that bring the same prefix at once then compute it once. In each layer a step
+    writes all keys and values before its attention reads any. So a request can read blocks
+    that another one fills in the same step.
+    """
+
+    def schedule(self) -> Scheduled:
+        self.prefix_cache.promised.clear()
+        return super().schedule()
+
+    def make_room(self, request: Request, num_tokens: int) -> bool:
+        has_room = super().make_room(request, num_tokens)
+        if has_room:
+            num_known = len(request.tokens) - (request.tokens[-1] == PENDING)
+            end = min(request.num_computed + num_tokens, num_known)
+            self.prefix_cache.promise(request, end)
+        return has_room
 
 
 class AheadEngine(Engine):
@@ -22,6 +44,7 @@ class AheadEngine(Engine):
         the way.
     """
 
+    scheduler_class = AheadScheduler
     in_flight: tuple | None = None
     gave_way: frozenset[Request] = frozenset()  # requests of the late step
 

@@ -1,10 +1,13 @@
 """The engine whose host is a step ahead gives what the plain one gives, and loses nothing."""
 
+import pytest
+
 from echo import (
     END,
     VOCAB_SIZE,
     ahead_engine,
     assert_nothing_is_lost,
+    assert_right,
     continuation,
     engine_with,
 )
@@ -76,10 +79,33 @@ def test_a_request_that_is_cancelled_in_the_late_step_keeps_what_is_known():
     assert_nothing_is_lost(engine)
 
 
+@pytest.mark.parametrize(
+    "prefix, ends, token_budget, num_computed",
+    [
+        (9, (1, 1, 1, 1), 64, 9 + 1 + 3 * 2),  # a block is 4 tokens, and two of them are full
+        (8, (2, 1, 2, 1), 64, 8 + 2 + 1 + 2 + 1),
+        (8, (0, 0, 0, 0), 64, 8 + 3 * 4),  # the last token is computed in a block of one's own
+        (7, (0, 0, 0, 0), 64, 7 + 3 * 3),
+        (30, (1, 1, 1, 1), 9, 30 + 1 + 3 * 3),  # in four steps
+    ],
+)
+def test_a_prefix_that_all_bring_at_once_is_computed_once(
+    prefix, ends, token_budget, num_computed
+):
+    engine = ahead_engine(history=History(), num_blocks=60, token_budget=token_budget)
+    shared = [(3 * place + 1) % VOCAB_SIZE for place in range(prefix)]
+    prompts = [shared + [1 + id] * num_own for id, num_own in enumerate(ends)]
+    assert_right(engine.generate(prompts, ENDLESS))
+    num_tokens = [count for step in engine.history for count, _ in step.scheduled.values()]
+    num_decoded = len(prompts) * (ENDLESS.max_new_tokens - 1)
+    assert sum(num_tokens) == num_computed + num_decoded
+    assert_nothing_is_lost(engine)
+
+
 def test_the_history_is_that_of_the_plain_engine():
     """Ends by length are known before, so each step is the same one.
 
-    Only the prefix cache learns of a block one step late.
+    Only the prefix cache learns of a block earlier.
     """
     histories = []
     for make in (engine_with, ahead_engine):
