@@ -1,4 +1,4 @@
-"""The benchmark of peers: its turns, servers that fail, its files, and what it packs."""
+"""The benchmark of peers: its turns, and servers that fail."""
 
 import os
 

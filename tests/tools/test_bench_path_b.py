@@ -1,6 +1,4 @@
-"""The benchmark of path B without a GPU: its batches, what it notices, its files; and how
-FlashInfer is packed and built.
-"""
+"""The benchmark of path B without a GPU: what it notices, its files, and builds ahead."""
 
 import dataclasses
 import os
@@ -108,7 +106,7 @@ def test_a_run_is_kept_when_all_is_well_and_only_then(monkeypatch, tmp_path, cap
     assert path_b_runs.recorded(tmp_path / "kept") == [RUN]
 
 
-# FlashInfer, packed and built
+# Builds ahead
 
 
 def test_all_builds_run_and_one_that_fails_stops_nobody(tmp_path):
