@@ -43,6 +43,7 @@ FAULTS = {
     ],
     (9, "9_plans_itself.cu"): [
         ("no zeros for an empty context", "i < num_empty", "i < 0"),
+        ("heads of the last plan", "= header.heads_at_once", "= 1"),
         ("blocks without work that look for it", "if (!has_work) return", "if (false) return"),
     ],
     (9, "plan.cuh"): [
@@ -52,6 +53,14 @@ FAULTS = {
             "item.first_part = first_block",
         ),
         ("a part too few", "- first_block + 1", "- first_block"),
+    ],
+    (9, "plan_share.cuh"): [
+        ("a row's end in the next block", "rows.with(share.end - 1)", "rows.with(share.end)"),
+        (
+            "own rows before the parts",
+            "if (n >= num_parts()) return first_row + is_first_cut + n - num_parts();",
+            "if (n > 0) return first_row + n;",
+        ),
     ],
 }
 CASES = [(*place, *fault) for place, faults in FAULTS.items() for fault in faults]
