@@ -2,8 +2,8 @@
 like a translation.
 
 A turn is here only if a pattern can find it and leave right English alone. To add one, add a
-row to TURNS, with a sentence that it must find, and to RIGHT the right sentences near it.
-NOUNLESS has turns that only comments and docstrings must not have: they avoid the noun.
+row to TURNS, with a sentence that it must find. NOUNLESS has turns that only comments and
+docstrings must not have: they avoid the noun.
 """
 
 import ast
@@ -257,50 +257,6 @@ NOUNLESS = [
     ),
 ]
 
-RIGHT = [
-    "Behind the scenes the manager keeps a list.",
-    "It leaves three small things behind.",
-    "The idea behind a block table is old.",
-    "It waits behind three others, and falls behind schedule.",
-    "`T` stands for the type. It stands out.",
-    "Nothing stands in the way of the softmax.",
-    "As it stands, the line is too long. It is as it stood above.",
-    "It stands on its own; it cannot stand alone.",
-    "A user who asks for two answers forks a sequence.",
-    "Who decides, and when? Who runs first?",
-    "Who is let in, and who gives way, is decided later.",
-    "Who owns which score matters. Those who have a GPU run it there.",
-    "Nobody knows how long an answer will be.",
-    "It waits for nobody, and that is nobody's business.",
-    "The query is beside its block. Besides the model, the card holds the pool.",
-    "There are so many requests that the pool is full.",
-    "So many blocks are free that all can start.",
-    "It decodes 100 tokens a second, a few at a time.",
-    "It gives a row a key. One row at a time.",
-    "The counts are as they were.",
-    "It is one of ours. Nothing of yours is lost.",
-    "Errors of this kind are caught.",
-    "It has it all. Some requests have finished, and some have not.",
-    "It comes to a stop. It goes on to the next block.",
-    "In checked mode the kernel runs on the CPU.",
-    "It also runs if no GPU is there. It is also where the error shows.",
-    "Some minutes later it ends. It ended some minutes ago.",
-    "It copies that block for itself. See for yourself.",
-    "It can as well as not. It is not so large.",
-]
-
-
-NAMED = [
-    "What happens when a block is free? This is what a block holds.",
-    "It says what is missing, and what to do.",
-    "A record of what happened. One half of what it should be.",
-    "Our answer has those of its blocks that are full.",
-    "The size of its own dimension. These fields instead of its own.",
-    "One of its own methods raised. It is on its own.",
-    "The one on the left is older than the others.",
-    "It goes from one to the other.",
-]
-
 
 def prose(path) -> list[str]:
     """The paragraphs of a page, each in one line, without code, formulas and pictures."""
@@ -394,13 +350,3 @@ def test_comments_and_docstrings_have_none_of_the_turns(room):
 @pytest.mark.parametrize("turn", [*TURNS, *NOUNLESS], ids=lambda turn: turn.example)
 def test_each_pattern_finds_its_example(turn):
     assert re.search(turn.pattern, turn.example)
-
-
-@pytest.mark.parametrize("sentence", RIGHT)
-def test_right_english_is_left_alone(sentence):
-    assert not turns_in(sentence)
-
-
-@pytest.mark.parametrize("sentence", [*RIGHT, *NAMED])
-def test_a_comment_that_names_its_noun_is_left_alone(sentence):
-    assert not turns_in(sentence, turns=[*TURNS, *NOUNLESS])

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from jupyterlab_driver import Notebook, browser_page, jupyterlab
-from lessons_lib.drawing import USED
 from lessons_content.lesson_02.pictures.raster import as_raster
+from lessons_lib.drawing import USED
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS, build_folder
 from lessons_lib.source.lesson import SourceError
 from tools.notebooks import build, pictures
@@ -112,14 +112,6 @@ def test_block_tables_are_drawn_as_a_sharp_png_of_the_same_size():
     colours = [image.getpixel(place) for place in ((10, 40), (24, 16), (24, 66), (96, 30))]
     assert colours == [(255, 255, 255), blue, blue, (255, 0, 0)]
     assert min(image.crop((30, 16, 50, 44)).convert("L").tobytes()) < 60  # the text
-
-
-@pytest.mark.parametrize("element", ["<circle/>", '<path d="M0,0 Q1,1 2,2"/>'])
-def test_what_the_png_cannot_show_is_refused(element):
-    with pytest.raises(ValueError, match="is not drawn here"):
-        as_raster(
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{element}</svg>'
-        )
 
 
 def test_lesson_00_adds_up_what_the_lessons_take():

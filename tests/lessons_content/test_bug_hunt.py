@@ -10,9 +10,8 @@ import pytest
 from lessons_content.mistakes.edits import Edit
 from lessons_lib import checks
 from lessons_lib.cuda.inline import read_kernel
-from lessons_lib.source.lesson import Cell, SourceError, given_kernel
+from lessons_lib.source.lesson import given_kernel
 from paged_attention.attention.bug_hunt import CASES, expected_output, hunt
-from tools.notebooks.lesson_files import read_lesson
 
 OURS = read_kernel("bug_hunt.cu")
 GIVEN = given_kernel("bug_hunt.cu", "6.8")
@@ -133,21 +132,6 @@ def test_what_was_given_is_not_an_attempt():
 def test_the_given_text_hides_what_it_should():
     assert len(FAULTS) == 8
     assert not re.search('SOLUTION|STUB|#include "|fault', GIVEN)
-
-
-def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
-    path = tmp_path / "01_test.py"
-    source = 'text = r"""\n// BEGIN SOLUTION STUB: x = 6;\nx = 7;\n// END SOLUTION\n"""'
-    path.write_text(f'# %% exercise="1.1" language="cuda" faulty=true\n{source}\n')
-    (cell,) = read_lesson(path).cells
-    assert cell == Cell("exercise", source, "1.1", "cuda", faulty=True)
-    assert cell.student() == 'text = r"""\nx = 6;\n"""'
-    repair = 'text = text.replace(\n    "x = 6;",\n    "x = 7;",\n)'
-    marked = f"# BEGIN SOLUTION\n{repair}\n# END SOLUTION"
-    assert cell.solution() == f"{cell.student()}\n{marked}"
-    path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')
-    with pytest.raises(SourceError, match="cell with regions"):
-        read_lesson(path)
 
 
 # The cases

@@ -105,7 +105,7 @@ EVERYBODY = (
     by_prefill,
     by_planned_prefill,
 )
-KERNELS = EVERYBODY[1:]
+TORCH, KERNELS = EVERYBODY[:1], EVERYBODY[1:]
 CHUNKS = (by_rung_2, by_rung_7, by_rung_9, by_fast, by_prefill, by_planned_prefill)
 READERS = (by_torch, by_cuda, by_fast, by_prefill)
 KNOW_LENGTHS = (by_rung_2, by_rung_7, by_planned_prefill)
@@ -169,36 +169,12 @@ REFUSED = [
     ((by_cuda, by_fast), "q", Q[:0], ValueError, "q is empty"),
     ((by_rung_7, by_rung_9), "k_scales", SCALES, ValueError, "k_scales .* for torch.float"),
     ((by_rung_7, by_rung_9), "v_scales", SCALES, ValueError, "v_scales .* for torch.float"),
-    (
-        (by_torch,),
-        "starts",
-        integers(0, 1, 2).long(),
-        TypeError,
-        "cu_seqlens_q must be torch.i",
-    ),
-    (
-        (by_torch,),
-        "starts",
-        integers(1, 2),
-        ValueError,
-        r"must have the shape \(3,\), not \(2,",
-    ),
-    (
-        (by_torch,),
-        "starts",
-        integers(1, 1, 2),
-        ValueError,
-        "the 2 tokens of q, not from 1 to 2",
-    ),
-    (
-        (by_torch,),
-        "starts",
-        integers(0, 1, 3),
-        ValueError,
-        "the 2 tokens of q, not from 0 to 3",
-    ),
-    ((by_torch,), "starts", integers(0, 2, 2), ValueError, "1 0 queries; it must be 1"),
-    ((by_torch,), "starts", integers(0, 3, 2), ValueError, "1 -1 queries; it must be 1"),
+    (TORCH, "starts", integers(0, 1, 2).long(), TypeError, "cu_seqlens_q must be torch.i"),
+    (TORCH, "starts", integers(1, 2), ValueError, r"have the shape \(3,\), not \(2,"),
+    (TORCH, "starts", integers(1, 1, 2), ValueError, "2 tokens of q, not from 1 to 2"),
+    (TORCH, "starts", integers(0, 1, 3), ValueError, "2 tokens of q, not from 0 to 3"),
+    (TORCH, "starts", integers(0, 2, 2), ValueError, "1 0 queries; it must be 1"),
+    (TORCH, "starts", integers(0, 3, 2), ValueError, "1 -1 queries; it must be 1"),
     ((by_fast,), "k_cache", CACHE.to(FP8), TypeError, "v_cache must be torch.float8"),
     ((by_prefill,), "scale", math.inf, ValueError, "scale must be a finite number, not inf"),
 ]

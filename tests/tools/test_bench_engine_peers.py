@@ -1,13 +1,12 @@
-"""The benchmark of peers: its turns, servers that fail, its files, and what it packs."""
+"""The benchmark of peers: its turns, and servers that fail."""
 
-import argparse
 import os
 
 import pytest
 import torch
 
 from lessons_content.lesson_10.bench.fast_engine import Trace
-from tools.bench import engine_peers_servers, engine_peers_setup, flash_attn_stand_in
+from tools.bench import engine_peers_servers, flash_attn_stand_in
 from tools.bench.engine_peers import compare
 from tools.bench.engine_peers_servers import RemoteServer, ServerFailed
 
@@ -142,18 +141,3 @@ def test_the_stand_in_for_flash_attn_attends_to_each_prompt_by_itself():
             enable_gqa=True,
         )[0].transpose(0, 1)
         torch.testing.assert_close(out[first:last].float(), expected, atol=4e-3, rtol=4e-3)
-
-
-def test_a_folder_that_was_not_packed_is_refused_before_anything_is_installed(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nanovllm\.tar is missing: `pack` writes it"):
-        engine_peers_setup.unpack(tmp_path, tmp_path / "site")
-    assert not (tmp_path / "site").exists()
-
-
-@pytest.mark.parametrize("text", ["vllm=x", "nano-vllm", "nano-vllm="])
-def test_a_mirror_has_a_peers_name_and_a_place(text):
-    with pytest.raises(
-        argparse.ArgumentTypeError, match="nano-vllm=REPOSITORY or Mini-SGLang="
-    ):
-        engine_peers_setup.mirror(text)
-    assert engine_peers_setup.mirror("nano-vllm=/a=b") == ("nano-vllm", "/a=b")

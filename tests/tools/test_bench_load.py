@@ -70,19 +70,6 @@ def test_a_full_server_refuses_and_loses_nothing():
     assert row.reasons == ("429 Too Many Requests",)
 
 
-def test_events_are_counted_one_by_one():
-    each = heard(0.0, [])
-    each.take(b'data: {"choices": [{"text": "a", "finish_reason": null}]}', 0.1)
-    each.take(b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}', 0.2)
-    each.take(b'data: {"choices": [], "usage": {"completion_tokens": 7}}', 0.3)
-    assert not each.is_done
-    each.take(b"data: [DONE]", 0.4)
-    assert (each.text, each.reason, each.num_tokens) == ("a", "stop", 7)
-    assert each.times == [0.1] and each.is_done and not each.problem
-    each.take(b'data: {"error": {"message": "no more"}}', 0.5)
-    assert each.problem == "no more"
-
-
 def test_a_row_counts_what_was_heard():
     row = summary(
         2.0,

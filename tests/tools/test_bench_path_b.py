@@ -1,20 +1,16 @@
-"""The benchmark of path B without a GPU: its batches, what it notices, its files; and how
-FlashInfer is packed and built.
-"""
+"""The benchmark of path B without a GPU: what it notices, its files, and builds ahead."""
 
 import dataclasses
 import os
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lessons_content.lesson_07.bench import build_ahead
 from lessons_content.lesson_08.bench import path_b_runs
 from lessons_content.lesson_08.bench.path_b_runs import PathBRun, PathRow
 from paged_attention.attention.metadata import attn_paged_torch, visible_keys
-from tools.bench import flashinfer_setup, path_b
+from tools.bench import path_b
 from tools.bench.path_b import (
     Batch,
     compare_batches,
@@ -33,31 +29,6 @@ def with_batch(**changes) -> dict:
 
 
 # The batches
-
-
-@given(
-    sequences=st.lists(
-        st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=5
-    ),
-    block_size=st.integers(1, 20),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=40)
-def test_a_slot_is_of_one_token_or_of_nobody(sequences, block_size, seed):
-    batch = Batch(sequences, HALF, 64, block_size, seed=seed, device="cpu")
-    kv_lens = [cached + new for cached, new in sequences]
-    assert batch.metadata.seq_lens_kv.tolist() == kv_lens
-    assert int((~batch.unused).sum()) == sum(kv_lens)
-    table = batch.metadata.block_table
-    blocks = [-(-kv_len // block_size) for kv_len in kv_lens]
-    rows = zip(table.tolist(), blocks, strict=True)
-    used = [entry for row, count in rows for entry in row[:count]]
-    assert len(set(used)) == len(used)
-    assert min(used) >= 0
-    assert (table == -1).sum() == table.numel() - len(used)
-    assert not batch.unused.flatten()[batch.metadata.slot_mapping].any()
-    assert batch.unused.all(dim=1).sum() >= path_b.SPARE_BLOCKS
-    assert len(batch.q) == sum(new for _, new in sequences)
 
 
 def reads_on(q, k_cache, v_cache, metadata):
@@ -135,15 +106,7 @@ def test_a_run_is_kept_when_all_is_well_and_only_then(monkeypatch, tmp_path, cap
     assert path_b_runs.recorded(tmp_path / "kept") == [RUN]
 
 
-# FlashInfer, packed and built
-
-
-def test_another_version_that_looks_otherwise_is_an_error(tmp_path):
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"has no data/csrc/cake_\*; LEFT_OUT was written for another version",
-    ):
-        flashinfer_setup.leave_out(tmp_path)
+# Builds ahead
 
 
 def test_all_builds_run_and_one_that_fails_stops_nobody(tmp_path):

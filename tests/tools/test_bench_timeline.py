@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lessons_content.lesson_10.bench import fast_engine
-from lessons_content.lesson_10.bench.timeline_runs import Timeline, pack, unpack
+from lessons_content.lesson_10.bench.timeline_runs import Timeline
 from lessons_content.lesson_10.pictures.host_and_gpu import shares
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -134,12 +134,6 @@ def test_the_shares_of_bins_are_those_of_their_points(spans):
     for share, bin in zip(found, ((0, 3), (3, 4), (4, 20), (20, 50)), strict=True):
         points = covered([bin])
         assert share == pytest.approx(len(covered(spans) & points) / len(points))
-
-
-@given(times)
-def test_spans_come_back_from_text(spans):
-    spans = tuple((begin / 10, end / 10) for begin, end in merged(spans))
-    assert unpack(pack(spans)) == spans
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")

@@ -1,29 +1,20 @@
 """The website: what is written for Jupyter Book, and that a fault in a page is found."""
 
-import base64
 import json
 import re
 import textwrap
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from lessons_lib.drawing import Picture, as_jpeg, as_png
 from lessons_lib.paths import ROOT, SOLUTIONS
 from tools.site import addresses, build, lessons, links, pages, results
-from tools.site.pictures import Pictures, size
+from tools.site.pictures import Pictures
 
 REPOSITORY = "https://example.org/people/course"
-PNG = as_png(plt.figure(figsize=(4, 2)))
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"></svg>'
-
-
-def data_address(data, kind):
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 @pytest.fixture
@@ -120,36 +111,6 @@ class TestLinks:
             addresses.on_the_site("[a](../../b)", "solutions", REPOSITORY)
 
 
-class TestPictures:
-    def test_a_picture_becomes_a_file_that_a_page_loads_later(self, pictures, tmp_path):
-        page = pictures.drawn(Picture(PNG, 'a "b" <c>'))
-        assert (tmp_path / "_static/pictures/lesson-01.png").read_bytes() == PNG
-        assert 'href="_static/pictures/lesson-01.png"' in page and 'loading="lazy"' in page
-        assert 'alt="a &quot;b&quot; &lt;c&gt;"' in page and 'width="400" height="200"' in page
-
-    def test_pictures_in_an_output_leave_it(self, pictures, tmp_path):
-        output = (
-            f'<p>x</p><img alt="A &amp; B" src="{data_address(SVG, "svg+xml")}" style="a">'
-        )
-        page = pictures.from_output(output)
-        assert page.startswith("<p>x</p>") and "base64" not in page
-        assert 'alt="A &amp; B"' in page and 'width="30" height="20"' in page
-        assert (tmp_path / "_static/pictures/lesson-01.svg").read_bytes() == SVG
-
-    def test_an_attached_picture_may_have_brackets_in_its_text(self, pictures):
-        attached = {"a.jpg": {"image/jpeg": base64.b64encode(as_jpeg(PNG)).decode()}}
-        page = pictures.from_text("x\n\n![blocks [0, 4]](attachment:a.jpg)\n\ny", attached)
-        assert 'width="400"' in page
-        assert re.fullmatch(r'x\n\n<div .*alt="blocks \[0, 4\]".*</div>\n\ny', page)
-
-    @pytest.mark.parametrize(
-        "data, kind", [(b"GIF89a", "png"), (b"<svg>", "svg+xml"), (PNG, "jpeg")]
-    )
-    def test_what_is_no_picture_is_refused(self, data, kind):
-        with pytest.raises(ValueError, match="begins with"):
-            size(data, kind)
-
-
 class TestLessonPage:
     def page(self, pictures, cells, stubs=()):
         title = new_markdown_cell("# 01 · Title\n\nText.", id="title")
@@ -163,20 +124,6 @@ class TestLessonPage:
 
     def exercise(self, source):
         return new_code_cell(source, id="exercise-1-1", metadata={"exercise": "1.1"})
-
-    def test_our_answer_is_folded_below_what_the_learner_gets(self, pictures):
-        ours = self.exercise(
-            "def f():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION"
-        )
-        stub = self.exercise("def f():\n    raise NotImplementedError")
-        page = self.page(pictures, [ours], [stub])
-        _, shown, folded = page.cells
-        assert shown.source == stub.source and not shown.metadata
-        assert folded.source == "def f():\n    return 1"
-        assert folded.metadata["tags"] == ["hide-input"]
-        assert folded.metadata["mystnb"]["code_prompt_show"] == "Show our answer"
-        assert "BEGIN SOLUTION" in ours.source and "tags" not in ours.metadata
-        nbformat.validate(page)
 
     def test_an_exercise_that_learners_do_not_have_is_an_error(self, pictures):
         with pytest.raises(ValueError, match="1.1 is missing in notebooks/.*make notebooks"):
@@ -268,12 +215,6 @@ class TestOtherPages:
             command = json.loads(file.read_text())["command"]
             command = command.replace("-m lessons_bench.", "-m tools.bench ")
             assert command in page or file.parent.name == "path_b", file
-
-    @pytest.mark.parametrize("section", ["two_gpus", "checkpoint", "cpu_engine", "player"])
-    def test_what_needs_no_picture_has_the_command_that_measures_it_again(self, section):
-        parts = {"cpu_engine": "on_a_cpu"}
-        page = "\n".join(getattr(results, parts.get(section, section))())
-        assert f"python -m tools.bench {section}" in page
 
 
 class TestFaultsOfPages:

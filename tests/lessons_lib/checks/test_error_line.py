@@ -99,17 +99,6 @@ def test_an_object_says_what_it_has(name):
     assert words(answer, Longer()) == f"line 2: `return {line}`" + (has and f"\n  {has}")
 
 
-def test_an_object_of_another_library_lists_no_names_even_if_it_has_its_own():
-    class Odd(dict):
-        pass
-
-    Odd.__module__ = "torch.odd"
-    odd = Odd()
-    odd.own = 1
-    answer = cell("def answer(odd):\n    return odd.q\n", "<cell 5>")["answer"]
-    assert words(answer, odd) == "line 2: `return odd.q`"
-
-
 class Empty:
     __slots__ = ()
 

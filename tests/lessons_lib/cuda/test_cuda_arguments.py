@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_machine import on_gpu
-from lessons_lib.cuda.arguments import bind, check, has_gaps, same_memory, span_bytes
+from lessons_lib.cuda.arguments import bind, check, same_memory
 from lessons_lib.cuda.signatures import SCALARS, functions
 
 TEXT = """
@@ -231,19 +231,3 @@ def test_all_tensors_are_on_one_device():
         check(FOUR, values, "cuda")
     with pytest.raises(ValueError, match="q is on cpu, but .* built for the GPU: pass q.cuda"):
         check(F, fields(), "cuda")
-
-
-@pytest.mark.parametrize(
-    "tensor, span, gaps",
-    [
-        (GRID, 96, False),
-        (GRID.view(torch.uint8), 96, False),
-        (GRID[1:3, 2:4], 32, True),
-        (GRID.T, 96, False),
-        (GRID[:0], 0, False),
-        (GRID[0, 0], 4, False),
-        (GRID[:1].expand(3, 6), 24, True),
-    ],
-)
-def test_the_memory_of_a_tensor(tensor, span, gaps):
-    assert (span_bytes(tensor), has_gaps(tensor)) == (span, gaps)

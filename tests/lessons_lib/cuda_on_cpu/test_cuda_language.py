@@ -218,7 +218,6 @@ FOUR = f"cooperative_groups::tiled_partition<4>({BLOCK})"
             f"cooperative_groups::tiled_partition<3>({BLOCK});",
             "a tile has 1, 2, 4, 8, 16 or 32",
         ),
-        (f"cooperative_groups::tiled_partition<64>({BLOCK});", "a tile has 1, 2, 4, 8, 16 or"),
         (f"cooperative_groups::tiled_partition<4>({FOUR});", "a tile is smaller than"),
         (f"struct Wide {{ char all[32]; }} wide{{}}; {FOUR}.shfl(wide, 0);", ""),
         (f"struct Wide {{ char all[33]; }} wide{{}}; {FOUR}.shfl(wide, 0);", "up to 32 bytes"),

@@ -148,26 +148,6 @@ def test_a_carveout_is_a_wish_that_changes_nothing(target):
         assert code_of(library(target).carveout, percent) == code
 
 
-ALIGNMENTS = {"": 16, "__align__(8)": 16, "__align__(32)": 32, "__align__(64)": 64}
-STEPS = [
-    f"""
-__global__ void step_{number}_kernel(int* out, int zero) {{
-  __shared__ volatile char fixed[1];
-  extern __shared__ {alignment} char dynamic_{number}[];
-  fixed[0] = 1;
-  out[0] = zero ? dynamic_{number}[0] : fixed[0];
-}}"""
-    + launcher(
-        f"step_{number}(int* out, int zero, int bytes)",
-        "1",
-        "1",
-        "out, zero",
-        shared_bytes="bytes",
-    )
-    for number, alignment in enumerate(ALIGNMENTS)
-]
-
-
 # Bytes of the first array, type and number of the second, and whether they fit into 48 KiB.
 ARRAYS = [
     (DEFAULT - 16, "char", 16, True),
@@ -190,23 +170,12 @@ __global__ void pair_{number}_kernel(char* out) {{
     + launcher(f"pair_{number}(char* out)", threads="4")
     for number, (first, kind, second, _) in enumerate(ARRAYS)
 ]
-together = Kernels("".join(STEPS + PAIRS), "arrays")
+together = Kernels("".join(PAIRS), "arrays")
 
 
 def alone(target: str, text: str):
-    """On a GPU a kernel has its own file: in one, nvcc 13 gives all extern arrays the largest
-    alignment.
-    """
+    """On a GPU a kernel has its own file, since nvcc refuses a file as a whole."""
     return build_cuda(text, target=target) if target == "gpu" else together(target)
-
-
-@each_target
-@pytest.mark.parametrize("number, size", list(enumerate(ALIGNMENTS.values())))
-def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, number, size):
-    """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
-    call = getattr(alone(target, STEPS[number]), f"step_{number}")
-    assert code_of(call, out := integers(target, 1), 0, DEFAULT - size) == 0
-    assert code_of(call, out, 0, DEFAULT - size + 1) == 1
 
 
 @each_target

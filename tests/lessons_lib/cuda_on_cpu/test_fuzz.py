@@ -153,9 +153,11 @@ def edited(draw, texts):
 def test_any_edit_of_a_kernel_is_read_or_refused_with_its_line(text):
     for reader in (rewrite, lambda text: functions({"text": text})):
         try:
-            reader(text)
+            found = reader(text)
         except CompileError as error:
             assert error.line is None or 1 <= error.line <= text.count("\n") + 1
+        else:
+            assert reader is not rewrite or found.count("\n") == text.count("\n")
 
 
 @pytest.mark.slow

@@ -321,13 +321,3 @@ def test_float64_stays_as_exact_as_it_is(attend):
         rtol=1e-15,
         atol=0,
     )
-
-
-def test_a_layers_weights_follow_from_its_seed():
-    weights = [
-        list(AttentionLayer(6, 4, 2, 3, **seed).parameters())
-        for seed in ({}, {"seed": 0}, {"seed": 1})
-    ]
-    assert all(map(torch.equal, weights[0], weights[1])) and not any(
-        map(torch.equal, weights[0], weights[2])
-    )

@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+from int32 import integers
 from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.cuda.library import KernelError, build_cuda
 from lessons_lib.paths import KERNELS, ROOT
@@ -135,17 +136,14 @@ def run_advance(texts):
     library = build_cuda(texts["engine/advance.cu"], target="checked", name="barriers")
 
     def run():
-        def ints(*numbers):
-            return torch.tensor(numbers, dtype=torch.int32)
-
         library.advance(
             last_tokens=torch.tensor([7, 8]),
-            lengths=ints(3, 5),
-            block_table=ints(0, 1, 2, 3).view(2, 2),
-            rows=ints(1, -1, 0),
+            lengths=integers(3, 5),
+            block_table=integers(0, 1, 2, 3).view(2, 2),
+            rows=integers(1, -1, 0),
             **{name: torch.zeros(3).long() for name in ("tokens", "positions", "slots")},
-            context_lens=ints(0, 0, 0),
-            batch_table=ints(*[0] * 6).view(3, 2),
+            context_lens=integers(0, 0, 0),
+            batch_table=integers(*[0] * 6).view(3, 2),
             num_seqs=3,
             max_blocks_per_seq=2,
             block_size=4,

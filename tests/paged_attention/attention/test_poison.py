@@ -119,29 +119,7 @@ def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(
         torch.testing.assert_close(o[others], expected[others], rtol=1e-5, atol=1e-6)
 
 
-# Path "fast" in its own numbers
-
-
-ORDERS = {
-    "chunks between single tokens": BATCH,
-    "chunks last": sorted(BATCH, key=lambda pair: pair[1] > 1),
-    "chunks only": [pair for pair in BATCH if pair[1] > 1],
-    "single tokens only": [pair for pair in BATCH if pair[1] == 1],
-}
-
-
-@pytest.mark.parametrize("dtype", [BFLOAT, HALF], ids=str)
-@on_each_device
-@pytest.mark.parametrize("batch", ORDERS.values(), ids=ORDERS)
-def test_the_fast_path_is_within_rounding_of_float64(dtype, device, batch):
-    manager, q, _ = scene(device, dtype)
-    metadata, caches = build_metadata(manager, batch), manager.kv_cache[0]
-    q = q[: len(metadata.slot_mapping)]
-    heads_first = q.transpose(0, 1).contiguous().transpose(0, 1)  # as some models have them
-    fill_where(manager.kv_cache, slots_of_no_one_here(manager), POISONS["NaN"])
-    expected = pool_attention(q, *caches, metadata)
-    for queries in (q, heads_first):
-        assert_within_rounding(PATHS["fast"](metadata)(queries, *caches), q, expected)
+# Path "fast" alone
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import torch
 from lessons_lib.processes import isolation
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.parallel import shards
 from paged_attention.engine.parallel.shards import (
     ShardError,
     choose_backend,
@@ -20,7 +19,6 @@ from paged_attention.engine.parallel.shards import (
 from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
 from pretended_card import pretend_gpus
-from tools.bench import shards as command
 
 PROMPTS = [
     encode(text)
@@ -194,21 +192,3 @@ def test_nccl_is_taken_where_each_rank_has_a_gpu(
     assert choose_backend(world_size, backend) == chosen
     with pytest.raises(ValueError, match=f"ranks, and PyTorch sees {num_gpus} here"):
         choose_backend(num_gpus + 1, "nccl")
-
-
-def test_the_command_compares_one_rank_with_several(monkeypatch, capsys):
-    calls = []
-
-    def pretend(prompts, params, world_size, backend, load, turns, **options):
-        calls.append((world_size, backend))
-        return shards.ShardedRun([[1, 2]] * len(prompts), 0.5, 8_000_000 // world_size)
-
-    monkeypatch.setattr(command, "run_sharded", pretend)
-    assert command.main(["--world-size", "2", "--device", "cpu"]) == 0
-    shown = capsys.readouterr().out
-    assert calls == [(1, "gloo"), (2, "gloo")]
-    assert "2 ranks: 64 tokens, 128 a second, 4.0 MB of cache a rank" in shown
-    assert "the same tokens for 32 of 32 requests" in shown
-    with pytest.raises(SystemExit):
-        command.main(["--world-size", "0", "--device", "cpu"])
-    assert "must be 1 or more" in capsys.readouterr().err
