@@ -74,7 +74,7 @@ def test_numbers_that_become_half_are_the_same_with_any_of_pytorchs_kernels():
     """randn's are not: their last bits hang on the length of the processor's vectors."""
     program = """
 import hashlib, torch
-from lessons_content import drawn
+from lessons_content.exercises import drawn
 numbers = drawn.normal(3, 1000, generator=torch.Generator().manual_seed(5))
 assert numbers.dtype == torch.float32
 assert abs(numbers.mean()) < 0.1 and 0.9 < numbers.std() < 1.1

@@ -17,8 +17,8 @@ HEAD = "def slot_mapping(block_tables, *rest, **named):\n"
 BORROWED = {
     "imported in its body": (
         HEAD
-        + "    from paged_attention import slots\n    return slots.slot_mapping(block_tables,"
-        " *rest, **named)"
+        + "    from paged_attention.pool import slots\n"
+        "    return slots.slot_mapping(block_tables, *rest, **named)"
     ),
     "imported by its name": (
         "import importlib\n"

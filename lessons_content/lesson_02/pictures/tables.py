@@ -4,8 +4,8 @@ import base64
 import html
 from dataclasses import dataclass
 
-from lessons_lib.drawing import EDGE, FREE, LINES, QUIET, STILL, WASTED, as_jpeg, pool_colour
 from lessons_content.lesson_02.pictures.raster import as_raster
+from lessons_lib.drawing import EDGE, FREE, LINES, QUIET, STILL, WASTED, as_jpeg, pool_colour
 from lessons_lib.drawing.svg import rectangle, text
 
 WIDTH, HEIGHT = 860, 240  # pixels

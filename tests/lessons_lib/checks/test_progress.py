@@ -129,7 +129,7 @@ def test_what_is_in_the_place_of_the_lock_is_no_obstacle(learner, in_its_place):
 def test_kernels_that_record_at_once_lose_nothing(learner):
     """And a reader sees a whole file each time."""
     program = (
-        "import sys; from lessons_lib import progress\n"
+        "import sys; from lessons_lib.checks import progress\n"
         "sys.stdin.read(1)\n"
         "for number in range(100):\n"
         "    progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')"

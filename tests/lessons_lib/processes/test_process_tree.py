@@ -148,12 +148,12 @@ def test_a_signal_to_its_group_that_a_run_ignores_ends_nothing():
 
 EARLY = """
 import os, signal, time
-from lessons_lib.processes import process_family
+from lessons_lib.processes import process_tree
 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-if caller := process_family.split():
+if caller := process_tree.split():
     os.waitid(os.P_PID, caller, os.WEXITED | os.WNOWAIT)  # is late
-    process_family.see_out(caller)
+    process_tree.see_out(caller)
 assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGUSR1}
 os.killpg(os.getpgrp(), signal.SIGINT)
 time.sleep(1e6)

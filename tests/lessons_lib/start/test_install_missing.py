@@ -15,7 +15,7 @@ from made_packages import Packages
 from python_process import python
 
 REQUIRES = [*metadata.requires(installation.NAME)]
-COMPLETE = "from lessons_lib.start import beside; print(beside.complete())"
+COMPLETE = "from lessons_lib.start import install_missing; print(install_missing.complete())"
 PIP = """\
 import json, sys
 words = sys.argv[1:]

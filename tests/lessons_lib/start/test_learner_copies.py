@@ -237,9 +237,11 @@ def test_two_versions_of_the_course_may_share_a_folder(course, mine, tmp_path):
 # Machines with real faults: the command runs where it can write nothing, or not enough
 
 
-COMMAND = "import sys; from lessons_lib.start import copies; from pathlib import Path\n"
-COMMAND += "try: copies.bring(Path(sys.argv[1]), Path(sys.argv[2]))\n"
-COMMAND += "except copies.CannotCopy as error: sys.exit(str(error))\n"
+COMMAND = (
+    "import sys; from lessons_lib.start import learner_copies; from pathlib import Path\n"
+)
+COMMAND += "try: learner_copies.bring(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+COMMAND += "except learner_copies.CannotCopy as error: sys.exit(str(error))\n"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
