@@ -185,12 +185,15 @@ def describe(case):
     return f"{pool}: {KINDS[kind][2]}"
 
 
-NAMELESS = re.compile(rf"[;{{}}]\s*(?:std\s*::\s*)?{GUARDS}\s*(?:<[^;>]*>)?\s*[({{]")
+NAMELESS = rf"[;{{}}]\s*(?:std\s*::\s*)?{GUARDS}\s*(?:<[^;>]*>)?\s*"
 
 
 def name_from_text(source: str) -> str | None:
-    """A guard without a name. In round brackets it is a new variable called mutex_."""
-    if NAMELESS.search(without_comments(source)):
+    """A guard without a name. Around a name alone, round brackets declare a variable."""
+    text = without_comments(source)
+    if re.search(NAMELESS + r"\(\s*mutex_\s*\)\s*;", text):
+        return "guard-locks-nothing"
+    if re.search(NAMELESS + r"[({]", text):
         return "guard-dies-at-once"
     return reference_counts.name_from_text(source)
 

@@ -32,6 +32,10 @@ CASES = [
     scenario("A:4+4 B:4+4", num_blocks=4),
     scenario("A:2+3 B:2+3 C:2+3", num_blocks=3),
     scenario("A:4+4 B:8+2 C:1+2", num_blocks=6, token_budget=16),
+    # A needs the blocks of both others
+    scenario(
+        "A:1+6 B:1+4 C:1+4", num_blocks=3, more_tokens=((1, "A", 3), (1, "B", 1), (1, "C", 1))
+    ),
     scenario("A:2+4 B:1+4 C:3+3", num_blocks=4, budgets=((1, 3),)),
     scenario("A:3+5 B:2+5@1 C:3+4@1", num_blocks=5, token_budget=3),
     scenario("A:4+6 B:2+2 C:3+3@2", num_blocks=5, given_way=((1, "A"),)),

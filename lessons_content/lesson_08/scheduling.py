@@ -54,6 +54,7 @@ class Scenario:
         a token for each character, or a number of tokens that no other request has.
     given_way: (step, id) of requests that are preempted from outside, before that step.
     budgets: (step, token_budget), where it changes.
+    more_tokens: (step, id, number) of tokens that come from outside, before that step.
     """
 
     requests: tuple[tuple[str, str | int, int, int], ...]
@@ -64,6 +65,7 @@ class Scenario:
     sharing: bool = False
     given_way: tuple[tuple[int, str], ...] = ()
     budgets: tuple[tuple[int, int], ...] = ()
+    more_tokens: tuple[tuple[int, str, int], ...] = ()
 
 
 def scenario(requests: str, **more) -> Scenario:
@@ -192,6 +194,8 @@ def run(scenario: Scenario, **methods) -> tuple:
         when = f"before step {number}"
         try:
             scheduler.token_budget = dict(scenario.budgets).get(number, scheduler.token_budget)
+            for step, name, more in scenario.more_tokens:
+                requests[name].tokens += [0] * (more if step == number else 0)
             for name in (name for step, name in scenario.given_way if step == number):
                 scheduler.preempt(requests[name])
                 note(when)
@@ -310,7 +314,8 @@ def show(expected, actual) -> tuple[str, str]:
 def size(scenario: Scenario) -> tuple[int, int, int]:
     """Requests, tokens, and what else happens."""
     tokens = sum(_length(prompt) + num_new for _, prompt, num_new, _ in scenario.requests)
-    return len(scenario.requests), tokens, len(scenario.given_way) + len(scenario.budgets)
+    events = (*scenario.given_way, *scenario.budgets, *scenario.more_tokens)
+    return len(scenario.requests), tokens, len(events)
 
 
 def _length(prompt: str | int) -> int:
@@ -325,6 +330,8 @@ def describe(scenario: Scenario) -> str:
         comes = f", comes in step {step}" if step else ""
         those.append(f"{name} (prompt {of}, {num_new} new{comes})")
     those += [f"{name} is preempted before step {step}" for step, name in scenario.given_way]
+    for step, name, more in scenario.more_tokens:
+        those.append(f"{name} gets {counted(more, 'more token')} before step {step}")
     those += [f"token_budget is {most} from step {step} on" for step, most in scenario.budgets]
     return (
         f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, token_budget "

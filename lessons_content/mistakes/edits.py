@@ -336,6 +336,7 @@ def _problem(text: str) -> str:
     """
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # a mistake may be one of these
             warnings.filterwarnings("error", ".*object is not callable", SyntaxWarning)
             compile(text, "", "exec", dont_inherit=True)
     except SyntaxError as error:

@@ -28,6 +28,8 @@ _DIVISIONS = (ast.FloorDiv, ast.Mod, ast.Div)
 _OTHER_EDGE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SHORT = {"int32": "int64", "int": "long"}
+_PLACE_NAME = "_place"
+_IN_ORDER = "(lambda all: sorted(all) if isinstance(all, set | frozenset) else all)({all})"
 
 
 class Mended(NamedTuple):
@@ -67,6 +69,21 @@ def slip(
         if mended.is_trap and none_lost and not nearer:
             nearer = mended.slug, mended.words + BESIDES
     return nearer
+
+
+def always_true(answer) -> tuple[str, str] | None:
+    """(slug, message) of an `assert` of a tuple, in the cell of an answer that is wrong.
+
+    It is never false, so the answer's results are those of an answer without the line.
+    """
+    function, lines = _code_of(answer)
+    tree = _definitions(lines, answer) if function else None
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple):
+            where = f"Line {node.lineno}: `{lines[node.lineno - 1].strip()}`."
+            words = "The brackets hold a tuple, and that is true whatever its parts are."
+            return "assert-of-a-tuple", f"{where} {words}"
+    return None
 
 
 def _mended(answer) -> Iterator[Mended]:
@@ -141,6 +158,24 @@ def _parsed(text: str, **parts: ast.AST) -> ast.expr:
     return ast.parse(text.format(**texts), mode="eval").body
 
 
+def _unparsed(node: ast.AST) -> str:
+    return ast.unparse(node) if isinstance(node, ast.expr) else ""
+
+
+def _with(node, **fields):
+    """A copy of a node, in which these fields are other ones."""
+    new = copy.copy(node)
+    vars(new).update(fields)
+    return new
+
+
+def _with_entry(node, field: str, number: int, entry):
+    """A copy of a node, in which one entry of a list is another one."""
+    entries = [*getattr(node, field)]
+    entries[number] = entry
+    return _with(node, **{field: entries})
+
+
 def _calls(node, *names: str) -> bool:
     """Whether the node calls a function or a method with one of these names."""
     if not isinstance(node, ast.Call):
@@ -174,6 +209,38 @@ def _set_for_an_order(node):
         yield _parsed("dict.fromkeys({all})", all=ast.ListComp(node.elt, node.generators))
     if isinstance(node, ast.Set):
         yield _parsed("dict.fromkeys({all})", all=ast.List(node.elts, ast.Load()))
+    if _calls(node, "list", "tuple") and node.args:
+        yield ast.Call(node.func, [_parsed(_IN_ORDER, all=node.args[0])], [])
+    if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load):
+        yield ast.Starred(_parsed(_IN_ORDER, all=node.value), node.ctx)
+    if isinstance(node, ast.For):
+        yield _with(node, iter=_parsed(_IN_ORDER, all=node.iter))
+    for number, each in enumerate(getattr(node, "generators", ())):
+        ordered = _with(each, iter=_parsed(_IN_ORDER, all=each.iter))
+        yield _with_entry(node, "generators", number, ordered)
+
+
+def _first_of_equals(node):
+    """Looks a loop's entry up in the list that it goes through, by its place instead."""
+    generators = getattr(node, "generators", ())
+    for number, loop in enumerate([node] if isinstance(node, ast.For) else generators):
+        if not isinstance(loop.target, ast.Name):
+            continue
+        looked_up = f"{ast.unparse(loop.iter)}.index({loop.target.id})"
+        found = [each for each in ast.walk(node) if _unparsed(each) == looked_up]
+        counted = _with(
+            loop,
+            target=ast.Tuple([ast.Name(_PLACE_NAME, ast.Store()), loop.target], ast.Store()),
+            iter=_parsed("enumerate({all})", all=loop.iter),
+        )
+        new = copy.deepcopy(
+            counted if loop is node else _with_entry(node, "generators", number, counted)
+        )
+        for each, put in [*_places(new)]:
+            if _unparsed(each) == looked_up:
+                put(_parsed(_PLACE_NAME))
+        if found:
+            yield _with(new, about=found[0])
 
 
 def _one_object(node):
@@ -260,6 +327,21 @@ def _edge(node):
         yield ast.Compare(node.left, [other, *node.ops[1:]], node.comparators)
 
 
+def _one_way(node):
+    """A condition that is always true, or never."""
+    for always in map(ast.Constant, (True, False)):
+        if isinstance(node, ast.If | ast.IfExp):
+            yield _with(node, test=always)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Compare):
+            yield _with(node, value=always)
+        for number, _ in enumerate(node.values if isinstance(node, ast.BoolOp) else ()):
+            yield _with_entry(node, "values", number, always)
+        for number, loop in enumerate(getattr(node, "generators", ())):
+            for place, condition in enumerate(loop.ifs):
+                others = _with_entry(loop, "ifs", place, always)
+                yield _with(_with_entry(node, "generators", number, others), about=condition)
+
+
 def _one_off(node):
     is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
     if is_sum and isinstance(node.right, ast.Constant) and node.right.value == 1:
@@ -294,6 +376,10 @@ TRAPS = {
     "minus-zero": ("What is -0? Look at a case where that number is 0.", _minus_zero),
     "nothing-to-compare": ("What is the largest, or the least, of nothing?", _of_nothing),
     "order-of-a-set": ("A set has no order. Where does the one come from?", _set_for_an_order),
+    "first-of-equals": (
+        "`index` finds the first of several equal ones. In which place is this one?",
+        _first_of_equals,
+    ),
     "one-object-in-all-places": (
         "One and the same object is in each place, so a change to one is a change to all.",
         _one_object,
@@ -317,6 +403,13 @@ TRAPS = {
     "too-few-bits": ("The number does not fit into 32 bits.", _in_32_bits),
 }
 OTHERS = {
+    "edge-of-a-comparison": ("What if both sides are equal?", _edge),
+    # before the rules that change a number in a condition: they may make it always true too
+    "one-way-for-all": (
+        "Make a condition here always true, or always false: with one of the two, every case "
+        "that is tried is right. Which one?",
+        _one_way,
+    ),
     "other-division": (
         "Do you need the whole part of the quotient, the next whole number, or what is left?",
         _other_division,
@@ -329,7 +422,6 @@ OTHERS = {
         "Is the exponent 0 or less, as it is when the maximum is taken away?",
         _upside_down,
     ),
-    "edge-of-a-comparison": ("What if both sides are equal?", _edge),
     "one-off": ("Is this one too many, or one too few?", _one_off),
     "needless-line": (
         "What is this line for? Look at a case where it changes something.",

@@ -36,6 +36,7 @@ from lessons_lib.checks.verdicts import (
     named_from_text,
     not_sendable,
     refuse,
+    said_as,
 )
 
 __all__ = [
@@ -74,4 +75,5 @@ __all__ = [
     "read_mistakes",
     "refuse",
     "run",
+    "said_as",
 ]

@@ -76,10 +76,11 @@ def _kept(function, arguments, named) -> Iterator[tuple[str, Callable[..., bool]
     for name, value in bound.items():
         values = value if isinstance(value, tuple) else (value,)  # `*arguments` is a tuple
         for each in values:
-            if isinstance(each, torch.Tensor):
-                yield name, functools.partial(_restore_tensor, each, each.clone())
-            elif isinstance(each, list):
+            if isinstance(each, list):
                 yield name, functools.partial(_restore_list, each, [*each])
+            for tensor in each if isinstance(each, list) else (each,):
+                if isinstance(tensor, torch.Tensor):
+                    yield name, functools.partial(_restore_tensor, tensor, tensor.clone())
 
 
 def _restore_tensor(tensor: torch.Tensor, before: torch.Tensor, undo: bool = True) -> bool:

@@ -40,6 +40,29 @@ SLIPS = [
         lambda x: [*dict.fromkeys(x)],
         [(x,) for x in [[9, 1, 9, 4], [2], []]],
     ),
+    *(
+        ("order-of-a-set", text, lambda x: sorted({*x}), [([64, 1, 8, 1],), ([2],)])
+        for text in (
+            "def f(x):\n    x = set(x)\n    return list(x)",
+            "def f(x):\n    x = set(x)\n    return [*x]",
+            "def f(x):\n    x = set(x)\n    return [each for each in x]",
+            "def f(x):\n    all = []\n    x = set(x)\n    for each in x:\n"
+            "        all += [each]\n    return all",
+        )
+    ),
+    (
+        "first-of-equals",
+        "def f(x):\n    return [(x.index(each), each) for each in x]",
+        lambda x: [*enumerate(x)],
+        [(x,) for x in WORDS],
+    ),
+    (
+        "first-of-equals",
+        "def f(x):\n    all = []\n    for each in x:\n        place = x.index(each)\n"
+        "        all.append((place, each))\n    return all",
+        lambda x: [*enumerate(x)],
+        [(x,) for x in WORDS],
+    ),
     (
         "one-object-in-all-places",
         "def f(x):\n    rows = [[]] * len(x)\n    for i in range(len(x)):\n"
@@ -100,6 +123,17 @@ SLIPS = [
         "def f(a, b):\n    return a > b",
         lambda a, b: a >= b,
         [*PAIRS, (1, 1)],
+    ),
+    *(
+        ("one-way-for-all", text, lambda a, b: a + b, PAIRS)
+        for text in (
+            "def f(a, b):\n    if a == b - 4:\n        return a\n    return a + b",
+            "def f(a, b):\n    return a if [a] == [*range(b - 4, b - 3)] else a + b",
+            "def f(a, b):\n    is_off = [a] == [*range(b - 4, b - 3)]\n"
+            "    return a + b * (not is_off)",
+            "def f(a, b):\n    return sum(each for each in (a, b) if each != 5)",
+            "def f(a, b):\n    both = a >= 0 and b != 5\n    return a + b * both",
+        )
     ),
     ("one-off", "def f(a, b):\n    return [*range(a + 1)]", lambda a, b: [*range(a)], PAIRS),
     ("one-off", "def f(a, b):\n    return [*range(a)]", lambda a, b: [*range(a + 1)], PAIRS),
@@ -198,3 +232,13 @@ def test_an_answer_without_its_text_has_no_name():
     answer = answer_of("def f(x, n):\n    return x[:-n]")
     del linecache.cache["<cell>"]
     assert repairs.slip(answer, lambda *_: False, [False]) is None
+
+
+def test_an_assert_that_is_always_true_is_told_from_the_text():
+    with pytest.warns(SyntaxWarning):
+        answer = answer_of("def f(x):\n    assert (x > 0, 'more')\n    return x")
+    slug, message = repairs.always_true(answer)
+    assert slug == "assert-of-a-tuple" and message.startswith(
+        "Line 2: `assert (x > 0, 'more')`"
+    )
+    assert not repairs.always_true(answer_of("def f(x):\n    assert (x > 0), 'more'"))

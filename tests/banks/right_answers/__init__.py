@@ -23,6 +23,7 @@ import __future__
 
 import ast
 import linecache
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,7 +53,9 @@ class Answer:
         lines = self.text.splitlines(keepends=True)
         linecache.cache[self.place] = (len(self.text), None, lines, self.place)
         flags = __future__.annotations.compiler_flag  # ours need imports
-        exec(compile(self.text, self.place, "exec", flags, dont_inherit=True), scope)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # a mistake may be one of these
+            exec(compile(self.text, self.place, "exec", flags, dont_inherit=True), scope)
         return scope[exercise.answer_name]
 
 

@@ -74,14 +74,15 @@ def test_a_cpp_thread_left_running_does_no_harm():
 
 def test_a_guard_without_a_name_is_seen_and_named():
     ours, named = read_kernel("block_manager.h"), "std::lock_guard<std::mutex> lock(mutex_);"
-    for guard in (
-        "std::lock_guard<std::mutex>{mutex_};",
-        "std::unique_lock<std::mutex>(mutex_);",
-        "std::scoped_lock (mutex_);",
-    ):
+    for guard, mistake in {
+        "std::lock_guard<std::mutex>{mutex_};": "guard-dies-at-once",
+        "std::lock_guard<std::mutex>(this->mutex_);": "guard-dies-at-once",
+        "std::unique_lock<std::mutex>(mutex_);": "guard-locks-nothing",
+        "std::scoped_lock (mutex_);": "guard-locks-nothing",
+    }.items():
         answer = ours.replace(named, guard, 1)
-        assert checks.find("1.3").name_from_text(answer) == "guard-dies-at-once"
-    assert checks.run("1.3", answer).mistake == "guard-dies-at-once"
+        assert checks.find("1.3").name_from_text(answer) == mistake
+    assert checks.run("1.3", answer).mistake == mistake
 
 
 def leaves_python(num_tokens, block_size):

@@ -99,6 +99,19 @@ def test_a_wrong_result_beside_a_changed_argument_has_no_name():
     assert side_effects.slip(doubled, answer, passes(range(4), observe)) is None
 
 
+def test_a_tensor_in_a_list_is_a_part_of_the_argument():
+    def observe(function, case):
+        rows = [torch.ones(case), torch.zeros(case)]
+        return function(rows), [row.tolist() for row in rows]
+
+    def answer(rows):
+        rows[1][:] = 2
+        return len(rows)
+
+    slug, message = side_effects.slip(lambda rows: 2, answer, passes(range(1, 4), observe))
+    assert slug == "arguments-changed" and "`rows` changes" in message
+
+
 NAN = float("nan")
 BEFORE_AND_AFTER = [
     ([], [], False),
