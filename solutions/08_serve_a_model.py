@@ -768,8 +768,8 @@ assert serve_with(only_ask) < len(prompts)
 # | `self.prefix_cache.evict()` | frees the one of them that was used least recently; False if there is none |
 #
 # An old block may be found again. So evict no more of them than it takes. And if all of them
-# together are not enough, evict none. (A request that writes into a block that it shares needs
-# one more, for the copy. `append_tokens` counts that one, too.)
+# together are not enough, evict none. (A request that writes into a block that it shares asks for
+# a single token, and needs a block for the copy. `append_tokens` counts that block.)
 
 # %% exercise="8.9"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room

@@ -102,7 +102,7 @@ def name_from_text(source: str) -> str | None:
     if named and named != set(BASES):
         return "one-error-forgotten"
     others = {(name, base) for name, base in _names_with_bases(text) if base != BASES[name]}
-    if others == {(name, "Exception") for name in BASES}:
+    if {base for _, base in others} == {"Exception"}:
         return "no-natural-base"
     if others == {("OutOfBlocksError", "RuntimeError")}:
         return "exhausted-is-no-memory-error"
@@ -110,10 +110,12 @@ def name_from_text(source: str) -> str | None:
 
 
 def _names_with_bases(text: str) -> Iterator[tuple[str, str]]:
-    """What statements with one of our errors and one of Python's say."""
+    """What statements with one of our errors say about its base."""
     for statement in text.split(";"):
         names = {name for name in BASES if re.search(rf"\b{name}\b", statement)}
         bases = set(re.findall(r"\bPyExc_(\w+)", statement))
+        if re.search(rf"{REGISTERED}\s*\)", statement):
+            bases = {"Exception"}  # pybind11's own choice
         if len(names) == len(bases) == 1:
             yield names.pop(), bases.pop()
 

@@ -46,6 +46,7 @@ def observe(subject, case):
         "sums, with copies made as late as possible:",
         "sums, with copies made as early as possible:",
         "tiles under way while one is added up, at least, for each warp:",
+        "whether a tile is waited for before it is the next one, for each warp:",
     )
     return kernels.result_of(lambda: subject(tiles, counts), ("tiles",), parts)
 

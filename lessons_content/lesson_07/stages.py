@@ -15,14 +15,15 @@ LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage t
 
 
 def reference(tiles: Tensor, counts: tuple[int, ...]):
-    """The sums of each warp, twice, and how many tiles are under way at least.
+    """The sums of each warp, twice, how many tiles are under way at least, and whether a tile
+    was waited for too early.
 
     tiles: (num_tiles, 8, 32), whole numbers.
     counts: the tiles of each warp.
     """
     of_warps = torch.stack([each.sum((0, 1)) for each in tiles.split([*counts])])
     under_way = torch.full((len(counts),), NUM_STAGES - 1, dtype=torch.int32)
-    return of_warps, of_warps, under_way
+    return of_warps, of_warps, under_way, torch.zeros(len(counts), dtype=torch.bool)
 
 
 def when(late, in_use):
@@ -45,17 +46,19 @@ def prepare(answer):
 
         def run(late):
             sums = torch.empty(num_warps, 32)
-            under_way = torch.empty(num_warps, 32, dtype=torch.int32)
+            under_way, waited = torch.empty(2, num_warps, 32, dtype=torch.int32)
             try:
-                library.stages(sums, under_way, -tiles, ends, num_warps, BEFORE, not late)
+                library.stages(
+                    sums, under_way, waited, -tiles, ends, num_warps, BEFORE, not late
+                )
             except kernels.KernelError as error:
                 library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
                 error.kind = when(late, bool(in_use.any())) + kernels.kind_of(error)
                 raise
-            return sums, under_way.amin(1)
+            return sums, under_way.amin(1), waited.amax(1).bool()
 
-        (late, under_way), (early, _) = run(late=True), run(late=False)
-        return late, early, under_way
+        (late, *about), (early, *_) = run(late=True), run(late=False)
+        return late, early, *about
 
     return native
 

@@ -3,8 +3,8 @@ static_assert(num_stages == stages_of_a_warp && tile_floats == 256,
 
 // Two warps with tiles of their own: first_tiles[w] … first_tiles[w + 1] - 1. All stages hold
 // `before` at first.
-__global__ void stages_kernel(float* out_sums, int* out_under_way, const float* tiles,
-                              const int* first_tiles, float before) {
+__global__ void stages_kernel(float* out_sums, int* out_under_way, int* out_waited_early,
+                              const float* tiles, const int* first_tiles, float before) {
   Stage* of_first_warp;
   Stage* of_second_warp;
   {
@@ -25,18 +25,19 @@ __global__ void stages_kernel(float* out_sums, int* out_under_way, const float* 
   __syncthreads();
   int first = first_tiles[threadIdx.x / 32];
   int num_tiles = first_tiles[threadIdx.x / 32 + 1] - first;
-  notes[threadIdx.x] = {nullptr, num_tiles, num_stages - 1, false};
+  notes[threadIdx.x] = {nullptr, num_tiles, num_stages - 1};
   out_sums[threadIdx.x] = staged_sum(stages, tiles + first * tile_floats, num_tiles);
   out_under_way[threadIdx.x] = notes[threadIdx.x].least_under_way;
+  out_waited_early[threadIdx.x] = notes[threadIdx.x].waited_early;
 }
 
-extern "C" int stages(float* out_sums, int* out_under_way, const float* tiles,
-                      const int* first_tiles, int num_warps, float before, bool at_once,
-                      cudaStream_t stream) {
+extern "C" int stages(float* out_sums, int* out_under_way, int* out_waited_early,
+                      const float* tiles, const int* first_tiles, int num_warps, float before,
+                      bool at_once, cudaStream_t stream) {
   copies_at_once = at_once;
   for (Notes& note : notes) note = {};
-  stages_kernel<<<1, 32 * num_warps, 0, stream>>>(out_sums, out_under_way, tiles, first_tiles,
-                                                  before);
+  stages_kernel<<<1, 32 * num_warps, 0, stream>>>(out_sums, out_under_way, out_waited_early,
+                                                  tiles, first_tiles, before);
   return cudaGetLastError();
 }
 

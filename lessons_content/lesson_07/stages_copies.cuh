@@ -43,8 +43,8 @@ struct AsyncCopies {
 // What one thread does with its stages.
 struct Notes {
   const AsyncCopies* copies = nullptr;
-  int tiles_left = 0, least_under_way = 0;
-  bool in_use = false;
+  int tiles_left = 0, least_under_way = 0, used = 0;
+  bool in_use = false, waited_early = false;
 
   __device__ void use(const char* stage, int bytes) {
     int under_way = 0, copies_of_a_tile = bytes / 16 / 32;
@@ -55,8 +55,12 @@ struct Notes {
       under_way += !into_this;
     }
     // Near the end there are not so many tiles left that could be under way.
-    if (--tiles_left >= stages_of_a_warp - 1)
+    ++used;
+    if (--tiles_left >= stages_of_a_warp - 1) {
       least_under_way = min(least_under_way, under_way / copies_of_a_tile);
+      int ahead = copies ? copies->asked - used * copies_of_a_tile : 0;
+      waited_early |= ahead > under_way;
+    }
   }
 };
 static Notes notes[64];

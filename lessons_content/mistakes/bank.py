@@ -222,11 +222,25 @@ class Bank(Sequence):
         """(slug, message) for an answer that no mistake explains, or None.
 
         The answer may have a slip that any answer can have, or two of this exercise's mistakes
-        at once. If the verdict is about an exception, the message still is.
+        at once. If the verdict is about an exception, the message still is. If a mistake
+        explains it, only a slip that hides itself as that mistake counts.
         """
         if self.prepare:
             return None
         cases = exercise.in_order(exercise.cases())
+        if verdict.mistake != "wrong":
+
+            def all_right(changed) -> bool:
+                return all(
+                    exercise.same(
+                        checks.attempt(exercise, exercise.reference, case),
+                        checks.attempt(exercise, changed, case),
+                    )
+                    for case in cases
+                )
+
+            with contextlib.redirect_stdout(io.StringIO()):
+                return repairs.hidden(answer, all_right)
         # the text that the answer prints is already known
         with contextlib.redirect_stdout(io.StringIO()):
             given, expected = (

@@ -17,12 +17,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from lessons_content.exercises.naming_words import listed
 from lessons_content.mistakes.ends import with_an_end
 from lessons_content.mistakes.pairs import BESIDES
 
 WORK = 2.0  # seconds of this thread's work
 _PLACE = "<mended>"
 _MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
+_LAZY = {"map", "filter"}
 _READ_ONCE = {"map", "zip", "filter", "iter", "reversed", "enumerate"}
 _DIVISIONS = (ast.FloorDiv, ast.Mod, ast.Div)
 _OTHER_EDGE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
@@ -57,7 +59,7 @@ def slip(
         return None
     begun, nearer = time.thread_time(), None
     shown, cases = were_right.index(False), range(len(were_right))
-    for mended in _mended(answer):
+    for mended in _mended(answer, RULES):
         if time.thread_time() - begun > work:
             break
         if not is_right(mended.answer, shown):
@@ -86,20 +88,50 @@ def always_true(answer) -> tuple[str, str] | None:
     return None
 
 
-def _mended(answer) -> Iterator[Mended]:
-    """The answer with each change that a rule makes, if its code is known."""
+def hidden(
+    answer, is_right: Callable[[Any], bool], work: float = WORK
+) -> tuple[str, str] | None:
+    """(slug, message) of a trap that a known mistake may hide, if without it all is right.
+
+    The learner's line looks as if it did what that mistake leaves out.
+    """
+    begun = time.thread_time()
+    for mended in _mended(answer, [rule for rule in RULES if rule[0] in HIDDEN]):
+        if time.thread_time() - begun > work:
+            return None
+        if is_right(mended.answer):
+            return mended.slug, mended.words
+    return None
+
+
+def _mended(answer, rules: list) -> Iterator[Mended]:
+    """The answer with each change that a rule makes, if its code is known.
+
+    A trap may be in several places: then all of them are changed at once, too.
+    """
     function, lines = _code_of(answer)
     tree = _definitions(lines, answer) if function else None
-    for slug, words, makes in RULES if tree else ():
-        for node, put in [*_places(tree)]:
-            for new in makes(node):
+    for slug, words, makes in rules if tree else ():
+        changes = [(node, put, [*makes(node)]) for node, put in _places(tree)]
+        changes = [change for change in changes if change[2]]
+        each = [[(node, put, new)] for node, put, news in changes for new in news]
+        together = [[(node, put, news[0]) for node, put, news in changes]]
+        for places in each + together * (slug in TRAPS and len(changes) > 1):
+            for _, put, new in places:
                 put(new)
-                changed = _built(tree, answer.__name__, function.__globals__)
+            changed = _built(tree, answer.__name__, function.__globals__)
+            for node, put, _ in reversed(places):
                 put(node)
-                if changed:
-                    line = getattr(new, "about", node).lineno
-                    where = f"Line {line}: `{lines[line - 1].strip()}`."
-                    yield Mended(slug, f"{where} {words}", slug in TRAPS, changed)
+            if changed:
+                numbers = {getattr(new, "about", node).lineno for node, _, new in places}
+                where = _where(sorted(numbers), lines)
+                yield Mended(slug, f"{where} {words}", slug in TRAPS, changed)
+
+
+def _where(numbers: list[int], lines: list[str]) -> str:
+    first, *more = numbers
+    same = f" The same is in line {listed(more)}." if more else ""
+    return f"Line {first}: `{lines[first - 1].strip()}`.{same}"
 
 
 def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
@@ -243,16 +275,30 @@ def _first_of_equals(node):
             yield _with(new, about=found[0])
 
 
+def _is_mutable(node) -> bool:
+    """Whether it makes a list or another object that can be changed. `[0] * n` does too."""
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    parts = (node.left, node.right) if is_product else (node,)
+    return any(isinstance(part, _MUTABLE) for part in parts)
+
+
 def _one_object(node):
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         for several, number in (node.left, node.right), (node.right, node.left):
             elements = several.elts if isinstance(several, ast.List) else []
-            if len(elements) == 1 and isinstance(elements[0], _MUTABLE):
+            if len(elements) == 1 and _is_mutable(elements[0]):
                 parts = {"one": elements[0], "number": number}
                 yield _parsed("[{one} for _ in range({number})]", **parts)
     if _calls(node, "fromkeys") and len(node.args) == 2:
         keys, one = node.args
         yield _parsed("{{key: {one} for key in {keys}}}", keys=keys, one=one)
+
+
+def _never_read(node):
+    if isinstance(node, ast.Expr):
+        name = ast.unparse(getattr(node.value, "func", node))
+        if isinstance(node.value, ast.GeneratorExp) or name in _LAZY:
+            yield ast.Expr(_parsed("list({all})", all=node.value))
 
 
 def _read_once(node):
@@ -384,7 +430,15 @@ TRAPS = {
         "One and the same object is in each place, so a change to one is a change to all.",
         _one_object,
     ),
-    "read-once": ("This can be read only once. After that it is empty.", _read_once),
+    "never-read": (
+        "This does nothing until something reads its results. What reads them here?",
+        _never_read,
+    ),
+    "read-once": (
+        "This computes nothing until something reads it, and it can be read only once. After "
+        "that it is empty.",
+        _read_once,
+    ),
     "squeeze-takes-all": (
         "squeeze() takes away each dimension of size 1, also one that has another size in "
         "other cases.",
@@ -430,3 +484,5 @@ OTHERS = {
     "order-of-lines": ("Which comes first, this line or the next one?", _swapped),
 }
 RULES = [(slug, *rule) for slug, rule in (TRAPS | OTHERS).items()]
+# Those that leave out what a line seems to do, as other mistakes may.
+HIDDEN = {"never-read", "one-object-in-all-places"}

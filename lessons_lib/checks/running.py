@@ -187,7 +187,7 @@ def _examine(
         report_printed,
         builds=True,
     )
-    if verdict.mistake != "wrong" or ended:
+    if verdict.passed or ended:
         return verdict
     # Looking for such a slip calls the answer again.
     return child.keeping_reserve(
@@ -196,7 +196,10 @@ def _examine(
 
 
 def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
-    """The verdict on a wrong answer, named by a rule for all exercises if one fits."""
+    """The verdict on a wrong answer, named by a rule for all exercises if one fits.
+
+    A mistake that has a name keeps it, unless a rule finds the line that made it.
+    """
     from lessons_lib.checks import (
         side_effects,  # imports PyTorch, which the notebook may not need
     )
@@ -207,7 +210,9 @@ def _beside(exercise: Exercise, subject, verdict: CheckResult) -> CheckResult:
             for case in exercise.in_order(exercise.cases())
         )
 
-    slip = side_effects.slip(exercise.reference, subject, passes)
+    slip = None
+    if verdict.mistake == "wrong":
+        slip = side_effects.slip(exercise.reference, subject, passes)
     if slip is None and hasattr(exercise.mistakes, "explain"):
         slip = exercise.mistakes.explain(exercise, subject, verdict)
     return said_as(verdict, *slip) if slip else verdict

@@ -24,7 +24,7 @@ def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError
     texts: the learner's texts by name.
     tensors: the tensors of the call, by the name of the parameter.
     """
-    report = refine(_with_lines(report, texts), tensors)
+    report = refine(_with_lines(report, texts), tensors, texts)
     here, there = report.here, report.there
     return KernelError(
         _message(report, texts, tensors),

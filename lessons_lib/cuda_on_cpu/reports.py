@@ -126,14 +126,15 @@ def parse(text: str) -> Report:
     return Report(values.pop("kind", "unknown"), values, tuple(tables))
 
 
-def refine(report: Report, tensors: dict) -> Report:
+def refine(report: Report, tensors: dict, texts: dict[str, str]) -> Report:
     """The report with the most precise kind.
 
     The runtime reports only accesses. This finds the broken rule.
+    texts: of which the report names lines.
     """
     kind = report.kind
     if kind == "race":
-        kind = _kind_of_race(report)
+        kind = _kind_of_race(report, texts)
     elif kind == "shared-out-of-bounds" and report.memory == "dynamic" and report.byte >= 0:
         kind = "dynamic-shared-too-small"
     elif kind == "out-of-bounds" and block_entry(report, tensors):
@@ -141,9 +142,9 @@ def refine(report: Report, tensors: dict) -> Report:
     return replace(report, kind=kind)
 
 
-def _kind_of_race(report: Report) -> str:
+def _kind_of_race(report: Report, texts: dict[str, str]) -> str:
     here, there = report.here, report.there
-    if report.both_update and here and there and _one_update(here, there):
+    if report.both_update and here and there and _one_update(here, there, texts):
         return "non-atomic-update"
     if report.other_block is not None and report.other_block != report.block:
         return "race-between-blocks"
@@ -156,13 +157,19 @@ def _kind_of_race(report: Report) -> str:
     return "race"
 
 
-def _one_update(here: SourceLine, there: SourceLine) -> bool:
-    """Whether two lines make one update: one line, or a read and then a write."""
+def _one_update(here: SourceLine, there: SourceLine, texts: dict[str, str]) -> bool:
+    """Whether two lines make one update: one line, or a read and then a write.
+
+    If there is a condition between the two, a thread that reads need not write.
+    """
     if here == there:
         return updates_itself(here.text)
     first, second = sorted((here, there), key=lambda line: line.number)
-    near = first.source == second.source and second.number - first.number <= 3
-    return near and updates_in_two_lines(first.text, second.text)
+    if first.source != second.source or second.number - first.number > 3:
+        return False
+    after = texts[first.source].split("\n")[first.number : second.number]
+    may_stop = any(re.search(r"\b(if|return)\b", line.partition("//")[0]) for line in after)
+    return not may_stop and updates_in_two_lines(first.text, second.text)
 
 
 def updates_in_two_lines(first: str, second: str) -> bool:

@@ -29,6 +29,12 @@ SLIPS = [
         [("abc", 1), ("abc", 0), ("abc", 3)],
     ),
     (
+        "minus-zero",
+        "def f(x, n):\n    one = x[:-n]\n    other = x[:-n]\n    return one + other",
+        lambda x, n: 2 * x[: len(x) - n],
+        [("abc", 1), ("abc", 0), ("abc", 3)],
+    ),
+    (
         "nothing-to-compare",
         "def f(x):\n    return max(len(word) for word in x)",
         lambda x: max(map(len, x), default=0),
@@ -75,6 +81,25 @@ SLIPS = [
         "def f(x):\n    found = dict.fromkeys(x, [])\n    for i, each in enumerate(x):\n"
         "        found[each].append(i)\n    return found",
         lambda x: {e: [i for i, other in enumerate(x) if other == e] for e in x},
+        [(x,) for x in WORDS],
+    ),
+    (
+        "one-object-in-all-places",
+        "def f(x):\n    rows = [[0] * 2] * len(x)\n    for i in range(len(x)):\n"
+        "        rows[i][0] = x[i]\n    return rows",
+        lambda x: [[each, 0] for each in x],
+        [(x,) for x in WORDS],
+    ),
+    (
+        "never-read",
+        "def f(x):\n    found = []\n    map(found.append, x)\n    return found",
+        list,
+        [(x,) for x in WORDS],
+    ),
+    (
+        "never-read",
+        "def f(x):\n    found = []\n    (found.append(each) for each in x)\n    return found",
+        list,
         [(x,) for x in WORDS],
     ),
     (

@@ -16,8 +16,7 @@ from lessons_lib.paths import ROOT
 HEAD = "def slot_mapping(block_tables, *rest, **named):\n"
 BORROWED = {
     "imported in its body": (
-        HEAD
-        + "    from paged_attention.pool import slots\n"
+        HEAD + "    from paged_attention.pool import slots\n"
         "    return slots.slot_mapping(block_tables, *rest, **named)"
     ),
     "imported by its name": (

@@ -302,6 +302,9 @@ NO_UPDATE = [
     "all = max(all, value);\nvalue = all;",
     "scores[t] = x;\n__syncthreads();",
     "old = total;\n\n\n\ntotal = old + 1;",
+    "old = total;\nif (lane == 0)\n  total = old + 1;",
+    "old = total;\nif (lane == 0) total = old + 1;",
+    "old = total;\nif (lane > 0) return;\ntotal = old + 1;",
 ]
 
 
