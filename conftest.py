@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config, items):
     leaves out what needs a rare tool, and most of the tests that are one of many alike, the
     same on all workers.
 
-    Of those marked `sampled(4)`, one in four runs at least.
+    Of a function's tests that are marked `sampled(4)`, one in four runs at least.
     """
     for item in items:
         if item.path.suffix == ".ipynb" and item.path.name[:2] in LONG_LESSONS:
@@ -80,9 +80,9 @@ def pytest_collection_modifyitems(config, items):
     alike = defaultdict(list)
     for item in kept:
         if mark := item.get_closest_marker("sampled"):
-            alike[mark.args].append(item)
+            alike[item.path, item.function.__name__, mark.args].append(item)
     every = config.getoption("--every")
-    for own, them in alike.items():
+    for (*_, own), them in alike.items():
         others = set(them) - set(them[:: min((every, *own))])
         kept = [item for item in kept if item not in others]
     run = set(kept)

@@ -484,5 +484,5 @@ OTHERS = {
     "order-of-lines": ("Which comes first, this line or the next one?", _swapped),
 }
 RULES = [(slug, *rule) for slug, rule in (TRAPS | OTHERS).items()]
-# Those that leave out what a line seems to do, as other mistakes may.
+# Traps that leave out what a line seems to do, as other mistakes may.
 HIDDEN = {"never-read", "one-object-in-all-places"}
