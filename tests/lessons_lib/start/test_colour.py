@@ -13,7 +13,7 @@ import pytest
 from jupyterlab_driver import Notebook, browser_page, jupyterlab, notebook_of
 from lessons_lib.paths import NOTEBOOKS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 STACK = '''stack = r"""
 #include <vector>
@@ -132,7 +132,6 @@ def messages_count(source: str) -> list[str]:
     return rows
 
 
-@pytest.mark.slow
 def test_all_cpp_of_the_lessons_is_found_and_numbered_as_in_messages(cells):
     sources = [
         source
@@ -149,7 +148,6 @@ def test_all_cpp_of_the_lessons_is_found_and_numbered_as_in_messages(cells):
         assert cells.numbers()[number] == expected
 
 
-@pytest.mark.slow
 def test_a_rule_says_which_strings_are_cpp(cells):
     cells.show(*OTHERS, *FURTHER)
     cells.wait_for_numbers(len(OTHERS) + len(FURTHER) - 1, 3)
@@ -162,7 +160,6 @@ def test_a_rule_says_which_strings_are_cpp(cells):
     assert unfinished == ["1", "2", "3"]
 
 
-@pytest.mark.slow
 def test_words_have_the_theme_s_colours(page, typed):
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         typed.change_theme(theme)
@@ -178,7 +175,6 @@ def test_words_have_the_theme_s_colours(page, typed):
         assert len({python["def"], python["# a comment"], string}) == 3
 
 
-@pytest.mark.slow
 def test_enter_indents_as_in_cpp(page, typed):
     keyboard = page.keyboard
     typed.click_after(0, 7)  # int pop() {
@@ -254,7 +250,6 @@ extern "C" int add(const float* a, const float* b, float* out, int n, cudaStream
 '''
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, exercise, name",
     [(WRONG_CPP, "1.1", "free_list"), (WRONG_CUDA, "6.1", "vector_add")],
