@@ -176,6 +176,7 @@ def test_keys_buttons_and_the_slider_move_it_and_words_say_what_happened(shown):
     assert slider.input_value() == "3"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.browser
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
 def test_nothing_moves_before_it_is_asked_to(shown, motion):
@@ -236,6 +237,7 @@ def test_several_players_are_apart_and_each_brings_its_script(shown):
     assert page.evaluate("[typeof make, typeof createPlayer]") == ["undefined", "undefined"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.browser
 @pytest.mark.parametrize(("theme", "width"), [("light", 1100), ("dark", 390)])
 def test_axe_finds_no_fault_and_nothing_is_wider_than_the_window(shown, theme, width):

@@ -86,6 +86,7 @@ def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(students, ca
     }
 
 
+@pytest.mark.slow
 def test_who_uses_up_all_time_twice_is_not_waited_for_again(students):
     students.hand_in("eve", "over")
     for _ in range(2):
@@ -140,6 +141,7 @@ def test_a_file_that_cannot_be_read_is_a_line_and_tried_by_the_next_run(students
     assert students.all_tried() == {"ada": 1, "bob": 1}
 
 
+@pytest.mark.slow
 def test_two_classes_do_not_mix(students, capsys):
     """Both lie in the same folder, so that the usual place of their results is the same."""
     students.hand_in("ada")

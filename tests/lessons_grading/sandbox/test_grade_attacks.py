@@ -238,6 +238,7 @@ def test_no_verdict_is_remembered_of_a_sandbox_in_which_cells_ran(tmp_path):
     assert ran.stdout.splitlines() == [*["1 1 0"] * 4, "0 1 0", "0 0 1"], ran.stderr
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_what_cannot_be_deleted_costs_only_the_sandbox(tmp_path):
     """Where the course's files go, folders inside folders, too deep for a plain deletion."""

@@ -98,6 +98,7 @@ def test_what_was_answered_before_and_after_the_harm_counts(tmp_path, harm, even
     assert says(result, event), result.events
 
 
+@pytest.mark.slow
 def test_an_answer_before_the_harm_counts_and_each_harm_is_named(tmp_path):
     path = hand_in(
         tmp_path,
@@ -193,6 +194,7 @@ else: raise AssertionError('there is a network')
     assert earned(result) == 1 and result.events == ()
 
 
+@pytest.mark.slow
 def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(tmp_path):
     folder = str(ROOT / "lessons_content/lesson_07/bench")
     look = f"import os\nassert os.listdir({folder!r}) == []"
@@ -229,6 +231,7 @@ def test_no_patch_and_no_fake_pass_is_believed(tmp_path):
     assert mistakes(result)["0.1"] == "floor-division"
 
 
+@pytest.mark.slow
 def test_a_right_answer_passes_whatever_else_was_patched(tmp_path):
     assert earned(grade(hand_in(tmp_path, RIGHT, *FAKES))) == 1
 
@@ -290,6 +293,7 @@ def test_without_a_sandbox_the_limits_hold_and_the_grade_says_so(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_submission(tmp_path):
     import psutil
 

@@ -149,6 +149,7 @@ def test_what_killed_builds_have_left_is_deleted_after_an_hour(empty_build_folde
     assert not old.exists() and new.exists()
 
 
+@pytest.mark.slow
 def test_two_processes_that_build_the_same_at_once_build_it_once(
     empty_build_folder, monkeypatch
 ):

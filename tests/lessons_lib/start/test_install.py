@@ -271,6 +271,7 @@ def test_what_fails_is_shown_and_the_next_call_tries_again(clone):
     assert clone.make(".venv/ready").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_step_says_how_far_it_is_while_it_runs(clone):
     wait = clone.folder / "wait"
     wait.touch()
