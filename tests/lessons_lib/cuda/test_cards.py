@@ -194,6 +194,7 @@ def compiled(folder: Path, file: str, code: int | str, number="__half", kv_numbe
 
 
 @slow
+@pytest.mark.sampled(8)
 @needs_nvcc
 @pytest.mark.parametrize(
     "file, number",
@@ -205,6 +206,7 @@ def test_a_kernel_for_every_card_compiles_for_a_t4(tmp_path, file, number):
 
 
 @slow
+@pytest.mark.sampled(8)
 @needs_nvcc
 @pytest.mark.parametrize("number", DTYPES[:2])
 @pytest.mark.parametrize("file", FOR_AMPERE)
