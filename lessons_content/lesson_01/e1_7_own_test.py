@@ -77,6 +77,9 @@ class Manager(PythonBlockManager):
 
     def free(self, block_id):
         users = self.get_ref_count(block_id)
+        if self.broken == "double free" and not users and self.order == "highest first":
+            self.shown = True
+            return  # it has changed nothing, and says nothing
         if {"sharing": users > 1, "double free": users == 0}.get(self.broken):
             self.shown, self.ref_counts[block_id] = True, 1
         super().free(block_id)
