@@ -13,7 +13,9 @@ A hidden key has the weight 0, and 0 times NaN is NaN. What comes after the last
 NaN: cut the values there off, or set them to 0 in a tensor of your own.
 """
 
-from lessons_content.exercises.kit import Alike, exercise, tensors
+import torch
+
+from lessons_content.exercises.kit import Alike, Text, exercise, tensors
 from lessons_content.lesson_03 import requests
 from lessons_content.lesson_03.largest_scores import LargestScores
 from paged_attention.attention import by_request
@@ -21,7 +23,9 @@ from paged_attention.attention import by_request
 # A long request with few numbers for each token, so that the scores of several pairs of blocks
 # would be its largest tensor. It has one head, since an answer may take all heads at once.
 LONG = (95, 16, 1, 1, 1, 2, requests.POISON)
-CASES = [LONG, *requests.CASES]  # before the other chancy ones
+# Here only the dtype of the result counts.
+IN_64_BITS = (2, 2, 2, 2, 4, 4, requests.POISON, torch.float64)
+CASES = [LONG, *requests.CASES, IN_64_BITS]  # LONG is before the other chancy ones
 
 
 def is_long(case):
@@ -37,7 +41,18 @@ class TooManyScores(Alike):
     """The result of an answer that is right, with the scores of many blocks at once."""
 
 
+def dtype_of_result(answer, case):
+    *request, dtype = case
+    *given, length = requests.one_request(request)
+    result = tensors.values(answer(*(x.to(dtype) for x in given), length))
+    if isinstance(result, Text):
+        return result
+    return Text(f"a result of {tensors.name_of(result.tensor.dtype)}")
+
+
 def observe(answer, case):
+    if case == IN_64_BITS:
+        return dtype_of_result(answer, case)
     if not is_long(case):
         return requests.observe(answer, case)
     largest, of_a_pair = None, case[1] ** 2
@@ -55,6 +70,9 @@ def observe(answer, case):
 
 
 def describe(case):
+    if case == IN_64_BITS:
+        *request, dtype = case
+        return f"{requests.describe(request)}, all in {tensors.name_of(dtype)}"
     more = ", and how large the tensors on the way are" if is_long(case) else ""
     return requests.describe(case) + more
 
@@ -64,6 +82,6 @@ EXERCISE = exercise(
     requests,
     tensors,
     reference=tensors.in_double(by_request.tiled_attention),
-    chancy=lambda case: is_long(case) or requests.tells_little(case),
+    chancy=lambda case: is_long(case) or case == IN_64_BITS or requests.tells_little(case),
     points=2,
 )

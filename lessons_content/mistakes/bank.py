@@ -207,13 +207,7 @@ class Bank(Sequence):
         return tuple(self._read(self.file.with_suffix(".mistakes")))
 
     def tell(self, exercise, answer, verdict: checks.CheckResult) -> checks.CheckResult:
-        """The verdict, which may say more now that the text of the answer is known.
-
-        For a wrong answer in C++, its message has the exception's own name.
-        """
-        if exercise.language == "python" and checks.SHOWN.search(verdict.message):
-            slip = repairs.always_true(answer)
-            return checks.said_as(verdict, *slip) if slip else verdict
+        """The verdict. For a wrong answer in C++, its message has the exception's own name."""
         if verdict.mistake != "wrong" or exercise.language != "c++":
             return verdict
         return replace(verdict, message=thrown.told(verdict.message, answer))

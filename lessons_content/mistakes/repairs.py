@@ -73,21 +73,6 @@ def slip(
     return nearer
 
 
-def always_true(answer) -> tuple[str, str] | None:
-    """(slug, message) of an `assert` of a tuple, in the cell of an answer that is wrong.
-
-    It is never false, so the answer's results are those of an answer without the line.
-    """
-    function, lines = _code_of(answer)
-    tree = _definitions(lines, answer) if function else None
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple):
-            where = f"Line {node.lineno}: `{lines[node.lineno - 1].strip()}`."
-            words = "The brackets hold a tuple, and that is true whatever its parts are."
-            return "assert-of-a-tuple", f"{where} {words}"
-    return None
-
-
 def hidden(
     answer, is_right: Callable[[Any], bool], work: float = WORK
 ) -> tuple[str, str] | None:
@@ -294,6 +279,11 @@ def _one_object(node):
         yield _parsed("{{key: {one} for key in {keys}}}", keys=keys, one=one)
 
 
+def _true_tuple(node):
+    if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple) and node.test.elts:
+        yield ast.Assert(node.test.elts[0], *node.test.elts[1:2])
+
+
 def _never_read(node):
     if isinstance(node, ast.Expr):
         name = ast.unparse(getattr(node.value, "func", node))
@@ -430,6 +420,10 @@ TRAPS = {
         "One and the same object is in each place, so a change to one is a change to all.",
         _one_object,
     ),
+    "assert-of-a-tuple": (
+        "The brackets hold a tuple, and that is true whatever its parts are.",
+        _true_tuple,
+    ),
     "never-read": (
         "This does nothing until something reads its results. What reads them here?",
         _never_read,
@@ -485,4 +479,4 @@ OTHERS = {
 }
 RULES = [(slug, *rule) for slug, rule in (TRAPS | OTHERS).items()]
 # Traps that leave out what a line seems to do, as other mistakes may.
-HIDDEN = {"never-read", "one-object-in-all-places"}
+HIDDEN = {"assert-of-a-tuple", "never-read", "one-object-in-all-places"}

@@ -36,7 +36,6 @@ from lessons_lib.checks.verdicts import (
     named_from_text,
     not_sendable,
     refuse,
-    said_as,
 )
 
 __all__ = [
@@ -75,5 +74,4 @@ __all__ = [
     "read_mistakes",
     "refuse",
     "run",
-    "said_as",
 ]

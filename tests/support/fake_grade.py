@@ -1,5 +1,5 @@
-"""Stands in for the grading of a notebook, in the processes that grade. It does what the first
-cell says, and imports little, because each of those processes imports it.
+"""A grader for tests, which does what a notebook's first cell says. It imports little, because
+each process that grades imports it.
 """
 
 import os

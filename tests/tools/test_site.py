@@ -1,15 +1,18 @@
 """The website: what is written for Jupyter Book, and that a fault in a page is found."""
 
+import base64
 import json
 import re
 import textwrap
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from lessons_lib.drawing import Picture, as_jpeg, as_png
 from lessons_lib.paths import ROOT, SOLUTIONS
 from tools.site import addresses, build, lessons, links, pages, results
 from tools.site.pictures import Pictures
@@ -20,6 +23,22 @@ REPOSITORY = "https://example.org/people/course"
 @pytest.fixture
 def pictures(tmp_path):
     return Pictures("lesson", tmp_path)
+
+
+class TestPictures:
+    PNG = as_png(plt.figure(figsize=(4, 2)))
+
+    def test_a_picture_becomes_a_file_that_a_page_loads_later(self, pictures, tmp_path):
+        page = pictures.drawn(Picture(self.PNG, 'a "b" <c>'))
+        assert (tmp_path / "_static/pictures/lesson-01.png").read_bytes() == self.PNG
+        assert 'href="_static/pictures/lesson-01.png"' in page and 'loading="lazy"' in page
+        assert 'alt="a &quot;b&quot; &lt;c&gt;"' in page and 'width="400" height="200"' in page
+
+    def test_an_attached_picture_may_have_brackets_in_its_text(self, pictures):
+        attached = {"a.jpg": {"image/jpeg": base64.b64encode(as_jpeg(self.PNG)).decode()}}
+        page = pictures.from_text("x\n\n![blocks [0, 4]](attachment:a.jpg)\n\ny", attached)
+        assert 'width="400"' in page
+        assert re.fullmatch(r'x\n\n<div .*alt="blocks \[0, 4\]".*</div>\n\ny', page)
 
 
 class TestContents:

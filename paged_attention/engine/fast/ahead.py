@@ -26,10 +26,8 @@ class AheadScheduler(Scheduler):
 
     def make_room(self, request: Request, num_tokens: int) -> bool:
         has_room = super().make_room(request, num_tokens)
-        if has_room:
-            num_known = len(request.tokens) - (request.tokens[-1] == PENDING)
-            end = min(request.num_computed + num_tokens, num_known)
-            self.prefix_cache.promise(request, end)
+        if has_room and request.tokens[-1] != PENDING:  # then all tokens are known
+            self.prefix_cache.promise(request, request.num_computed + num_tokens)
         return has_room
 
 

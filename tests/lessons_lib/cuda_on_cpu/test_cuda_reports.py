@@ -281,6 +281,20 @@ def test_words_for_what_was_reported(base, changes, words):
     assert words in str(error(base, changes))
 
 
+@pytest.mark.parametrize(
+    "base, changes, words",
+    [
+        ("out-of-bounds", {"byte 2048": f"byte {4 * 2**30}"}, FAR),
+        ("out-of-bounds", {"byte 2048": f"byte {-4 * 2**30}"}, FAR),
+        ("block-table", {"36 -1": "36 8", "byte -44": "byte 2048"}, PADDING),
+        ("output-read", WIDE, "and the"),
+        ("bad-launch", {"grid 2 1 1; threads 2048 1 1; shared_bytes 64; ": ""}, "asked"),
+    ],
+)
+def test_words_that_would_mislead_are_left_out(base, changes, words):
+    assert words not in str(error(base, changes))
+
+
 UPDATE = [
     "x += v;",
     "total[0] = total[0] + v;",
@@ -314,3 +328,10 @@ def test_a_race_of_lines_that_update_is_told_as_an_update(lines):
     report, _ = REPORTS["non-atomic-update"]
     found = explained(report.replace(at(5, 5), place), {"a": lines})
     assert found.kind == ("non-atomic-update" if lines in UPDATE else "race")
+
+
+def test_two_texts_have_no_update_in_common():
+    report, _ = REPORTS["non-atomic-update"]
+    place = "line 1; file a; other_line 2; other_file b"
+    texts = {"a": "old = total;", "b": "\ntotal = old + 1;"}
+    assert explained(report.replace(at(5, 5), place), texts).kind == "race"

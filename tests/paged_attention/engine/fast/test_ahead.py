@@ -84,7 +84,7 @@ def test_a_request_that_is_cancelled_in_the_late_step_keeps_what_is_known():
     [
         (9, (1, 1, 1, 1), 64, 9 + 1 + 3 * 2),  # a block is 4 tokens, and two of them are full
         (8, (2, 1, 2, 1), 64, 8 + 2 + 1 + 2 + 1),
-        (8, (0, 0, 0, 0), 64, 8 + 3 * 4),  # the last token is computed in a block of one's own
+        (8, (0, 0, 0, 0), 64, 8 + 3 * 4),  # the last block is computed anew
         (7, (0, 0, 0, 0), 64, 7 + 3 * 3),
         (30, (1, 1, 1, 1), 9, 30 + 1 + 3 * 3),  # in four steps
     ],
