@@ -70,30 +70,41 @@ def _suspects(
     seen: the number of each case, the case, and the answer's result.
     """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
-    equal: dict[tuple[int, int], int] = {}  # by case and record: the value of `fit`
+    equal: dict[tuple[int, int], int] = {}  # by case and record: the value of `recorded_fit`
     begun, built = time.thread_time(), set[int]()
 
-    def fit(form, number, case, actual) -> int:
-        """2 if both results are the same, 1 if the same error has other words, else 0."""
+    def recorded_fit(form, number, actual) -> int | None:
+        """2 if both results are the same, 1 if the same error has other words, else 0. None
+        if nothing is recorded.
+        """
         record = form.record(number) if isinstance(form, Form) else None
         if record is None:
-            if isinstance(form, Form) and form.is_built:
-                if form.is_recorded or not builds:
-                    return 2 * form.is_recorded
-                built.add(id(form))
-            has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
-            return 2 * (has_time and exercise.same(attempt(exercise, form, case), actual))
+            return None
         key, recorded = record
         if (number, key) not in equal:
             given = bool(form.gives(exercise.same, recorded, actual))
             equal[number, key] = given + bool(given and exercise.same(recorded, actual))
         return equal[number, key]
 
+    def fits_when_tried(form, case, actual) -> bool:
+        if isinstance(form, Form) and form.is_built:
+            if form.is_recorded or not builds:
+                return form.is_recorded
+            built.add(id(form))
+        has_time = time.thread_time() - begun < NAMING_WORK and len(built) <= MOST_BUILDS
+        return bool(has_time and exercise.same(attempt(exercise, form, case), actual))
+
     def least_fit(form) -> int:
-        least = 2 if form is not None else 0
-        for about in seen:
-            least = least and min(least, fit(form, *about))
-        return least
+        """Of all results. Only a form that all records fit is tried, because that takes long."""
+        least, to_try = 2 if form is not None else 0, []
+        for number, case, actual in seen:
+            its = least and recorded_fit(form, number, actual)
+            if its is None:
+                to_try.append((case, actual))
+            else:
+                least = min(least, its)
+        is_fit = least and all(fits_when_tried(form, *about) for about in to_try)
+        return least if is_fit else 0
 
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
         fits = [((slug, form), least_fit(forms[slug][form])) for slug, form in candidates]

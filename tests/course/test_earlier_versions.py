@@ -139,7 +139,7 @@ def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
     run_lesson(version, name, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @pytest.mark.sampled(13)
 @pytest.mark.parametrize(
     "version, name",

@@ -36,7 +36,7 @@ def drawn(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_they_are_the_same_each_time_and_a_seed_draws_others_and_repeats_them(drawn):
     usual = drawn()
     assert drawn() == usual

@@ -44,7 +44,7 @@ def shown(outputs) -> list[tuple]:
     return [*streams.items(), *rest]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @pytest.mark.sampled
 @pytest.mark.parametrize("path", ORDER, ids=lambda path: path.stem)
 def test_each_cell_twice_and_all_of_it_again(path, shared_folders):

@@ -19,7 +19,7 @@ mostly_python = pytest.mark.parametrize(
     "exercise",
     [
         pytest.param(
-            exercise, id=exercise.id, marks=pytest.mark.slow if is_built(exercise) else ()
+            exercise, id=exercise.id, marks=pytest.mark.slow(nightly=True) if is_built(exercise) else (),
         )
         for exercise in EXERCISES
     ],

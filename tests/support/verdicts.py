@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 
 from lessons_lib import checks
+from lessons_lib.checks import naming
 from lessons_lib.processes import isolation
 
 FIRST_LIMIT = 120.0  # seconds, because the known mistakes run with the first answer
@@ -46,7 +47,7 @@ def _compare_all(exercise_id: str, answers: list, report):
     exercise = checks.find(exercise_id)
     cases = list(exercise.cases())
     exercise = dataclasses.replace(exercise, cases=lambda: cases)
-    attempt, results = checks.attempt, {}
+    attempt, results = naming.attempt, {}
 
     def attempt_once(exercise, form, case):
         key = id(form), id(case)
@@ -54,7 +55,7 @@ def _compare_all(exercise_id: str, answers: list, report):
             results[key] = attempt(exercise, form, case)
         return results[key]
 
-    with mock.patch.object(checks, "attempt", attempt_once):
+    with mock.patch.object(naming, "attempt", attempt_once):
         for answer in answers:
             subject = exercise.prepare(answer)
             report(

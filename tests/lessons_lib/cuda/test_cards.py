@@ -158,7 +158,7 @@ def test_the_table_of_this_machine(card, capsys):
     ]
 
 
-slow = pytest.mark.slow
+slow, nightly = pytest.mark.slow, pytest.mark.slow(nightly=True)
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 # The assembler looks at each instruction. Its optimiser would only take time.
 NVCC = ["nvcc", "-c", "-std=c++17", "-Xptxas", "-O0", "-o", "/dev/null"]
@@ -193,7 +193,7 @@ def compiled(folder: Path, file: str, code: int | str, number="__half", kv_numbe
     return built.stderr if built.returncode else ""
 
 
-@slow
+@nightly
 @pytest.mark.sampled(8)
 @needs_nvcc
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_kernel_for_every_card_compiles_for_a_t4(tmp_path, file, number):
     assert compiled(tmp_path, file, 75, number) == ""
 
 
-@slow
+@nightly
 @pytest.mark.sampled(8)
 @needs_nvcc
 @pytest.mark.parametrize("number", DTYPES[:2])
@@ -226,7 +226,7 @@ def test_a_kernel_that_may_begin_early_compiles_for_cards_that_can_do_that(tmp_p
     assert compiled(tmp_path, file, 90) == ""
 
 
-@slow
+@nightly
 @needs_nvcc
 def test_hoppers_own_rung_compiles_for_it_alone(tmp_path):
     assert PREFILL_RUNGS[5].architecture == "90a" and PREFILL_RUNGS[5].needs is GROUPS

@@ -146,7 +146,7 @@ def test_it_answers_prompts_that_it_has_not_seen(task):
     assert exact_match(load_model(), examples_for(task, 2_026, 128, 1.0)) >= 0.99
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("size", [1.0, None])
 def test_it_answers_a_thousand_prompts(task, size):

@@ -17,12 +17,16 @@ from paged_attention.tiny_qwen3.tasks import encode
 from small_sizes import BIASES, SIZES
 
 pytestmark = pytest.mark.slow
+NIGHTLY = pytest.mark.slow(nightly=True)
 PROMPTS = [encode(text) for text in ("Cq7b>", "Vq7b9>", "Sqxbza>", "Ka17..q42...z93?zq>")]
 PARAMS = [
     SamplingParams(max_new_tokens=16, temperature=temperature, seed=3, ignore_end=True)
     for temperature in (0, 0.7, 0, 1)
 ]
-NEITHER = FastParts(graphs=False, ahead=False)
+PLAINER = [
+    pytest.param(parts, marks=NIGHTLY)
+    for parts in (None, FastParts(graphs=False, ahead=False))
+]
 FLOAT = torch.float32
 LLAMA = LlamaConfig(**SIZES, **BIASES, tie_word_embeddings=False)
 
@@ -49,7 +53,7 @@ def alone():
     return [request.output for request in requests]
 
 
-@pytest.mark.parametrize("parts", [FastParts(), None, NEITHER], ids=str)
+@pytest.mark.parametrize("parts", [FastParts(), *PLAINER], ids=str)
 def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone):
     make = dict(load=load_parallel_model, make_engine=engine_with_all_parts, parts=parts)
     run = run_sharded(PROMPTS, PARAMS, 2, "gloo", **make, num_blocks=64)
@@ -63,7 +67,7 @@ def test_two_ranks_give_the_tokens_of_one_with_half_of_what_is_cut(parts, alone)
     assert run.cache_bytes == Engine(whole, num_blocks=64).manager.kv_cache.nbytes // 2
 
 
-@pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
+@pytest.mark.parametrize("parts", [FastParts(), PLAINER[0]], ids=str)
 def test_a_small_pool_and_shared_prefixes(parts):
     """Requests are preempted and share blocks, on each rank alike."""
     prompts = [encode("K" + "." * 40 + f"a{n}>") for n in range(6)]
@@ -82,7 +86,7 @@ def test_each_rank_has_the_parts_that_are_asked_for():
         )
 
 
-@pytest.mark.parametrize("parts", [FastParts(), None], ids=str)
+@pytest.mark.parametrize("parts", [FastParts(), PLAINER[0]], ids=str)
 def test_biases_and_a_head_that_is_cut(parts):
     prompts, params = [[1, 2, 3], [7] * 9], SamplingParams(max_new_tokens=12)
     others = dict(backend="gloo", load=load_llama, parts=parts, num_blocks=32)
