@@ -61,7 +61,7 @@ notebooks: $(READY)-test  ## make and execute all lessons (ARGS="01": one; "--wo
 
 exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
-	$(PY) tests/support/exercise.py "$(ID)" $(ARGS)
+	$(PY) tests/support/exercises/exercise.py "$(ID)" $(ARGS)
 
 grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder (ARGS="draft …" and "mistakes …": your own mistakes)
 	$(if $(SUBMISSIONS)$(filter draft mistakes,$(firstword $(ARGS))),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))

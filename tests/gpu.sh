@@ -16,9 +16,9 @@ nvcc --version | grep release
 step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" --every 1 tests/paged_attention tests/lessons_lib/cuda tests/lessons_lib/cuda_on_cpu tests/tools
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
     solutions/0[5-9]_*.ipynb solutions/10_*.ipynb
-"$python" tests/support/gpu_sanitized.py --build  # not under the tools, where compiling takes long
+"$python" tests/support/machine/gpu_sanitized.py --build  # not under the tools, where compiling takes long
 for tool in memcheck racecheck initcheck synccheck; do
-    step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/support/gpu_sanitized.py
+    step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/support/machine/gpu_sanitized.py
 done
 
 if [ "${#failed[@]}" -gt 0 ]; then printf '\nfailed: %s\n' "${failed[@]}"; exit 1; fi

@@ -95,7 +95,7 @@ def _suspects(
         return bool(has_time and exercise.same(attempt(exercise, form, case), actual))
 
     def least_fit(form) -> int:
-        """Of all results. Only a form that all records fit is tried, because that takes long."""
+        """Of all results. A form is tried only if all records fit, because that takes long."""
         least, to_try = 2 if form is not None else 0, []
         for number, case, actual in seen:
             its = least and recorded_fit(form, number, actual)

@@ -14,13 +14,12 @@ from right_answers import RIGHT_ANSWERS
 SEEDS = 1, 2, 3
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-# those that are built take seconds each
+# those that are built take seconds for each mistake
+BUILT = pytest.mark.slow(nightly=True)
 mostly_python = pytest.mark.parametrize(
     "exercise",
     [
-        pytest.param(
-            exercise, id=exercise.id, marks=pytest.mark.slow(nightly=True) if is_built(exercise) else (),
-        )
+        pytest.param(exercise, id=exercise.id, marks=BUILT if is_built(exercise) else ())
         for exercise in EXERCISES
     ],
 )

@@ -67,7 +67,7 @@ def test_the_charts_of_what_was_measured(figures, num_workloads):
 @pytest.mark.parametrize("name", LESSONS)
 def test_every_picture_of_a_lesson(name, tmp_path, monkeypatch):
     """The lesson runs with its own data, and fails at the first picture with a fault."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support/course"))
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
     notebook = nbformat.read(SOLUTIONS / f"{name}.ipynb", as_version=4)
     notebook.cells.insert(

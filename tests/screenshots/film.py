@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE.parent / "support" / "course"), str(HERE.parents[1])]
 
 from jupyterlab_driver import browser_page  # noqa: E402
 from lessons_content.lesson_00.pictures import contiguous_and_paged  # noqa: E402

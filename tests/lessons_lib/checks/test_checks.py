@@ -216,7 +216,7 @@ def test_a_build_may_take_longer_than_a_run(monkeypatch, tmp_path):
         "from lessons_lib import checks\nfrom answers import our_answer\n"
         'print(checks.run("1.1", our_answer(checks.find("1.1"))))'
     )
-    done = python("-c", program, PYTHONPATH=f"{ROOT}:{ROOT / 'tests/support'}")
+    done = python("-c", program, PYTHONPATH=f"{ROOT}:{ROOT / 'tests/support/exercises'}")
     assert "passed=True" in done.stdout, done.stdout + done.stderr
     assert compiler.compiled()  # and waited for longer than a run has
 

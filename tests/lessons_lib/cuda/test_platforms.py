@@ -26,7 +26,7 @@ from lessons_lib.paths import ROOT
 from paged_attention.attention.paged_kernel import KERNEL_FILES
 
 pytestmark = pytest.mark.tool("platforms")
-HERE = ROOT / "tests/support/platforms"
+HERE = ROOT / "tests/support/machine/platforms"
 COMMON = (
     "-std=c++17",
     "-fno-strict-aliasing",
@@ -93,7 +93,7 @@ has_arm64 = pytest.mark.skipif(
 def calls(tmp_path_factory):
     """A call of each kernel of lessons 06 to 10, as tests make them here."""
     folder = tmp_path_factory.mktemp("calls")
-    environment = {"CALLS": str(folder), "PYTHONPATH": str(ROOT / "tests/support")}
+    environment = {"CALLS": str(folder), "PYTHONPATH": str(ROOT / "tests/support/attention")}
     options = ["-q", "-n", "0", "--every", "1", "-p", "recorded_calls", "-m", "not slow"]
     run(
         *(sys.executable, "-m", "pytest", *options, *CALLERS, "-k", CHOSEN),

@@ -140,4 +140,4 @@ def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout(packages, tmp_p
 def test_the_lines_for_teachers_are_those_that_the_hubs_test_tries():
     page = (ROOT / "TEACHING.md").read_text()
     (lines,) = re.findall(r"```python\n(c\..*?)```", page, re.DOTALL)
-    assert (ROOT / "tests/support/hub_config.py").read_text().endswith(lines)
+    assert (ROOT / "tests/support/machine/hub_config.py").read_text().endswith(lines)

@@ -42,7 +42,7 @@ def hub(python: Path, folder: Path):
         "HUB_OWN_PORT": str(own_port),
         "HUB_PROXY_PORT": str(proxy_port),
     }
-    config = ROOT / "tests/support/hub_config.py"
+    config = ROOT / "tests/support/machine/hub_config.py"
     with open(folder / "hub.log", "w") as log:
         server = subprocess.Popen(
             [python, "-m", "jupyterhub", "-f", config],

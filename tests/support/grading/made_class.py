@@ -1,8 +1,10 @@
 """Makes a class whose grades are known before it is graded.
 
-    export PYTHONPATH=tests/banks
-    python tests/support/made_class.py FOLDER --students 200     makes it, with expected.json
-    python tests/support/made_class.py FOLDER --compare RESULTS  lists what came out otherwise
+    export PYTHONPATH="$PWD/tests/banks:$PWD/tests/support/exercises"
+    cd tests/support/grading; python made_class.py FOLDER --students 200
+        makes it, with expected.json
+    python made_class.py FOLDER --compare RESULTS
+        lists what came out otherwise
 
 A student hands in right answers, known mistakes, small faults in our answer (mutants), nothing
 at all, or what does harm beside a right answer. Mutants are left out where mutmut is missing.
@@ -28,7 +30,7 @@ from lessons_lib import checks
 from lessons_lib.checks import Exercise
 
 ANY = "any"  # a mistake that may have any name
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # how many of a hundred students hand in what
 KINDS = {"right": 40, "mistake": 35, "mutant": 10, "empty": 10, "hostile": 5}
 EMPTY = {
