@@ -61,7 +61,7 @@ notebooks: $(READY)-test  ## make and execute all lessons (ARGS="01": one; "--wo
 
 exercise: $(READY)-test $(READY)-mutants  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
-	$(PY) tests/support/exercises/exercise.py "$(ID)" $(ARGS)
+	$(PY) -m tools.exercise "$(ID)" $(ARGS)
 
 grade: $(READY)-grade  ## grade the notebooks of a class: SUBMISSIONS=folder (ARGS="draft …" and "mistakes …": your own mistakes)
 	$(if $(SUBMISSIONS)$(filter draft mistakes,$(firstword $(ARGS))),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
@@ -108,4 +108,5 @@ $(READY): pyproject.toml constraints.txt lessons_lib/start/labextension/package.
 # An extra of pyproject.toml: what only those need who test, grade or change the course.
 $(READY)-%: $(READY)
 	@$(INSTALL) $* -- $(PIP_ARGS)
+	@$(if $(filter test,$*),echo "  Python compiles what the tests import …"; $(PY) -m pytest --collect-only -q tests >/dev/null || true)
 	@touch $@

@@ -2,7 +2,7 @@
 
 import pytest
 
-from share import GIVEN, count_lines
+from tools.share import GIVEN, count_lines
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""How much of an engine's step learners write: `python tests/support/engine/share.py`.
+"""How much of an engine's step learners write: `python -m tools.share`.
 
 It counts the lines that plain steps execute, and those of them that are in exercise cells. A
 line is the same wherever it is kept, in a notebook or imported. The model, the server and the
