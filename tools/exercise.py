@@ -3,7 +3,7 @@ its own answer, right answers, mistakes, hidden cases, and small faults in our a
 
     make exercise ID=8.8
 
-What takes minutes, each mistake in further spellings, is left to `make test-all`.
+Each mistake in further spellings takes minutes, and is left to `make test-all`.
 """
 
 import os

@@ -30,11 +30,11 @@ MISTAKES = [(exercise, slug) for exercise in EXERCISES for slug in own_slugs(exe
 
 def marks(exercise) -> list:
     """One of many alike is built; and one process tries all that one exercise in Python has,
-    so that of these `make test` takes every eighth exercise.
+    so that of these `make test` takes every twelfth exercise.
     """
     if exercise.language != "python":
         return [pytest.mark.sampled]
-    return [pytest.mark.slow] if PYTHON_EXERCISES.index(exercise) % 8 != 7 else []
+    return [pytest.mark.slow] if PYTHON_EXERCISES.index(exercise) % 12 != 7 else []
 
 
 RIGHT = [

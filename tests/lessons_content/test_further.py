@@ -74,6 +74,7 @@ def test_a_text_that_cannot_be_read_is_said_with_its_line(tried):
     assert code == 2 and lines[0].startswith("0.1_mine.mistakes:4: `block_sise` is not in our")
 
 
+@pytest.mark.slow
 def test_an_empty_folder_and_none(tried, tmp_path):
     assert tried(None) == (2, [f"There is no file of mistakes in {tmp_path}."])
     code, (line,) = tried(None, "")

@@ -7,7 +7,7 @@ import pytest
 
 from jupyterlab_driver import Notebook, faults, jupyterlab, notebook_of, page_of
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 POOL = [
     """
@@ -157,7 +157,6 @@ live""",
 ]
 
 
-@pytest.mark.slow
 def test_an_engine_runs_and_pauses_and_its_policy_can_be_changed(opened):
     page, notebook = opened(*ENGINE)
     for said in ("A reads 36", "A decodes", "B finds 32 and reads 4 tokens; A decodes."):

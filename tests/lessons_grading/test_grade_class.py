@@ -56,6 +56,7 @@ REASONS = {
 }
 
 
+@pytest.mark.slow
 def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(students, capsys):
     for name in ("ada", "bob", "eve"):
         students.hand_in(name)

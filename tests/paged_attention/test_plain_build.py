@@ -46,6 +46,7 @@ def compiler(tmp_path, monkeypatch):
     return CompilerScript(monkeypatch, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_text_is_compiled_once_for_all_processes(compiler, tmp_path, monkeypatch):
     """In an environment with a space in its folder's name."""
     packages = tmp_path / "a folder"

@@ -35,6 +35,7 @@ def clone(tmp_path_factory):
     return here
 
 
+@pytest.mark.slow
 def test_what_was_given_is_shown_and_that_nobody_works_in_that_folder(clone):
     script = (
         "import os; from lessons_lib.guide.show_cells import stub; stub('0.1');"

@@ -87,6 +87,7 @@ def load_one_kv_head(device):
     return model
 
 
+@pytest.mark.slow
 def test_two_ranks_give_the_tokens_of_one():
     """In a pool so small that requests are preempted, with chunks of prompts, and some of them
     sampled.
