@@ -87,14 +87,14 @@ def picture_folder() -> Path:
     return folder
 
 
-QUICK = ("00_start_here",)
-SLOW = pytest.mark.slow, pytest.mark.sampled
+FIRST = "00_start_here"
+OTHERS = pytest.mark.slow(nightly=True), pytest.mark.sampled
 
 
 @pytest.mark.parametrize(
     "lesson",
     [
-        pytest.param(lesson, marks=[] if lesson.name in QUICK else SLOW)
+        pytest.param(lesson, marks=pytest.mark.slow if lesson.name == FIRST else OTHERS)
         for lesson in select([])
     ],
     ids=lambda lesson: lesson.name,
@@ -178,7 +178,7 @@ def test_lesson_06_names_a_race_with_its_line(opened):
     photograph(page, notebook, "check-6-3", "06_race.png")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "lesson",

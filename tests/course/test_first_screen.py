@@ -18,7 +18,7 @@ from tools.site.pictures import size
 
 LESSONS = [lesson.name for lesson in build.select([]) if lesson.name != "glossary"]
 TALLEST = ("05_batched_metadata",)  # its picture
-SLOW = pytest.mark.slow, pytest.mark.sampled
+SLOW = pytest.mark.slow(nightly=True), pytest.mark.sampled
 SCREENS = {"width": 1366, "height": 768}, {"width": 1100, "height": 768}
 PAPER = {"JupyterLab Light": 255, "JupyterLab Dark": 17}  # of pictures, from 0 to 255
 # Of the first picture: where it is on the screen, and whether it has loaded.

@@ -258,7 +258,7 @@ def test_the_whole_command_with_real_notebooks(tmp_path):
     assert "this is not a notebook" in grades["zuse"]["events"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @needs_sandbox
 def test_thirty_submissions_and_some_that_do_harm(tmp_path):
     harm = {

@@ -280,7 +280,7 @@ def test_a_mistake_with_a_name_needs_no_draft(graded, tmp_path, capsys):
     assert f"there is no group {name}" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 @needs_sandbox
 def test_the_next_run_names_what_was_drafted(tmp_path):
     """For those of the group, written in any way, and for no other."""

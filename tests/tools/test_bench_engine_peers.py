@@ -49,7 +49,7 @@ class Here:
 
     def serve(self, trace, turn):
         try:
-            return engine_peers_servers._turn(self.server, TASKS, trace, turn)
+            return engine_peers_servers.measured_turn(self.server, TASKS, trace, turn)
         except ValueError as error:
             raise ServerFailed(f"{error}") from None
 

@@ -358,7 +358,7 @@ def test_where_only_words_have_changed_the_outputs_are_kept(
     path = copy_of_the_notebooks / "solutions/00_start_here.ipynb"
     old = build.render_solution(lesson(before, "Old text."))
     old.cells[1].update(execution_count=1, outputs=OUTPUTS)
-    build._write(path, old)
+    nbformat.write(old, path)
     assert build.build([lesson(after, "New text.")], keep_outputs=True) == []
     new = nbformat.read(path, as_version=4)
     assert (new.cells[0].source, new.cells[1].source) == ("New text.", after)

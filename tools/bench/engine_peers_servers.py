@@ -259,7 +259,7 @@ def _work(words: Connection, make: Callable, folder: Path, traces: Sequence[Trac
         server = make(folder, traces)
         words.send(time.perf_counter() - start)
         while True:
-            words.send(_turn(server, traces, *words.recv()))
+            words.send(measured_turn(server, traces, *words.recv()))
     except EOFError:
         return
     except BaseException as error:
@@ -267,7 +267,7 @@ def _work(words: Connection, make: Callable, folder: Path, traces: Sequence[Trac
         words.send(ServerFailed(f"{type(error).__name__}: {error}"[:300]))
 
 
-def _turn(server, traces: Sequence[Trace], trace: int, turn: int) -> Turn:
+def measured_turn(server, traces: Sequence[Trace], trace: int, turn: int) -> Turn:
     prompts, new_tokens = traces[trace].prompts, traces[trace].new_tokens
     prompts = [[turn, *prompt[1:]] for prompt in prompts]
     _wait()

@@ -208,7 +208,7 @@ def test_an_answer_that_fails_gets_further_time_to_be_named():
     assert checks.run("0.1", answer).mistake == "floor-division"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(nightly=True)
 def test_a_build_may_take_longer_than_a_run(monkeypatch, tmp_path):
     compiler = CompilerScript(monkeypatch, tmp_path, f"sleep 12\n{PASS_ON}")
     monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path / "builds"))

@@ -134,6 +134,11 @@ def test_what_is_not_recorded_is_tried():
     assert not explained(form, [2, 5])
 
 
+def test_a_form_is_not_tried_where_a_record_tells_already():
+    form = Kept({1: (1, 99)})
+    assert not explained(form, [7, 2]) and form.loaded == 0  # 7 is right
+
+
 class FromElsewhere(Kept):
     """A record of another version of Python, whose errors may have other words."""
 

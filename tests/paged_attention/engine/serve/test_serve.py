@@ -7,6 +7,7 @@ import math
 import resource
 import shutil
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
@@ -207,6 +208,7 @@ def test_a_stream_that_fails_in_its_middle_says_so(client, in_step):
 
 
 def test_the_end_of_the_server_ends_its_streams():
+    before = threading.enumerate()
     with RunningServer() as server:
         with stream_that_began(server) as connection:
             server.serving.engine.stop()
@@ -214,7 +216,8 @@ def test_the_end_of_the_server_ends_its_streams():
             while b"}}" not in shown and (piece := connection.recv(1 << 16)):
                 shown += piece
         assert b"[DONE]" in shown or b"server_is_ending" in shown
-        assert not server.serving.engine._thread.is_alive()
+        left = [each.name for each in threading.enumerate() if each not in before]
+        assert "engine" not in left
         assert server.ask(body())[0] == 503
 
 
