@@ -37,7 +37,7 @@ else ifeq ($(TOOL),gpu)
 	PYTHON=$(PY) bash tests/gpu.sh
 else
 	$(if $(filter hub,$(TOOL)),,@$(INSTALL) $(TOOL) -- $(PIP_ARGS) --upgrade --target .build/$(TOOL))
-	PYTHONPATH="$(CURDIR)/.build/$(TOOL)" $(PY) -m pytest -n auto --dist loadscope --tool $(TOOL) $(ARGS)
+	PYTHONPATH="$(CURDIR)/.build/$(TOOL)" $(PY) -m pytest -n auto --dist load --tool $(TOOL) $(ARGS)
 endif
 
 lint: $(READY)-lint  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
