@@ -129,6 +129,17 @@ def test_a_survivor_is_listed_and_the_killed_are_counted(course):
     assert (course / "shop/prices.py").read_text() == SHOP
 
 
+def test_a_fault_counts_in_a_module_that_the_tool_imports_too(course):
+    """Tests run the copy's module, in which the fault is."""
+    (course / "shop").rename(course / "lessons_lib")
+    (course / "lessons_lib/prices.py").rename(course / "lessons_lib/paths.py")
+    for name in ("tests/test_prices.py", "tools/mutants/concerns.toml"):
+        text = (course / name).read_text().replace("shop.prices", "lessons_lib.paths")
+        (course / name).write_text(text.replace("shop =", "lessons_lib ="))
+    run = mutants(course)
+    assert "lessons_lib/paths.py:5 killed" in run.stdout, run.stdout + run.stderr
+
+
 EXPLAINED = """\
 [[mutant]]
 file = "shop/prices.py"

@@ -85,8 +85,12 @@ def run_tests(
 
 
 def _enter(tree: Path):
-    """Makes imports find the copy, here and in each process that a test starts."""
+    """Makes imports find the copy, here and in each process that a test starts. The course's
+    own modules that this program has imported are forgotten.
+    """
     os.chdir(tree)
+    for name in [name for name in sys.modules if (tree / name.partition(".")[0]).is_dir()]:
+        del sys.modules[name]
     sys.meta_path[:] = [
         finder
         for finder in sys.meta_path
