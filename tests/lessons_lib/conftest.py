@@ -8,6 +8,7 @@ import pytest
 @pytest.fixture
 def displayed():
     """Within a kernel of Jupyter: what is displayed there, each as IPython publishes it."""
+    import ipykernel  # noqa: F401  # as each kernel does
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.interactiveshell import InteractiveShell
 
