@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import added_method
-from answers import attempt, forms_of, is_built, our_answer, own_mistakes, wrong_answer
+from answers import attempt, forms_of, our_answer, own_mistakes, wrong_answer
 from graded import (
     RIGHT,
     SEED,
@@ -165,22 +165,21 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
 
 @by_lesson("00")
 def test_a_grade_names_each_mistake_as_the_check_does(lesson):
-    """The mistakes of the bank, and the right answers: of those that are built, one in twelve.
+    """All mistakes of the bank, and the right answers.
 
     Without a sandbox, because they call the course's own answers if they can.
     """
     exercises = checks.exercises_of(lesson)
-    handed_in = []
-    for exercise in exercises:
-        every = 12 if is_built(exercise) else 1
-        handed_in += [
-            (exercise, mistake.slug, wrong_answer(exercise, mistake))
-            for mistake in own_mistakes(exercise)[::every]
-        ]
-        handed_in += [
-            (exercise, None, answer)
-            for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id])[::every]
-        ]
+    handed_in = [
+        (exercise, mistake.slug, wrong_answer(exercise, mistake))
+        for exercise in exercises
+        for mistake in own_mistakes(exercise)
+    ]
+    handed_in += [
+        (exercise, None, answer)
+        for exercise in exercises
+        for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id])
+    ]
     work = Work(Notebook("", lesson, ()), exercises, SEED, replace(USUAL, sandboxed=False))
     try:
         for exercise, mistake, answer in handed_in:

@@ -260,15 +260,15 @@ def test_the_whole_command_with_real_notebooks(tmp_path):
 
 @pytest.mark.slow(nightly=True)
 @needs_sandbox
-def test_thirty_submissions_and_some_that_do_harm(tmp_path):
+def test_two_hundred_submissions_and_some_that_do_harm(tmp_path):
     harm = {
-        "student011": "while True: pass",
-        "student013": "import os; os._exit(0)",
-        "student017": "import ctypes; ctypes.string_at(0)",
-        "student021": "import os\nwhile True: os.fork()",
-        "student025": "grown = []\nwhile True: grown.append(bytearray(1 << 24))",
+        "student031": "while True: pass",
+        "student061": "import os; os._exit(0)",
+        "student091": "import ctypes; ctypes.string_at(0)",
+        "student121": "import os\nwhile True: os.fork()",
+        "student151": "grown = []\nwhile True: grown.append(bytearray(1 << 24))",
     }
-    names = [f"student{number:03d}" for number in range(30)]
+    names = [f"student{number:03d}" for number in range(200)]
     grades = grade_class(
         tmp_path / "class",
         {

@@ -78,7 +78,7 @@ def test_each_difference_is_told():
 @pytest.mark.slow(nightly=True)
 @pytest.mark.sampled
 @needs_sandbox
-@pytest.mark.parametrize("lesson, students", [("00", 40), ("02", 12)])
+@pytest.mark.parametrize("lesson, students", [("00", 60), ("02", 12)])
 def test_the_grades_that_were_predicted_come_out(tmp_path, lesson, students):
     expected = make_class(tmp_path / "class", students, lesson, alike=0.2)
     assert command.main([str(tmp_path / "class"), "--seed", "1"]) == 0

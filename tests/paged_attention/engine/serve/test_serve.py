@@ -211,13 +211,17 @@ def test_the_end_of_the_server_ends_its_streams():
     before = threading.enumerate()
     with RunningServer() as server:
         with stream_that_began(server) as connection:
+            (thread,) = [
+                each
+                for each in threading.enumerate()
+                if each not in before and each.name == "engine"
+            ]
             server.serving.engine.stop()
             shown = b""
             while b"}}" not in shown and (piece := connection.recv(1 << 16)):
                 shown += piece
         assert b"[DONE]" in shown or b"server_is_ending" in shown
-        left = [each.name for each in threading.enumerate() if each not in before]
-        assert "engine" not in left
+        assert not thread.is_alive()
         assert server.ask(body())[0] == 503
 
 
