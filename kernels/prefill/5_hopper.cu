@@ -28,11 +28,12 @@ __device__ void copy_all(HopperShared& shared, const PrefillParams& params,
 __device__ void compute_all(HopperShared& shared, const PrefillParams& params,
                             const WorkItem* items, int num_work, Parts parts) {
   constexpr int heads = queries_per_kv_head;
-  int group = threadIdx.x / group_threads;
+  // From lane 0, so that the compiler knows that a warp's lanes have the same.
+  int group = __shfl_sync(0xffffffff, threadIdx.x / group_threads, 0);
   uint4* queries = shared.queries + group * group_rows * row_chunks;
   int fills = 0;
   for (int round = 0, work; (work = work_of(round)) < num_work; ++round) {
-    const WorkItem& item = items[work / params.num_kv_heads];
+    WorkItem item = items[work / params.num_kv_heads];
     TileRows<heads> rows(params, item, work % params.num_kv_heads * heads);
     copy_group_queries(queries, rows, group);
     wait_for_group(group);

@@ -63,6 +63,10 @@ __device__ inline void pack_weights(uint32_t (&weights)[stage_keys / 16][4],
 // A group's attention over an item's tiles. The queries are multiplied with the keys of a tile
 // while the weights of the tile before are multiplied with its values. The softmax runs beside
 // the second product.
+//
+// The loop waits for the next keys between the softmax and the end of that product. Without a
+// wait there, the compiler moves the whole softmax past the product's end, and nothing runs
+// beside it.
 //   fills: of the stages, so far
 template <typename Rows>
 __device__ void attend_by_groups(RowState<1>& state, HopperShared& shared,
@@ -92,8 +96,8 @@ __device__ void attend_by_groups(RowState<1>& state, HopperShared& shared,
   if (first_key() + stage_keys - 1 > seen_by_all) mask(scores, rows, first_row, first_key());
   weigh(scores, state, rescale, factor);
   pack_weights(weights, scores);
+  if (n + 1 < end) key_stages.wait_until_full(n + 1);
   for (++n; n < end; ++n) {
-    key_stages.wait_until_full(n);
     products.multiply_keys(scores[0], queries, shared.keys[Stages::stage(n)]);
     value_stages.wait_until_full(n - 1);
     products.add_values(state.acc[0], weights, shared.values[Stages::stage(n - 1)]);
@@ -101,11 +105,14 @@ __device__ void attend_by_groups(RowState<1>& state, HopperShared& shared,
     key_stages.release(n);
     if (first_key() + stage_keys - 1 > seen_by_all) mask(scores, rows, first_row, first_key());
     weigh(scores, state, rescale, factor);
+    if (n + 1 < end) key_stages.wait_until_full(n + 1);
     products.wait<0>(state.acc[0]);
     value_stages.release(n - 1);
+    // After the first tiles the maximum seldom grows.
+    if (__any_sync(0xffffffff, rescale[0] != 1.0f || rescale[1] != 1.0f))
 #pragma unroll
-    for (auto& sums : state.acc[0])
-      for (int j = 0; j < 4; ++j) sums[j] *= rescale[j / 2];
+      for (auto& sums : state.acc[0])
+        for (int j = 0; j < 4; ++j) sums[j] *= rescale[j / 2];
     pack_weights(weights, scores);
   }
   value_stages.wait_until_full(n - 1);

@@ -4,7 +4,8 @@
 
 // The instruction wgmma: its text for the GPU's assembler, for each type and width.
 #ifdef __CUDACC__
-// Tells the hardware where a matrix is in shared memory, in panels of 128 bytes a row.
+// Tells the hardware where a matrix is in shared memory, in panels of 128 bytes a row. One
+// more means 16 bytes further on.
 //   next_panel: bytes from 64 dims to the next 64, where a product wants more than these
 __device__ inline uint64_t describe(const uint4* matrix, int next_panel) {
   uint64_t address = __cvta_generic_to_shared(matrix), eight_rows = 8 * 128;

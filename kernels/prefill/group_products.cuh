@@ -28,12 +28,13 @@ struct GroupProducts {
   // scores = queries · keys. queries: the group's, in shared memory.
   __device__ void multiply_keys(float (&scores)[stage_keys / 8][4], const uint4* queries,
                                 const uint4* keys) {
+    uint64_t a = describe(queries, 0), b = describe(keys, 0);
     begin(scores);
 #pragma unroll
     for (int k = 0; k < head_size / 16; ++k) {  // 16 dims
       int panel = k / 4, chunk = k % 4 * chunks_of_16;
-      product<Number>(scores, describe(queries + panel * group_rows * panel_chunks + chunk, 0),
-                      describe(keys + panel * stage_keys * panel_chunks + chunk, 0), k > 0);
+      product<Number>(scores, a + panel * group_rows * panel_chunks + chunk,
+                      b + panel * stage_keys * panel_chunks + chunk, k > 0);
     }
     end();
   }
@@ -43,14 +44,15 @@ struct GroupProducts {
                              const uint32_t (&weights)[stage_keys / 16][4],
                              const uint4* values) {
     constexpr int columns = head_size < 128 ? head_size : 128, panel_bytes = stage_keys * 128;
+    uint64_t b = describe(values, panel_bytes);
     begin(acc);
 #pragma unroll
     for (int k = 0; k < stage_keys / 16; ++k) {  // 16 keys
 #pragma unroll
       for (int first = 0; first < head_size; first += columns) {
         auto& sums = reinterpret_cast<float (&)[columns / 8][4]>(acc[first / 8]);
-        const uint4* matrix = values + (first / 64 * stage_keys + k * 16) * panel_chunks;
-        product<Number>(sums, weights[k], describe(matrix, panel_bytes));
+        int chunk = (first / 64 * stage_keys + k * 16) * panel_chunks;
+        product<Number>(sums, weights[k], b + chunk);
       }
     }
     end();

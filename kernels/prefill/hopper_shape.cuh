@@ -16,7 +16,7 @@ constexpr int all_threads = 32 * (copying_warp + 1);
 #endif
 constexpr int copying_registers = 40, computing_registers = 232;
 constexpr int stage_keys = head_size <= 128 ? 128 : 64;
-constexpr int num_stages = 2;
+constexpr int num_stages = head_size <= 128 ? 3 : 2;  // as many as there is room for
 
 // A tile is stored as panels of 64 dims: 128 bytes of a row, then those of the next row. This
 // is what a tensor map copies, and what a product of a warpgroup reads.
