@@ -68,25 +68,26 @@ class PrefixCache:
 
     def promise(self, request, num_tokens: int) -> None:
         """As insert, for tokens that the step being scheduled will compute."""
-        first = request.num_inserted
-        self.insert(request, num_tokens)
-        blocks = self.manager.blocks_of(request.id)
-        self.promised.update(blocks[first : request.num_inserted])
+        self.promised.update(self.insert(request, num_tokens))
 
-    def insert(self, request, num_tokens: int) -> None:
-        """Lets others find the full blocks of the request's first num_tokens tokens."""
+    def insert(self, request, num_tokens: int) -> list[int]:
+        """Lets others find the full blocks of the request's first num_tokens tokens.
+
+        Returns the request's blocks that are full now and were not before.
+        """
         if not self.enabled or num_tokens // self.manager.block_size == request.num_inserted:
-            return
+            return []
         self._hash_up_to(request, num_tokens)
         num_full = num_tokens // self.manager.block_size
-        block_ids = self.manager.blocks_of(request.id)
-        for index in range(request.num_inserted, num_full):
-            digest, block_id = request.hashes[index], block_ids[index]
+        new = slice(request.num_inserted, num_full)
+        block_ids = self.manager.blocks_of(request.id)[new]
+        for digest, block_id in zip(request.hashes[new], block_ids):
             if digest not in self.blocks:
                 self.watched.keep(block_id)
                 self.blocks[digest], self.digests[block_id] = block_id, digest
         self._touch(request.hashes[:num_full])
         request.num_inserted = num_full
+        return block_ids
 
     def num_evictable(self) -> int:
         """Counts the blocks that only the cache uses."""

@@ -30,6 +30,16 @@ class WatchedBlocks:
             raise AttributeError(name)
         return getattr(self.block_manager, name)
 
+    # A step calls these often, and __getattr__ would take longer than they do.
+    def allocate(self) -> int:
+        return self.block_manager.allocate()
+
+    def get_ref_count(self, block_id: int) -> int:
+        return self.block_manager.get_ref_count(block_id)
+
+    def get_num_free_blocks(self) -> int:
+        return self.block_manager.get_num_free_blocks()
+
     def increase_ref_count(self, block_id: int) -> None:
         self.block_manager.increase_ref_count(block_id)
         self.unused.discard(operator.index(block_id))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paged_attention.engine.engine import Engine
+from paged_attention.engine.fast.reserve_blocks import append_to_own_block
 from paged_attention.engine.request import Request
 from paged_attention.engine.scheduler import Scheduler
 
@@ -22,10 +23,12 @@ class AheadScheduler(Scheduler):
 
     def schedule(self) -> Scheduled:
         self.prefix_cache.promised.clear()
+        self.entries = self.manager.table.cpu.numpy()  # made once, not for each request
         return super().schedule()
 
     def make_room(self, request: Request, num_tokens: int) -> bool:
-        has_room = super().make_room(request, num_tokens)
+        has_room = append_to_own_block(self.manager, self.entries, request.id, num_tokens)
+        has_room = has_room or super().make_room(request, num_tokens)
         if has_room and request.tokens[-1] != PENDING:  # then all tokens are known
             self.prefix_cache.promise(request, request.num_computed + num_tokens)
         return has_room
@@ -82,6 +85,10 @@ class AheadEngine(Engine):
             raise self._nothing_scheduled()
         return None
 
+    def postprocess(self, scheduled: Scheduled, tokens) -> Scheduled:
+        # One conversion for all: a tensor would make a tensor for each of its numbers.
+        return super().postprocess(scheduled, tokens.tolist())
+
     def complete_late(self, scheduled: Scheduled, tokens) -> Scheduled:
         """Completes a step after the next one was launched.
 
@@ -111,7 +118,7 @@ class AheadEngine(Engine):
         """Lets the scheduler see requests as they will be when the late step is complete."""
         self.gave_way = frozenset()
         scheduled = [pair for pair in late[0] if self.still_runs(pair[0])] if late else []
-        if late:
+        if late and len(scheduled) < len(late[0]):
             # Preempted since the last step. If the next step starts it again, the late token
             # is not for it.
             self.gave_way = frozenset(dict(late[0])) - frozenset(dict(scheduled))

@@ -52,13 +52,14 @@ class MixedStep:
         return send(numbers, dtype, self.device)
 
     def _tokens(self, scheduled, order: list[int], rows: np.ndarray) -> Tensor:
-        numbers: list[int] = []
+        listed: list[int] = []
         for seq in order:
             request, num_tokens = scheduled[seq]
             start = request.num_computed
-            numbers += request.tokens[start : start + num_tokens]
+            listed += request.tokens[start : start + num_tokens]
+        numbers = np.array(listed)  # PyTorch reads a list slowly
         tokens = self._send(numbers)
-        if min(numbers) < 0:  # still on the device
+        if numbers.min() < 0:  # still on the device
             tokens = tokens.where(tokens >= 0, self.runner.state.last_tokens[self._send(rows)])
         return tokens
 

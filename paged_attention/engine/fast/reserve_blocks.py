@@ -1,7 +1,32 @@
-"""Room for a prompt's tokens, a whole block at a time."""
+"""Room for a sequence's new tokens, without going token by token."""
+
+from collections.abc import Hashable
+
+import numpy as np
 
 from paged_attention.pool.block_manager import OutOfBlocksError
 from paged_attention.validate import check_scheduled
+
+
+def append_to_own_block(
+    manager, entries: np.ndarray, seq_id: Hashable, num_tokens: int
+) -> bool:
+    """Makes room for tokens in a sequence's last block, if they fit and no other uses it.
+
+    Most decodes need no more than this.
+
+    entries: the block table's, int32 (max_num_seqs, max_blocks_per_seq).
+    num_tokens: 1 or more.
+    Returns whether it did. If not, nothing has changed.
+    """
+    sequence, block_size = manager.sequences[seq_id], manager.block_size
+    index, offset = divmod(sequence.length, block_size)
+    if offset == 0 or offset + num_tokens > block_size:
+        return False
+    if manager.block_manager.get_ref_count(entries.item(sequence.row, index)) > 1:
+        return False
+    sequence.length += num_tokens
+    return True
 
 
 def append_tokens(manager, scheduled: list[tuple[int, int]]) -> None:

@@ -69,6 +69,8 @@ class FastRunner:
         self.logits = torch.empty(of_all, dtype=model.dtype, device=self.device)
         # By row: the sequence whose next token `state` has, and how many are in the cache.
         self.held: dict[int, tuple[Sequence, int]] = {}
+        # The rows of the last decode step, and its size with padding: `state` has them.
+        self.batch: tuple[list[int], int] | None = None
         self.graphs: dict[int, StepGraph] = {}
         self.graph_bytes = 0
         if parts.graphs:
@@ -161,7 +163,10 @@ class FastRunner:
         num_seqs = len(scheduled)
         size = smallest_that_fits(num_seqs, self.graphs)
         tokens = [request.tokens[request.num_computed] for request, _ in scheduled]
-        self.state.set_rows(rows, size)
+        if (rows, size) != self.batch:
+            self.batch = None  # if sending fails, nobody knows what is there
+            self.state.set_rows(rows, size)
+            self.batch = rows, size
         if not self.parts.state:
             self.state.fill(rows, tokens, lengths, size)
         elif not self.parts.sampling:

@@ -1,5 +1,6 @@
 """The state of all sequences on the device, and the tensors that a recorded step reads."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,26 +20,27 @@ class SentTable(BlockTable):
 
     def __init__(self, max_num_seqs: int, max_blocks_per_seq: int, device: torch.device):
         super().__init__(max_num_seqs, max_blocks_per_seq, str(device))
-        self.changed: dict[int, int] = {}  # place in the flat table: block
+        self.entries = self.cpu.numpy()  # the same memory, for the host's small changes
+        self.changed: list[int] = []  # places in the flat table
 
     def write(self, row: int, start: int, block_ids: list[int]) -> None:
-        self.cpu[row, start : start + len(block_ids)] = torch.tensor(block_ids).int()
-        first = row * self.cpu.shape[1] + start
-        self.changed.update(zip(range(first, first + len(block_ids)), block_ids))
+        self.entries[row, start : start + len(block_ids)] = block_ids
+        first = row * self.entries.shape[1] + start
+        self.changed += range(first, first + len(block_ids))
 
     def clear(self, row: int) -> None:
-        self.cpu[row] = NO_BLOCK
+        self.entries[row] = NO_BLOCK
         self.free_rows.append(row)
 
     def send(self) -> None:
         """Brings the device's copy up to date."""
         if not self.changed:
             return
-        device = self.on_device.device
-        places = send(list(self.changed), torch.int64, device)
-        blocks = send(list(self.changed.values()), torch.int32, device)
-        self.on_device.view(-1).index_copy_(0, places, blocks)
-        self.changed = {}
+        changed = np.array(self.changed)
+        numbers = np.stack([changed, self.entries.ravel()[changed]])
+        places, blocks = send(numbers, torch.int64, self.on_device.device)
+        self.on_device.view(-1).index_copy_(0, places, blocks.int())
+        self.changed = []
 
 
 class StepState:
@@ -73,7 +75,7 @@ class StepState:
 
     def set_rows(self, rows: list[int], size: int) -> None:
         """Says which sequences are in the batch. Padding fills it up to `size`."""
-        send_into(self.rows[:size], rows + [PADDING] * (size - len(rows)))
+        send_into(self.rows[:size], np.array(rows + [PADDING] * (size - len(rows))))
 
     def advance(self, size: int) -> None:
         """Moves the first `size` places of the batch one token on."""
@@ -124,10 +126,8 @@ class StepState:
 
     def remember(self, rows: list[int], lengths: list[int]) -> None:
         """Sets how many tokens of some sequences are in the cache, after a step of chunks."""
-        device = self.rows.device
-        self.lengths.index_copy_(
-            0, send(rows, torch.int64, device), send(lengths, torch.int32, device)
-        )
+        places, numbers = send(np.array([rows, lengths]), torch.int64, self.rows.device)
+        self.lengths.index_copy_(0, places, numbers.int())
 
     def choose(self, rows: Tensor, tokens: Tensor) -> None:
         """Notes the tokens that come next.

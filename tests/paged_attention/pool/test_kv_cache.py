@@ -202,6 +202,13 @@ TestManager = ManagerAgainstDictionaries.TestCase
 TestManager.settings = steps(20)
 
 
+def append_in_place_or_elsewhere(manager, batch):
+    """As the scheduler of a host that is a step ahead does it."""
+    entries = manager.table.cpu.numpy()
+    if not reserve_blocks.append_to_own_block(manager, entries, *batch[0]):
+        reserve_blocks.append_tokens(manager, batch)
+
+
 @few(100, drawn_anew=300)
 @given(
     num_spare=st.integers(0, 4),
@@ -212,7 +219,12 @@ TestManager.settings = steps(20)
     num_new=st.lists(st.integers(0, 9), min_size=5, max_size=5),
 )
 @pytest.mark.parametrize(
-    "append", [PagedAttentionManager.append_tokens, reserve_blocks.append_tokens]
+    "append",
+    [
+        PagedAttentionManager.append_tokens,
+        reserve_blocks.append_tokens,
+        append_in_place_or_elsewhere,
+    ],
 )
 def test_room_for_all_or_for_none(append, num_spare, block_size, row, prompts, forks, num_new):
     """Trying it token by token on a copy says whether a batch fits, and what it gets."""
@@ -225,7 +237,7 @@ def test_room_for_all_or_for_none(append, num_spare, block_size, row, prompts, f
     for parent in forks:
         manager.fork_sequence(parent % len(prompts), len(manager.sequences))
     batch = [pair for pair in zip(manager.sequences, num_new) if pair[1]]
-    if append is reserve_blocks.append_tokens:  # which makes room for one prompt at a time
+    if append is not PagedAttentionManager.append_tokens:  # one prompt at a time
         batch = batch[:1]
     assume(batch)
     before, expected = state_of(manager), copy.deepcopy(manager)
