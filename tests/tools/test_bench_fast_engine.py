@@ -7,7 +7,7 @@ from paged_attention.engine.fast import FastParts
 
 
 def test_each_engine_has_one_part_more_and_the_last_has_all_that_the_record_knows():
-    """The benchmark few_rows has two others, and steps with prompts are few in its traces."""
+    """Of the others, the benchmark few_rows has two."""
     with_parts = [parts for parts in engines().values() if parts is not None]
     counts = [sum(dataclasses.astuple(parts)) for parts in with_parts]
     assert counts == list(range(1, len(ORDER) + 1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-MOST_TOKENS = 2048  # in a larger step the GPU has enough to do while the host launches
+MOST_TOKENS = 2048  # the more a step computes, the less of it are the host's launches
 TILE = 64  # a product takes as long as one of the next multiple of rows
 
 

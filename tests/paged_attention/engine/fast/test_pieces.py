@@ -21,6 +21,7 @@ from fast_requests import (
     prompts,
     some_traces,
 )
+from lessons_content.lesson_08.bench.servers import random_model
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.fast.graph import StartCounter
@@ -117,6 +118,27 @@ def test_a_step_that_fails_between_two_pieces_is_computed_again():
     engine.runner.pieces.graphs = graphs
     engine.run()
     assert_as_alone(requests)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("length", [5, 50])
+def test_pieces_whose_kernels_begin_early_compute_the_same_bits(length):
+    """One that did not wait for the kernel before would read what is not there yet. With 5
+    tokens, each product has the kernel of few rows.
+    """
+    sizes = dict(hidden_size=256, num_attention_heads=4, num_key_value_heads=2)
+    own = random_model(2, intermediate_size=384, vocab_size=512, **sizes)
+
+    def keys_and_values(parts):
+        engine = fast_engine(own, parts, num_blocks=40, block_size=16, max_num_seqs=2)
+        counts = counted(engine)
+        engine.generate([[number] * length for number in (7, 8, 9)], ENDLESS)
+        assert sum(counts.values()) > 0
+        return engine.manager.kv_cache
+
+    in_order = keys_and_values(replace(FastParts(), early=False))
+    for _ in range(20):
+        assert torch.equal(keys_and_values(FastParts()), in_order)
 
 
 # ---- What is replayed, and what is written
