@@ -1123,9 +1123,12 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 #
 # <details><summary>Could prompts be recorded, too?</summary>
 #
-# A recording has fixed shapes, and chunks have all lengths. Some engines record a few lengths
-# and pad. But a step with a long chunk computes for milliseconds, and the host needs less than
-# that to start its kernels. There is little to gain.
+# Their attention could not: a recording has fixed shapes, and chunks have all lengths, after
+# contexts of all lengths. But what a layer computes between two attentions depends on the
+# number of tokens only. The part `pieces` records that for a few numbers, and padding fills
+# a step up to the next. So the host starts one thing between two attentions, where it started
+# eight. Steps of more than 2,048 tokens are not recorded: the more a step computes, the less
+# of it is the start of its kernels.
 # </details>
 #
 # ## Where this is in vLLM

@@ -6,14 +6,14 @@ from lessons_content.lesson_10.bench.fast_engine import ORDER, engines, traces
 from paged_attention.engine.fast import FastParts
 
 
-def test_each_engine_has_one_part_more_and_the_last_has_all_but_those_for_few_rows():
-    """The benchmark few_rows has those."""
+def test_each_engine_has_one_part_more_and_the_last_has_all_that_the_record_knows():
+    """Of the others, the benchmark few_rows has two."""
     with_parts = [parts for parts in engines().values() if parts is not None]
     counts = [sum(dataclasses.astuple(parts)) for parts in with_parts]
     assert counts == list(range(1, len(ORDER) + 1))
-    last = dataclasses.replace(FastParts(), few_rows=False, early=False)
+    last = dataclasses.replace(FastParts(), few_rows=False, early=False, pieces=False)
     assert with_parts[-1] == last
-    assert {*ORDER, "few_rows", "early"} == {
+    assert {*ORDER, "few_rows", "early", "pieces"} == {
         field.name for field in dataclasses.fields(FastParts)
     }
 

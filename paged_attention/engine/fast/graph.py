@@ -58,17 +58,21 @@ class StepGraph:
         return self.result
 
 
-def capture(step: Callable[[], Any], device: torch.device, pool=None) -> StepGraph:
+def capture(
+    step: Callable[[], Any], device: torch.device, pool=None, warm_up: bool = True
+) -> StepGraph:
     """Records a step.
 
     step: called once or twice. It may not read a tensor on the host.
     pool: on a GPU, the memory that graphs share. The result of one must not be used after
         another has run.
+    warm_up: on a GPU, whether the step runs before it is recorded. It must, unless another
+        has run with the same libraries and shapes.
     Raises GraphError, with the reason, for a step that cannot be recorded.
     """
     try:
         if device.type == "cuda":
-            return _capture_cuda(step, device, pool)
+            return _capture_cuda(step, device, pool, warm_up)
         with ToPython(), Recorder() as recorder:
             result = step()
         return StepGraph(result, recorder.replay)
@@ -80,13 +84,16 @@ def capture(step: Callable[[], Any], device: torch.device, pool=None) -> StepGra
         ) from error
 
 
-def _capture_cuda(step: Callable[[], Any], device: torch.device, pool) -> StepGraph:
+def _capture_cuda(
+    step: Callable[[], Any], device: torch.device, pool, warm_up: bool
+) -> StepGraph:
     with torch.cuda.device(device):
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            step()  # what libraries do in their first call cannot be recorded
-        torch.cuda.current_stream().wait_stream(stream)
+        if warm_up:  # what libraries do in their first call cannot be recorded
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                step()
+            torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, stream=_capture_stream(device)):
             result = step()

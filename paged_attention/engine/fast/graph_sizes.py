@@ -1,6 +1,9 @@
-"""Which batch sizes of decode steps are recorded, and in which of them a batch runs."""
+"""Which sizes of steps are recorded, and in which of them a step runs."""
 
 from collections.abc import Iterable
+
+MOST_TOKENS = 2048  # the more a step computes, the less of it are the host's launches
+TILE = 64  # a product takes as long as one of the next multiple of rows
 
 
 def graph_sizes(max_num_seqs: int) -> list[int]:
@@ -23,9 +26,27 @@ def graph_sizes(max_num_seqs: int) -> list[int]:
     # END SOLUTION
 
 
-def smallest_that_fits(num_seqs: int, sizes: Iterable[int]) -> int:
-    """The smallest of the recorded sizes with room for a batch.
+def sizes_of_pieces(token_budget: int) -> list[int]:
+    """Says for which numbers of tokens the pieces of a step with prompts are recorded.
 
-    Where there is none, the batch keeps its own size, and runs without a recorded step.
+    They are 16, for which few_rows.cu is, and then multiples of TILE, as far apart as possible
+    with less than TILE tokens or an eighth of a step as padding. The last is token_budget, or
+    MOST_TOKENS if that is less.
+
+    token_budget: the most tokens of a step.
+    Returns the sizes in ascending order.
     """
-    return min((size for size in sizes if size >= num_seqs), default=num_seqs)
+    most, sizes = min(token_budget, MOST_TOKENS), [16]
+    while sizes[-1] < most:
+        one_tile = sizes[-1] // TILE * TILE + TILE
+        an_eighth = sizes[-1] * 8 // 7 // TILE * TILE
+        sizes.append(max(one_tile, an_eighth))
+    return [*sizes[:-1], most]
+
+
+def smallest_that_fits(num: int, sizes: Iterable[int]) -> int:
+    """The smallest of the recorded sizes with room for a batch, or for a step's tokens.
+
+    Where there is none, they keep their own size, and run unrecorded.
+    """
+    return min((size for size in sizes if size >= num), default=num)

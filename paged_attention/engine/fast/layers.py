@@ -117,13 +117,20 @@ class FusedModel:
         for layer, cache in zip(self.layers, self.kv_cache, strict=True):
             x = self.add_norm(residual, x, layer.norm)
             q = self.project(x, layer, positions, slots, *cache)
-            x = self.product(attend(q, *cache).flatten(1), layer.w_out)
-            x = self.sum_over_ranks(x, layer.b_out)
-            x = self.add_norm(residual, x, layer.mlp_norm)
-            x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
-            x = self.sum_over_ranks(self.product(x, layer.w_down), layer.b_down)
+            x = self.after_attention(attend(q, *cache), residual, layer)
         x = self.add_norm(residual, x, self.last_norm)
-        x = x if last is None else x[last]
+        return self.logits(x if last is None else x[last], out)
+
+    def after_attention(self, attended: Tensor, residual: Tensor, layer) -> Tensor:
+        """The rest of a layer. Returns what the next norm adds to the residual."""
+        x = self.product(attended.flatten(1), layer.w_out)
+        x = self.sum_over_ranks(x, layer.b_out)
+        x = self.add_norm(residual, x, layer.mlp_norm)
+        x = self.gate(self.product(x, layer.w_gate_up, layer.b_gate_up))
+        return self.sum_over_ranks(self.product(x, layer.w_down), layer.b_down)
+
+    def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """x: (num_rows, hidden_size), after the last norm. out: as for a call."""
         if len(self.head) == self.vocab_size:  # it is whole
             return self.product(x, self.head, out=out)
         if out is None:
@@ -134,11 +141,15 @@ class FusedModel:
     def product(
         self, x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """Returns x Wᵀ + bias, (num_tokens, num_features). out: for a product without bias."""
+        """Returns x Wᵀ + bias, (num_tokens, num_features), in `out` if there is one."""
         if self.few_rows is not None and self.few_rows.takes(x, weight):
             out = self.few_rows(x, weight, out)
             return out if bias is None else out.add_(bias)
-        return linear(x, weight, bias) if out is None else torch.mm(x, weight.t(), out=out)
+        if out is None:
+            return linear(x, weight, bias)
+        if bias is None:
+            return torch.mm(x, weight.t(), out=out)
+        return torch.addmm(bias, x, weight.t(), out=out)
 
     def sum_over_ranks(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Completes a product whose weight is cut by columns."""
@@ -172,6 +183,12 @@ class FusedModel:
         Returns the queries, (num_tokens, num_q_heads, head_size), a part of a larger tensor.
         """
         qkv = self.product(x, layer.w_qkv, layer.b_qkv)
+        return self.rotate_and_write(qkv, layer, positions, slots, k_cache, v_cache)
+
+    def rotate_and_write(
+        self, qkv: Tensor, layer, positions: Tensor, slots: Tensor, k_cache, v_cache
+    ) -> Tensor:
+        """Does what is left of `project` after its product, which is qkv."""
         self.launch(
             self.rotate,
             qkv=qkv,
@@ -182,7 +199,7 @@ class FusedModel:
             turns=self.turns,
             positions=positions,
             slots=slots,
-            num_tokens=len(x),
+            num_tokens=len(qkv),
             num_q_heads=self.num_q_heads,
             num_kv_heads=self.num_kv_heads,
             head_size=self.head_size,
@@ -190,7 +207,7 @@ class FusedModel:
             early=self.early,
             dtype=self.dtype,
         )
-        return qkv.view(len(x), -1, self.head_size)[:, : self.num_q_heads]
+        return qkv.view(len(qkv), -1, self.head_size)[:, : self.num_q_heads]
 
     def gate(self, gate_up: Tensor) -> Tensor:
         num_tokens, size = gate_up.shape[0], gate_up.shape[1] // 2

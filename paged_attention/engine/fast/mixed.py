@@ -1,6 +1,7 @@
 """A step with chunks of prompts: its tensors, made without waiting for the device."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from paged_attention.attention.fused import Attend
 from paged_attention.attention.metadata import BatchMetadata, cumulative_lengths
+from paged_attention.engine.fast.graph_sizes import smallest_that_fits
 from paged_attention.engine.fp8 import WidenedBlocks
 from paged_attention.engine.paths import gather, is_hopper, is_one_long_prompt
 from paged_attention.ladder.decode import Shape, shared_bytes
@@ -25,6 +27,8 @@ class MixedStep:
     `tokens`, `positions`, `slots`: int64 (num_tokens,).
     `last`: int64 (len(scheduled),), the place of each request's last new token, in the order
         of `scheduled`.
+    `size`: of the recorded pieces that it runs in, to which these were sent; None: it runs
+        unrecorded.
     """
 
     def __init__(self, scheduled, rows: list[int], lengths: list[int], runner):
@@ -44,24 +48,28 @@ class MixedStep:
         slots = blocks.astype(np.int64) * manager.block_size + positions % manager.block_size
         last = np.empty_like(ends)
         last[order] = ends - 1
-        self.positions, self.slots, self.last = map(self._send, (positions, slots, last))
-        self.tokens = self._tokens(scheduled, order, rows_in_order[seq_of])
+        tokens = tokens_of(scheduled, order)
+        self.num_tokens = len(tokens)
+        self._send_all(np.stack([tokens, positions, slots, rows_in_order[seq_of]]), last)
         self._plan(q_lens, kv_lens, rows_in_order)
+
+    def _send_all(self, numbers: np.ndarray, last: np.ndarray) -> None:
+        """numbers: (4, num_tokens), of each token itself, its position, slot and row."""
+        pieces = self.runner.pieces
+        size = smallest_that_fits(self.num_tokens, pieces.graphs if pieces else ())
+        self.size = size if pieces and size in pieces.graphs else None
+        if self.size:
+            sent = pieces.send(numbers, last, size)
+            self.tokens, self.positions, self.slots, self.last = sent
+            return
+        self.last = self._send(last)
+        self.tokens, self.positions, self.slots, rows = self._send(numbers)
+        if numbers[0].min() < 0:  # still on the device
+            last_tokens = self.runner.state.last_tokens[rows]
+            self.tokens = self.tokens.where(self.tokens >= 0, last_tokens)
 
     def _send(self, numbers, dtype=torch.int64) -> Tensor:
         return send(numbers, dtype, self.device)
-
-    def _tokens(self, scheduled, order: list[int], rows: np.ndarray) -> Tensor:
-        listed: list[int] = []
-        for seq in order:
-            request, num_tokens = scheduled[seq]
-            start = request.num_computed
-            listed += request.tokens[start : start + num_tokens]
-        numbers = np.array(listed)  # PyTorch reads a list slowly
-        tokens = self._send(numbers)
-        if numbers.min() < 0:  # still on the device
-            tokens = tokens.where(tokens >= 0, self.runner.state.last_tokens[self._send(rows)])
-        return tokens
 
     def _plan(self, q_lens: np.ndarray, kv_lens: np.ndarray, rows: np.ndarray) -> None:
         self.num_single = int((q_lens == 1).sum())
@@ -85,7 +93,7 @@ class MixedStep:
         blocks = WidenedBlocks(table, kv_lens, manager.block_size, self.device)
         attend = self._plan_chunks(q_lens, kv_lens, blocks.table)
         return lambda q, k_cache, v_cache, out: attend(
-            q, blocks.widen(k_cache, q.dtype), blocks.widen(v_cache, q.dtype), out
+            q, blocks.widen(k_cache, q.dtype), blocks.widen(v_cache, q.dtype), out=out
         )
 
     def _plan_chunks(self, q_lens: np.ndarray, kv_lens: np.ndarray, table: Tensor) -> Callable:
@@ -112,14 +120,37 @@ class MixedStep:
 
     def attend(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         """q: (num_tokens, num_q_heads, head_size). Returns its shape."""
-        n = self.num_single
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        if n:
-            table = self.single_table
-            self.runner.attend_single(q[:n], k_cache, v_cache, table, out=out[:n])
-        if self.attend_chunks is not None:
-            self.attend_chunks(q[n:], k_cache, v_cache, out[n:])
+        self.attend_into(q, out)(k_cache, v_cache)
         return out
+
+    def attend_into(self, q: Tensor, out: Tensor) -> Callable[[Tensor, Tensor], None]:
+        """Returns the attention of queries that are in the same place in each layer.
+
+        q: as for `attend`. out: where the result goes, likewise.
+        """
+        n, attentions = self.num_single, []
+        if n:
+            single = partial(self.runner.attend_single, block_table=self.single_table)
+            attentions.append(partial(single, q[:n], out=out[:n]))
+        if self.attend_chunks is not None:
+            attentions.append(partial(self.attend_chunks, q[n:], out=out[n:]))
+
+        def attend(k_cache: Tensor, v_cache: Tensor) -> None:
+            for each in attentions:
+                each(k_cache, v_cache)
+
+        return attend
+
+
+def tokens_of(scheduled, order: list[int]) -> list[int]:
+    """The tokens that a step computes. Those that only the device knows are negative."""
+    tokens: list[int] = []
+    for seq in order:
+        request, num_tokens = scheduled[seq]
+        start = request.num_computed
+        tokens += request.tokens[start : start + num_tokens]
+    return tokens
 
 
 def chunk_kernel(runner) -> tuple[int, Shape] | None:

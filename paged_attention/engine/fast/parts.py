@@ -17,7 +17,9 @@ class FastParts:
     few_rows: products of at most 16 rows by our kernel. Of no effect without `layers`.
     early: a kernel begins while the one before it still runs, and asks for what does not
         depend on that one. Likewise.
-    Raises ValueError for `ahead` without these two.
+    pieces: what a step with prompts computes between two attentions is recorded, for some
+        numbers of tokens. Of no effect without `layers` and `graphs`.
+    Raises ValueError for `ahead` without `state` and `sampling`.
     """
 
     layers: bool = True
@@ -28,6 +30,7 @@ class FastParts:
     ahead: bool = True
     few_rows: bool = True
     early: bool = True
+    pieces: bool = True
 
     def __post_init__(self):
         if self.ahead and not (self.state and self.sampling):

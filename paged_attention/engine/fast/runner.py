@@ -16,6 +16,7 @@ from paged_attention.engine.fast.graph_sizes import smallest_that_fits
 from paged_attention.engine.fast.layers import FusedModel, UnfusedModelError
 from paged_attention.engine.fast.mixed import MixedStep, chunk_kernel
 from paged_attention.engine.fast.parts import FastParts
+from paged_attention.engine.fast.pieces import Pieces
 from paged_attention.engine.fast.reserve_blocks import append_tokens
 from paged_attention.engine.fast.sampler import draw_where_wanted, likeliest_tokens
 from paged_attention.engine.fast.state import SentTable, StepState
@@ -32,8 +33,10 @@ class FastRunner:
 
     runner: the engine's own, of lesson 08, which this one replaces.
     sizes: the batch sizes of the recorded decode steps.
+    piece_sizes: the numbers of tokens of the recorded pieces of other steps.
     `reasons`: for each part that could not be had, why. The others are in.
     `graphs`: the recorded steps, by batch size.
+    `pieces`: the recorded pieces; None if that part is out.
     `graph_bytes`: the GPU's memory that they take.
     `on_tokens`: where the device samples, called with a step's requests, its logits and its
         tokens, both still on the device. None calls nothing.
@@ -41,7 +44,7 @@ class FastRunner:
 
     on_tokens: Callable[[list[tuple[Request, int]], Tensor, Tensor], None] | None = None
 
-    def __init__(self, runner, parts: FastParts, sizes: list[int]):
+    def __init__(self, runner, parts: FastParts, sizes: list[int], piece_sizes: list[int]):
         model, manager = runner.model, runner.manager
         self.model, self.manager, self.parts = model, manager, parts
         self.dtype = model.dtype  # model.to() may change the model's
@@ -72,9 +75,14 @@ class FastRunner:
         # The rows of the last decode step, and its size with padding: `state` has them.
         self.batch: tuple[list[int], int] | None = None
         self.graphs: dict[int, StepGraph] = {}
+        self.pieces: Pieces | None = None
         self.graph_bytes = 0
         if parts.graphs:
-            self._capture(sizes)
+            if parts.pieces and self.fused is not None and piece_sizes:
+                most = max(piece_sizes)
+                tokens = self.state.last_tokens
+                self.pieces = Pieces(self.fused, tokens, most, max_num_seqs)
+            self._capture(sizes, piece_sizes)
 
     def _card_has(self, part: str, need: Need) -> bool:
         """Whether the GPU has what a part needs. If not, notes the reason."""
@@ -95,21 +103,31 @@ class FastRunner:
             return None
 
     @torch.inference_mode()
-    def _capture(self, sizes: list[int]) -> None:
-        """Records a decode step for each size, the largest first: all share its memory."""
+    def _capture(self, sizes: list[int], piece_sizes: list[int]) -> None:
+        """Records decode steps, and pieces of the others. All share one memory."""
         on_gpu = self.device.type == "cuda"
         pool = torch.cuda.graph_pool_handle() if on_gpu else None
-        try:
-            for size in sorted(sizes, reverse=True):
-                self.graphs[size] = capture(partial(self._decode, size), self.device, pool)
-        except (GraphError, torch.OutOfMemoryError) as error:
-            self.reasons["graphs"] = str(error).splitlines()[0]
+
+        def record(size: int) -> None:
+            self.graphs[size] = capture(partial(self._decode, size), self.device, pool)
+
+        self._record("graphs", sizes, record)
+        if self.pieces is not None:
+            self._record("pieces", piece_sizes, partial(self.pieces.capture, pool=pool))
         if on_gpu:  # what PyTorch has reserved says less: a capture gives back what is unused
             self.graph_bytes = sum(
                 segment["total_size"]
                 for segment in torch.cuda.memory_snapshot()
                 if segment["segment_pool_id"] == pool
             )
+
+    def _record(self, part: str, sizes: list[int], record: Callable[[int], None]) -> None:
+        """Records each size, the largest first, which has the memory for all."""
+        try:
+            for size in sorted(sizes, reverse=True):
+                record(size)
+        except (GraphError, torch.OutOfMemoryError) as error:
+            self.reasons[part] = str(error).splitlines()[0]
 
     @torch.inference_mode()
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor | Arriving:
@@ -218,7 +236,10 @@ class FastRunner:
         places, last = (step.tokens, step.positions, step.slots), step.last
         if len(computing) < len(scheduled):
             last = last[send(logits_of_each(scheduled), torch.int64, self.device)]
-        logits = self.forward(*places, step.attend, last)
+        if self.pieces is not None and step.size is not None:
+            logits = self.pieces.run(step.size, step.num_tokens, step.attend_into, last)
+        else:
+            logits = self.forward(*places, step.attend, last)
         return self._choose(send(rows, torch.int64, self.device), logits)
 
     def forward(self, tokens, positions, slots, attend, last=None, out=None) -> Tensor:
