@@ -61,7 +61,8 @@ def encoded(text: str, bits: tuple[np.ndarray, ...]):
 
 
 def _packed(results: list) -> bytes:
-    texts, rows = [], {}  # rows: by text, the data of all tensors in each of its results
+    texts: list[str] = []
+    rows: dict[str, list] = {}  # by text: the data of all tensors in each of its results
     for result in results:
         data = [base64.b64decode(part[3]) for part in _tensors(result)]
         texts.append(json.dumps(_with_data(result, map(len, data))))

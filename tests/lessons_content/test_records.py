@@ -1,6 +1,5 @@
 """Records of what mistakes give: what they count for, and what is no record."""
 
-import json
 import lzma
 import os
 import re
