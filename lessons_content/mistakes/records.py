@@ -94,7 +94,7 @@ class Records:
 
 
 def key(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def file_of(exercise_id: str) -> Path:
