@@ -1,6 +1,7 @@
 """Records of what mistakes give: what they count for, and what is no record."""
 
 import lzma
+import math
 import os
 import re
 import shutil
@@ -9,7 +10,9 @@ import sys
 import textwrap
 from unittest import mock
 
+import numpy as np
 import pytest
+import torch
 
 from lessons_content.mistakes import packing, records
 from lessons_lib import checks
@@ -63,13 +66,33 @@ def test_a_record_from_another_version_goes_by_names_and_not_by_other_words_of_e
 
 
 def test_what_is_recorded_comes_back_nearly_as_it_was():
-    import torch
-
     lowest = torch.finfo(torch.float32).min
     number = torch.tensor([1 / 3, float("inf"), float("nan"), -0.0, 1e-30, lowest, 0.0])
     number.view(torch.int32)[-1] = -1  # another NaN
     back = result_codec.decode(records.coarse(result_codec.encode(number)))
     assert torch.allclose(back, number, rtol=1e-5, equal_nan=True)
+
+
+def test_results_come_out_of_a_file_bit_for_bit():
+    nan = torch.tensor([0.5, math.nan])
+    other_nan = nan.view(torch.int32).add(1).view(torch.float32)
+    kinds = [
+        *(nan, other_nan, -nan, torch.zeros(0, 3), torch.tensor(3), torch.tensor([True])),
+        *(torch.ones(2, dtype=torch.complex128), torch.ones(2, 2, dtype=torch.bfloat16)),
+        *(np.float64(0.1), np.arange(3, dtype=">i4"), (nan, nan), (nan, "two\nlines"), None),
+    ]
+    cases = [
+        [*map(result_codec.encode, kinds), records.HANGS],
+        [result_codec.encode((torch.arange(number, number + 3),)) for number in range(300)],
+        [],
+    ]
+    file = packing.write({"about": "this"}, cases)
+    head, packed = packing.read(file)
+    assert head == {"about": "this"}
+    assert cases == [
+        [packing.encoded(*result) for result in packing.unpacked(case)] for case in packed
+    ]
+    assert packing.write(head, cases) == file
 
 
 @pytest.mark.slow
