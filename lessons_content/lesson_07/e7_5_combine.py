@@ -33,7 +33,7 @@ CASES = [
     Case(2, 1, 2, level=-150.0, seed=10),
     Case(2, 1, 2, level=-500.0, seed=14),
     Case(3, 2, 2, spread=60.0, empty=((2, 1, 0), (0, 0, 1)), seed=11),
-    Case(9, 3, 4, spread=3.0, seed=12),
+    Case(9, 2, 2, spread=3.0, seed=12),
     Case(4, 2, 3, empty=((0, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1)), seed=13),
     Case(1, 2, 1, seed=15, dtype=torch.bfloat16),
     Case(3, 2, 3, seed=16, dtype=torch.bfloat16),

@@ -105,9 +105,7 @@ def record(exercise: Exercise):
         text: given.get(text) or bank.records.encoded(text) for _, _, text in named(exercise)
     }
     print()
-    messages = {mistake.slug: mistake.message for mistake in bank.complete}
-    about = exercise.id, bank.made_with, bank.source
-    records.write(*about, recorded, named(exercise), messages)
+    records.write(exercise.id, bank.made_with, bank.source, recorded, named(exercise))
     del bank.records  # the records are read again when they are needed
 
 

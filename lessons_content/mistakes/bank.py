@@ -80,7 +80,7 @@ class RecordedForm(checks.Form):
     bank: "Bank"
     slug: str
     number: int  # among the forms of its mistake
-    row: list[int]  # its row in the records
+    row: Sequence[int]  # its row in the records
     is_recorded = True
 
     @property
@@ -148,16 +148,13 @@ class Bank(Sequence):
         forms: dict[str, list[RecordedForm]] = {}
         for slug, number, row in self.records.named:
             forms.setdefault(slug, []).append(RecordedForm(self, slug, number, row))
-        messages = self.records.messages
+        messages = self._messages()
         found = [
-            Mistake(slug, messages[slug], first, also=tuple(further))
+            Mistake(slug, messages.pop(slug), first, also=tuple(further))
             for slug, (first, *further) in forms.items()
         ]
-        # No result tells these apart from others, or the answer's text shows them.
-        rest = [
-            Mistake(slug, words, None) for slug, words in messages.items() if slug not in forms
-        ]
-        return (*found, *rest)
+        # No result tells the rest apart from others, or the answer's text shows them.
+        return (*found, *(Mistake(slug, words, None) for slug, words in messages.items()))
 
     @property
     def source(self) -> str:
@@ -182,6 +179,15 @@ class Bank(Sequence):
 
     def _sections(self, file: Path):
         return edits.sections(file, is_python=not self.prepare)
+
+    def _messages(self) -> dict[str, str]:
+        """The message of each of the course's mistakes. The exercise's own come first."""
+        found: dict[str, str] = {}
+        for file in self._files():
+            for section in self._sections(file):
+                if section.slug not in edits.OF_OTHERS:
+                    found.setdefault(section.slug, self._message(section))
+        return found
 
     def _message(self, section: edits.Section) -> str:
         return section.message.replace("{answer}", self.answer_name)

@@ -6,20 +6,20 @@ was made with.
 """
 
 import base64
-import functools
 import hashlib
-import io
 import json
+import lzma
 import re
 import sys
 import types
-import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from lessons_content.mistakes import packing
 from lessons_lib.checks import Raised, result_codec
 
 _RAISED = ["course", Raised.__module__, "Raised"]
@@ -36,49 +36,42 @@ HANGS: dict = {}
 class Records:
     """The records of one exercise; empty if the exercise has changed since.
 
-    They are in a zip file, because a check reads only a few parts of it: "head", "forms" and
-    each case's different results, one a line, under the case's number. All parts are JSON.
-
     made_with: a digest of the exercise.
     source: a digest of the texts that the forms were made from.
+    versions: of Python and PyTorch. Other versions may give errors other words.
+    forms: the row of each text, by the text's key: the number of its result on each case.
     named: (slug, number of the form, its row) for each different row, in the order in which
         mistakes are compared.
-    messages: by slug, for all mistakes.
-    versions: of Python and PyTorch. Other versions may give errors other words.
     """
 
-    def __init__(self, archive: zipfile.ZipFile | None = None):
-        head = json.loads(archive.read("head")) if archive else {}
-        self._archive = archive
-        self.made_with, self.source = head.get("made_with", ""), head.get("source", "")
-        self.named, self.messages = head.get("named", []), head.get("messages", {})
-        self.versions = head.get("versions", "")
-        self._results: dict[int, list[str]] = {}
+    def __init__(self, head: dict | None = None, cases: Sequence[bytes] = ()):
+        head = head or {"made_with": "", "source": "", "versions": "", "columns": []}
+        self.made_with, self.source = head["made_with"], head["source"]
+        self.versions = head["versions"]
+        rows = [*zip(*head["columns"], strict=True)]
+        self.forms = {text: rows[row] for text, row in head.get("forms", {}).items()}
+        self.named = [(slug, number, rows[row]) for slug, number, row in head.get("named", ())]
+        self._cases = cases
+        self._results: dict[int, list] = {}
         self._decoded: dict[tuple[int, int], Any] = {}
 
-    @functools.cached_property
-    def forms(self) -> dict[str, list[int]]:
-        """The row of each text, by the text's key: the number of its result on each case."""
-        return json.loads(self._archive.read("forms")) if self._archive else {}
-
-    def results(self, number: int) -> list[str]:
-        """The different results of a case, encoded."""
+    def _encoded(self, number: int, place: int):
+        """A result of a case."""
         if number not in self._results:
-            assert self._archive is not None  # otherwise there is no row to ask about
-            self._results[number] = self._archive.read(str(number)).decode().split("\n")
-        return self._results[number]
+            self._results[number] = packing.unpacked(self._cases[number])
+        return packing.encoded(*self._results[number][place])
 
     def find(self, text: str, number: int) -> tuple[int, Any] | None:
         """(number, result) of a text on a case. None if nothing is recorded."""
         row = self.forms.get(key(text))
         return None if row is None else self.at(row, number)
 
-    def at(self, row: list[int], number: int) -> tuple[int, Any] | None:
+    def at(self, row: Sequence[int], number: int) -> tuple[int, Any] | None:
         if number >= len(row):
             return None
         place = number, row[number]
         if place not in self._decoded:
-            encoded = json.loads(self.results(number)[row[number]])
+            encoded = self._encoded(*place)
             self._decoded[place] = HANGS if encoded == HANGS else result_codec.decode(encoded)
         decoded = self._decoded[place]
         return None if decoded is HANGS else (place[1], decoded)
@@ -96,27 +89,25 @@ class Records:
     def encoded(self, text: str) -> list:
         """The recorded results of a text on all cases."""
         return [
-            json.loads(self.results(number)[place])
-            for number, place in enumerate(self.forms[key(text)])
+            self._encoded(number, place) for number, place in enumerate(self.forms[key(text)])
         ]
 
 
 def key(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def file_of(exercise_id: str) -> Path:
-    return FOLDER / f"{exercise_id}.zip"
+    return FOLDER / f"{exercise_id}.xz"
 
 
 def read(exercise_id: str, made_with: str) -> Records:
     """The records in the exercise's file, if they were made with this (see `harness`)."""
     try:
-        # Read into memory, because the file may be replaced meanwhile.
-        found = Records(zipfile.ZipFile(io.BytesIO(file_of(exercise_id).read_bytes())))
+        found = Records(*packing.read(file_of(exercise_id).read_bytes()))
         if found.made_with == made_with:
             return found
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError):
         pass  # there is no such file, or it is incomplete
     return Records()
 
@@ -127,66 +118,58 @@ def write(
     source: str,
     recorded: dict[str, list],
     named: list[tuple[str, int, str]],
-    messages: dict[str, str],
 ):
     """Writes the file of an exercise.
 
     recorded: for each text, its encoded result on each case, or HANGS.
     named: (slug, number of the form, its text), in the order in which mistakes are compared.
-    messages: of all mistakes.
     """
     num_cases = len(next(iter(recorded.values())))
     places: list[dict[str, int]] = [{} for _ in range(num_cases)]
-    forms = {
-        key(text): [
+    rows: dict[tuple[int, ...], int] = {}
+    forms = {}
+    for text, given in recorded.items():
+        row = tuple(
             places[number].setdefault(json.dumps(result), len(places[number]))
             for number, result in enumerate(given)
-        ]
-        for text, given in recorded.items()
-    }
-    rows: dict[str, list] = {}
+        )
+        forms[text] = rows.setdefault(row, len(rows))
+    different: dict[Any, tuple] = {}
     for slug, number, text in named:
-        row = forms[key(text)]
         is_whole = HANGS not in recorded[text]
-        rows.setdefault(repr(row) if is_whole else text, [slug, number, row])
-    data = {
+        different.setdefault(forms[text] if is_whole else text, (slug, number, forms[text]))
+    head = {
         "made_with": made_with,
         "source": source,
-        "named": [*rows.values()],
-        "messages": messages,
         "versions": versions(),
+        "columns": [*zip(*rows, strict=True)],
+        "forms": {key(text): row for text, row in forms.items()},
+        "named": [*different.values()],
     }
-    members = {"head": json.dumps(data), "forms": json.dumps(forms)}
-    members |= {str(number): "\n".join(different) for number, different in enumerate(places)}
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, text in members.items():
-            # ZipInfo's own date, so that equal records make equal files.
-            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED, 9)
     FOLDER.mkdir(exist_ok=True)
-    file_of(exercise_id).write_bytes(written.getvalue())
+    cases = ([*map(json.loads, results)] for results in places)
+    file_of(exercise_id).write_bytes(packing.write(head, cases))
 
 
 def coarse(encoded):
     """An encoded result that packs better: a float of a tensor has 16 bits, because checks
     compare it to 1e-4 (tensors.py), and an error has no line.
     """
-    if not isinstance(encoded, list | dict):
-        return encoded
-    if isinstance(encoded, dict):
-        return {name: coarse(part) for name, part in encoded.items()}
-    if encoded[:1] == ["course"] and isinstance(encoded[3], str):
-        parts = {name: part for name, part in encoded[4].items() if name not in _SHOWN_ALONE}
-        return [*encoded[:4], parts]
-    if encoded[:2] == ["tensor", "torch.float32"]:
-        bits = np.frombuffer(base64.b64decode(encoded[3]), np.uint32)
+
+    def change(part: list) -> list | None:
+        if part[:1] == ["course"] and isinstance(part[3], str):
+            parts = {name: its for name, its in part[4].items() if name not in _SHOWN_ALONE}
+            return [*part[:4], parts]
+        if part[:2] != ["tensor", "torch.float32"]:
+            return None
+        bits = np.frombuffer(base64.b64decode(part[3]), np.uint32)
         shorter = (bits + np.uint32(1 << 6)) >> np.uint32(7) << np.uint32(7)
         # Not NaN and infinity, nor the largest numbers, which would become infinite.
         is_finite = [np.isfinite(each.view(np.float32)) for each in (bits, shorter)]
         bits = np.where(np.logical_and(*is_finite), shorter, bits)
-        text = base64.b64encode(bits.tobytes()).decode()
-        return [*encoded[:3], text]
-    return [coarse(part) for part in encoded]
+        return [*part[:3], base64.b64encode(bits.tobytes()).decode()]
+
+    return packing.changed(encoded, change)
 
 
 def versions() -> str:
@@ -203,18 +186,14 @@ def without_words(result):
     An error about a name keeps the names in quotes, because no version changes them.
     """
 
-    def walk(encoded):
-        if isinstance(encoded, dict):
-            return {name: walk(part) for name, part in encoded.items()}
-        if not isinstance(encoded, list):
-            return encoded
-        if encoded[:3] == _RAISED:
-            kind, _, words = encoded[3].partition(":")
-            names = re.findall(r"'\w+'", words) if kind in _ABOUT_NAMES else []
-            return [*encoded[:3], " ".join([kind, *names]), {}]
-        return [walk(part) for part in encoded]
+    def change(part: list) -> list | None:
+        if part[:3] != _RAISED:
+            return None
+        kind, _, words = part[3].partition(":")
+        names = re.findall(r"'\w+'", words) if kind in _ABOUT_NAMES else []
+        return [*part[:3], " ".join([kind, *names]), {}]
 
-    return result_codec.decode(walk(result_codec.encode(result)))
+    return result_codec.decode(packing.changed(result_codec.encode(result), change))
 
 
 def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:

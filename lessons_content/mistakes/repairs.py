@@ -28,6 +28,7 @@ _LAZY = {"map", "filter"}
 _READ_ONCE = {"map", "zip", "filter", "iter", "reversed", "enumerate"}
 _DIVISIONS = (ast.FloorDiv, ast.Mod, ast.Div)
 _OTHER_EDGE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_OVER_ALL = {"max": "amax", "amax": "amax", "min": "amin", "amin": "amin", "sum": "sum"}
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SHORT = {"int32": "int64", "int": "long"}
 _PLACE_NAME = "_place"
@@ -349,6 +350,19 @@ def _other_stride(node):
             yield _parsed("{one} * {rest} + {other}", **parts)
 
 
+def _of_all(node):
+    """A maximum or a sum of a whole tensor."""
+    if not _calls(node, *_OVER_ALL) or not isinstance(node.func, ast.Attribute):
+        return
+    given = [*node.args]
+    if ast.unparse(node.func.value) != "torch":
+        given.insert(0, node.func.value)
+    if len(given) == 1 and not node.keywords:
+        for dimension in "-1, keepdim=True", "-1", "0":
+            text = f"{{tensor}}.{_OVER_ALL[node.func.attr]}({dimension})"
+            yield _parsed(text, tensor=given[0])
+
+
 def _upside_down(node):
     if _calls(node, "exp") and node.args and isinstance(node.args[0], ast.BinOp):
         difference = node.args[0]
@@ -465,6 +479,10 @@ OTHERS = {
     "other-stride": (
         "Which number counts steps, how long is a step, and what is left?",
         _other_stride,
+    ),
+    "all-numbers-together": (
+        "This takes all numbers of a tensor together. Which ones belong together?",
+        _of_all,
     ),
     "exponent-upside-down": (
         "Is the exponent 0 or less, as it is when the maximum is taken away?",

@@ -90,7 +90,7 @@ def test_the_records_are_in_step(exercise, capsys):
 
 def test_all_records_together_are_small():
     sizes = [path.stat().st_size for path in records.FOLDER.iterdir()]
-    assert sum(sizes) < 8 << 20
+    assert sum(sizes) <= 3_000_000
     assert {path.name for path in records.FOLDER.iterdir()} == {
         records.file_of(exercise.id).name for exercise in EXERCISES
     }

@@ -14,6 +14,13 @@ NUMBERS = [[3, 10, 9], [7], [100, 20, 3]]
 PAIRS = [(3, 2), (4, 2), (1, 5), (0, 3)]
 LARGE = [(3, 2), (10**17 - 1, 10), (4, 2)]
 TENSORS = [torch.arange(6.0).view(3, 1, 2), torch.ones(1, 1, 2), torch.zeros(2, 1, 1)]
+ROWS = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.ones(1, 3), torch.eye(4) + 1]
+
+
+def by_row(x):
+    return x / x.amax(-1, keepdim=True)
+
+
 # the slug, the answer, what is right, and the cases
 SLIPS = [
     (
@@ -145,6 +152,16 @@ SLIPS = [
     ("other-division", "def f(a, b):\n    return a % b", lambda a, b: a // b, PAIRS),
     ("other-division", "def f(a, b):\n    return a // b", lambda a, b: -(-a // b), PAIRS),
     ("other-stride", "def f(a, b):\n    return a * 7 + b", lambda a, b: b * 7 + a, PAIRS),
+    *(
+        ("all-numbers-together", f"def f(x):\n    return x / {text}", by_row, ROWS)
+        for text in ("x.amax()", "x.max()", "torch.max(x)")
+    ),
+    (
+        "all-numbers-together",
+        "def f(x):\n    return torch.amin(x)",
+        lambda x: x.amin(0),
+        ROWS,
+    ),
     (
         "exponent-upside-down",
         "import math\ndef f(a, b):\n    return math.exp(max(a, b) - a)",
