@@ -6,7 +6,9 @@ written into the tensors of the recorded one.
 """
 
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -95,9 +97,27 @@ def _capture_cuda(
                 step()
             torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, stream=_capture_stream(device)):
+        with (
+            no_collection(),
+            torch.cuda.graph(graph, pool=pool, stream=_capture_stream(device)),
+        ):
             result = step()
     return StepGraph(result, graph.replay)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keeps Python from collecting garbage in a `with` block.
+
+    In it may be an older graph, and a graph that is freed meanwhile breaks the recording.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @functools.cache

@@ -99,7 +99,9 @@ def generate():
     """The engine's kernels, which begin early, in a prompt's step and in recorded ones."""
     sizes = dict(hidden_size=256, num_attention_heads=4, num_key_value_heads=2)
     model = random_model(2, intermediate_size=384, vocab_size=512, **sizes)
-    engine = fast_engine(model, sizes=[2], num_blocks=20, block_size=16, max_num_seqs=2)
+    engine = fast_engine(
+        model, sizes=[2], piece_sizes=[16, 64], num_blocks=20, block_size=16, max_num_seqs=2
+    )
     assert engine.runner.reasons == {}
     prompts = [list(range(40)), list(range(9))]
     requests = engine.generate(prompts, SamplingParams(max_new_tokens=3, ignore_end=True))

@@ -131,6 +131,7 @@ def test_pieces_whose_kernels_begin_early_compute_the_same_bits(length):
 
     def keys_and_values(parts):
         engine = fast_engine(own, parts, num_blocks=40, block_size=16, max_num_seqs=2)
+        assert engine.runner.reasons == {}
         counts = counted(engine)
         engine.generate([[number] * length for number in (7, 8, 9)], ENDLESS)
         assert sum(counts.values()) > 0

@@ -161,6 +161,19 @@ def test_what_a_gpu_does_without_the_host_is_done_again_with_new_numbers(device,
     assert graph.replay() is found
 
 
+@pytest.mark.gpu
+def test_garbage_with_an_older_graph_does_not_break_a_recording():
+    """Python collects garbage when it has made some hundred lists, and frees the graph then."""
+    device = torch.device("cuda")
+    x, wheel = torch.zeros(2, device=device), []
+    wheel += [wheel, capture(lambda: x + 1, device)]
+    del wheel
+    graph = capture(lambda: x + len([[] for _ in range(100_000)]), device)
+    assert graph.replay().tolist() == [100_000, 100_000]
+    # A recording that breaks leaves PyTorch's random numbers on the device unusable.
+    assert torch.rand(2, device=device).isfinite().all()
+
+
 @devices
 def test_to_another_device_than_the_host_is_no_reading(device):
     x = torch.zeros(2, device=device)
