@@ -322,7 +322,7 @@ class FastPrefill:
         return lambda q, k_cache, v_cache: prefill(q.contiguous(), k_cache, v_cache, table)
 
 
-LONG_PROMPT = 8192
+LONG_PROMPT = 16384
 
 
 def _place(device: torch.device) -> str:
@@ -338,8 +338,8 @@ def is_one_long_prompt(metadata: BatchMetadata) -> bool:
 
     It knows no block table and takes one prompt after another, so only a single long prompt is
     faster there. On an H200, in bfloat16 with 32 query heads, a prompt of 8,192 tokens takes
-    0.94 ms there and 0.97 ms by rung 5, one of 16,384 3.4 and 3.7; one of 4,096 takes 0.29 and
-    0.27, and two of 8,192 take the same.
+    0.90 ms there and 0.92 ms by rung 5, one of 16,384 3.47 and 3.54, and one of 30,000 11.9
+    and 13.3. Its keys have to be gathered before, which was not counted here.
     """
     if len(metadata.seq_lens_kv) != 1:
         return False

@@ -18,11 +18,11 @@ from pretended_card import pretend_card
 @pytest.mark.parametrize(
     "lens, is_one",
     [
-        ([(8192, 8192)], True),
-        ([(8191, 8191)], False),
-        ([(8192, 8200)], False),
-        ([(8192, 8192), (1, 5)], False),
-        ([(8192, 8192)] * 2, False),
+        ([(16384, 16384)], True),
+        ([(16383, 16383)], False),
+        ([(16384, 16392)], False),
+        ([(16384, 16384), (1, 5)], False),
+        ([(16384, 16384)] * 2, False),
         ([], False),
     ],
 )
