@@ -402,7 +402,7 @@ show_times(run, 2)
 draw.rungs(run, "1 prompt of 8,192", 2, multiplies)
 
 # %% [markdown]
-# **Why they differ.** They hardly do. On the chunks rung 2 has 321 of 989 TFLOP/s, 32 % of its
+# **Why they differ.** They hardly do. On the chunks rung 2 has 320 of 989 TFLOP/s, 32 % of its
 # limit, where rung 1 had 26 % of its own. So the first two gained more than 15 times. The mix
 # gained less. In the second small batch, which is like it, 8 % of each meeting is needed. (A
 # meeting of 128 rows and 64 keys is eight times as large as one of rung 1.)
@@ -604,7 +604,7 @@ draw.tiles_met([all_read, ladder.blocks_read(4, (256, 256))], 32, pool_ids)
 # %% [markdown]
 # **Why they differ.** The prompt gained a little more than twice. Besides the meetings, it saves
 # masks: they are computed only where they are needed, in one meeting of 64. The chunks had 3 %
-# to save, and gained 6 %. So masks probably take their time, too. The mix gained 1.4 times. How
+# to save, and gained 7 %. So masks probably take their time, too. The mix gained 1.4 times. How
 # much of that comes from the order, and how much from the warps that share their rows, these
 # figures do not say.
 #

@@ -189,11 +189,11 @@ def test_what_each_rung_gained_is_as_lesson_09_says():
     assert 2 < prompt < 2.2 and "The prompt gained a little more than twice." in text
     assert f"had 3 % to save, and gained {100 * (chunks - 1):.0f} %" in text
     prompt, chunks, mix = gains(5)
-    assert f"{prompt:.1f}" == f"{chunks:.1f}" == "1.7"
-    assert "the chunks gained 1.7 times" in text
+    assert f"{prompt:.1f}" == f"{chunks:.1f}" == "1.8"
+    assert "the chunks gained 1.8 times" in text
     rates = [row.teraflops for row in run.rows if row.backend == "rung 5"]
-    for rate in rates[0], rates[3]:
-        assert 0.68 < rate / run.multiply_limit_teraflops < 0.72 and "run at 70 % of" in text
+    shares = [rate / run.multiply_limit_teraflops for rate in (rates[0], *rates[3:5])]
+    assert f"run at {100 * min(shares):.0f} to {100 * max(shares):.0f} % of" in text
     assert f"The mix gained {mix:.1f} times." in text
 
 
@@ -212,7 +212,7 @@ def test_the_peers_are_as_far_as_lesson_09_says():
     ahead = [name for name in pictured if ratio(name, "FA3", 5) < 1]
     assert ahead == ["8 chunks of 512 at 8,192", "a chunk of 2,048 at 32,768"]
     most = max(1 / ratio(name, "FA3", 5) for name in ahead)
-    assert f"On long contexts FA3 is ahead by up to {100 * (most - 1):.0f} %" in text
+    assert f"FA3 is ahead by up to {100 * (most - 1):.0f} % on long contexts" in text
     best = [min(ratio(name, way, 5) for way in ("FA2", "FA3")) for name in run.workloads]
     assert min(best[:6]) > 0.9 and math.prod(best[:6]) > 1 and min(best[6:]) > 0.85
     assert min(ratio(mixed, way) for way in ("FA2", "FA3")) > 1.4
