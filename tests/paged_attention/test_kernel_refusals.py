@@ -22,11 +22,11 @@ from int32 import integers
 from launches import Launches
 from paged_attention.attention.metadata import attn_paged_torch
 from paged_attention.attention.paged_kernel import attn_paged_cuda
-from paged_attention.ladder.decode import FP8, PagedDecode, attn_paged_fast
+from paged_attention.ladder.decode import FP8, RUNGS, PagedDecode, attn_paged_fast
 from paged_attention.ladder.rungs import rung_library
 from paged_attention.ladder.self_planned import SelfPlannedDecode
 from paged_attention.prefill.kernels import PagedPrefill, attn_paged_prefill
-from paged_attention.prefill.rungs import prefill_library
+from paged_attention.prefill.rungs import PREFILL_RUNGS, prefill_library
 from refused import refused
 
 SCALES = torch.ones(2)
@@ -262,6 +262,22 @@ def paged(head_size=8, cache=(3, 4, 2), dtype=FLOAT):
     k_cache, v_cache = torch.zeros(2, *cache, head_size, dtype=dtype)
     q = torch.zeros(2, 4, head_size, dtype=dtype)
     by_cuda(q=q, k_cache=k_cache, v_cache=v_cache, block_table=TABLE)
+
+
+def test_each_rung_takes_a_single_head():
+    one = MODEL | dict(num_q_heads=1, num_kv_heads=1)
+    for number, rung in enumerate(RUNGS):
+        kv_dtype = FP8 if rung.fp8 == "always" else None
+        PagedDecode(number, LENS, **one, kv_dtype=kv_dtype, library=Launches())
+    for number in range(len(PREFILL_RUNGS)):
+        prefill_4(number=number, num_q_heads=1, num_kv_heads=1)
+
+
+def test_lengths_on_another_device_than_all_else_are_refused():
+    lengths = METADATA.cu_seqlens_q, METADATA.seq_lens_kv
+    planned = PagedPrefill(4, *lengths, **MODEL, library=Launches())
+    with pytest.raises(ValueError, match="must be on seq_lens_kv.s device"):
+        planned(**{name: tensor.to("meta") for name, tensor in RIGHT.items()})
 
 
 ALL = (decode_7, decode_9, prefill_4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples import few
 from lessons_lib.cuda.inline import read_kernel
-from paged_attention.ladder.splits import cut_evenly
+from paged_attention.ladder.splits import choose_num_splits, cut_evenly
 from paged_attention.ladder.work_plan import (
     TILE_SIZE,
     best_plan,
@@ -57,6 +57,11 @@ def sound(plan, lengths, heads):
     assert rows == list(product(range(len(lengths)), first_heads))
     assert parts == list(range(plan.num_parts))
     return shares
+
+
+def test_a_long_sequence_fills_the_card_and_a_full_card_is_not_cut():
+    assert choose_num_splits(8, 512, 132) == 16  # 128 blocks of 32 tiles: one wave
+    assert choose_num_splits(2048, 8, 132) == choose_num_splits(1, 1, 132) == 1
 
 
 @some

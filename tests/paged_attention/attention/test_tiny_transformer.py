@@ -52,6 +52,14 @@ def test_the_model_computes_what_it_says():
         torch.testing.assert_close(layer.double(), hand, rtol=1e-4, atol=1e-4)
 
 
+def test_the_seed_says_which_model_it_is():
+    tokens = torch.arange(9)
+    first, again, other = (
+        TinyTransformer(seed=seed)(tokens, dense, merge_of_reference)[0] for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
 @pytest.mark.parametrize("block_size", [1, 3, 16])
 def test_the_pool_changes_no_token_and_is_empty_afterwards(block_size):
     model, prompt = TinyTransformer(num_layers=2, seed=364), [3, 14, 15, 92]

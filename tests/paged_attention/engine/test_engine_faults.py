@@ -101,6 +101,28 @@ def test_a_permutation_of_full_blocks_is_no_fault(model):
     assert any(table[0] > table[1] for table in tables)  # the last blocks come first
 
 
+def test_only_steps_of_single_tokens_visit_their_full_blocks_in_reverse_order(model):
+    def path(metadata):
+        seen.append((metadata.cu_seqlens_q.diff().tolist(), metadata.block_table.tolist()))
+        return PATHS["paged_torch"](metadata)
+
+    seen, tables = [], []
+    for fault in (False, True):
+        own = Engine(model, path=path, block_size=8, num_blocks=12, max_num_seqs=2)
+        if fault:
+            plant(own, "full blocks permuted")
+        own.add("long", list(range(2, 19)), SamplingParams(max_new_tokens=3, ignore_end=True))
+        own.step()
+        own.add("new", [5] * 20, SamplingParams(max_new_tokens=1))  # beside a single token
+        own.step()
+        own.run()
+        tables.append(seen[1][1])
+        assert seen[1][0] == [1, 20]
+        seen.clear()
+    (long, new), (of_long, of_new) = tables
+    assert of_long == [long[1], long[0], *long[2:]] and of_new == new
+
+
 def test_an_engine_at_work_is_refused(model):
     engines = [Engine(model, path="gather", num_blocks=20) for _ in range(2)]
     engines[1].add("a", [1, 2])

@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decode_calls import HALF, MODEL, assert_right, fp8
+from decode_calls import HALF, MODEL, assert_right, fp8, shape
 from examples import few
 from paged_attention.engine.fast.graph import capture
-from paged_attention.ladder.rungs import FP8
-from paged_attention.ladder.self_planned import SelfPlannedDecode
+from paged_attention.ladder.rungs import FP8, num_warps
+from paged_attention.ladder.self_planned import SelfPlannedDecode, make_buffers
+from paged_attention.ladder.work_plan import choose_heads_at_once
 from paged_batch import Batch, device_of, on_each_target
 from poison import poisons
 
@@ -41,6 +42,20 @@ def compute(decode, tensors):
 SHORT = st.lists(
     st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 100, 150]), min_size=1, max_size=6
 )
+
+
+@given(
+    lens=st.lists(st.integers(1, 5000), min_size=1, max_size=200),
+    num_kv_heads=st.integers(1, 16),
+    num_blocks=st.integers(1, 132),
+)
+def test_two_parts_of_each_block_have_room_for_all_heads_at_once(
+    lens, num_kv_heads, num_blocks
+):
+    made_for = shape()
+    buffers = make_buffers(len(lens), num_kv_heads, num_blocks, made_for, torch.device("cpu"))
+    heads = choose_heads_at_once(lens, num_kv_heads, num_warps(made_for), num_blocks)
+    assert len(buffers["parts"]) >= 2 * num_blocks * heads
 
 
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=pytest.mark.gpu)])

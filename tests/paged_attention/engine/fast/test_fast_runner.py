@@ -126,6 +126,28 @@ def test_a_request_may_grow_to_the_end_of_the_pool():
     assert one == other and len(one) == 10
 
 
+class Reading(torch.nn.Module):
+    """A layer that looks at its numbers on the host."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x) if x.isfinite().all().item() else x
+
+
+def test_a_model_that_cannot_be_recorded_says_why_and_runs():
+    own = load_model()
+    own.model.norm = Reading(own.model.norm)
+    engine = fast_engine(own, FastParts(layers=False, plan=False), num_blocks=20)
+    assert [*engine.runner.reasons] == ["graphs"] and not engine.runner.graphs
+    reason = engine.runner.reasons["graphs"]
+    assert "reads a number on the host" in reason and "\n" not in reason
+    requests = engine.generate(list(map(encode, PROMPTS)), SamplingParams(max_new_tokens=5))
+    assert_as_alone(requests)
+
+
 def test_without_fused_layers_no_keys_are_kept_twice():
     own, kept = load_model(), []
     own.register_forward_hook(lambda module, given, out: kept.append(out.past_key_values))

@@ -69,6 +69,10 @@ def submit(thread, *asked):
     return numbers, heard
 
 
+def test_it_does_not_keep_the_process_alive(thread):
+    assert [each.daemon for each in threading.enumerate() if each.name == "engine"] == [True]
+
+
 def test_all_are_taken_or_none(thread, gate):
     _, heard = submit(thread, ("Ca>", PARAMS), ("Cb>", PARAMS))
     with pytest.raises(QueueFullError, match="2 answers are waiting or running"):
