@@ -77,6 +77,20 @@ def test_the_logits_are_those_of_transformers(build, make):
         close(out, expected)
 
 
+def test_a_product_that_is_cut_is_summed_over_the_ranks():
+    class Ranks:
+        size = 2
+
+        def sum(self, x):
+            x += 100  # what the other ranks have
+
+    own = load_model()
+    own.ranks = Ranks()
+    fused = for_a_gpu(own)
+    added = fused.sum_over_ranks(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.25]))
+    assert added.tolist() == [101.5, 102.25]  # each rank has all of the bias
+
+
 # ---- Which models are fused
 
 
