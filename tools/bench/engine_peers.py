@@ -1,151 +1,233 @@
-"""Times our engine, nano-vllm and Mini-SGLang: `python -m tools.bench engine_peers`.
+"""Times our engine beside others: `python -m tools.bench engine_peers`, on a GPU.
 
-It needs a GPU and both peers (`tools.bench.engine_peers_setup` installs them). All load the
-same random weights in the shapes of Qwen3-0.6B. Our engine and one peer are ready at the same
-time, each in its process. They serve the traces of the benchmark `fast_engine` in turns. So a
+All load the same random weights in the shapes of a Qwen3 model. Our engine and one peer are
+ready at the same time, each in its process. They serve the same requests in turns. So a
 machine that slows down slows both. The first turn of each is a warm-up and does not count.
-Then the next peer replaces the first. At the end, calls of a decode kernel are timed on the
+Then the next peer replaces the first.
+
+`tools.bench.engine_peers_setup` installs nano-vllm and Mini-SGLang, `tools.bench.vllm_setup`
+vLLM. Beside vLLM both engines have a pool of the same number of blocks. vLLM is `LLM` where
+all requests are there at once, and else AsyncLLM, as `vllm serve` has it, without HTTP. The
+peer `serve` is our own engine behind its HTTP server.
+
+At the end of a run beside nano-vllm or Mini-SGLang, calls of a decode kernel are timed on the
 host: ours and FlashInfer's.
 """
 
+import argparse
 import importlib.metadata
 import importlib.util
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from lessons_content.bench_records.command import Command, say
-from lessons_content.bench_records.where import facts_for
-from lessons_content.lesson_08.bench.servers import random_model
-from lessons_content.lesson_08.bench.serving import MODELS
-from lessons_content.lesson_10.bench.engine_peers_runs import PeerRow, Run, table
-from lessons_content.lesson_10.bench.fast_engine import Trace, traces
+from lessons_content.bench_records.where import facts_for, processor
+from lessons_content.lesson_10.bench.engine_peers_runs import (
+    ALONE,
+    ArrivalRow,
+    PeerRow,
+    Run,
+    ratios,
+    table,
+)
+from lessons_content.lesson_10.bench.fast_engine import Trace
 from lessons_content.lesson_10.bench.host_calls import host_calls
-from tools.bench.engine_peers_servers import SERVERS, OurServer, RemoteServer, ServerFailed
+from tools.bench import vllm_setup
+from tools.bench.engine_peers_servers import MAX_MODEL_LEN, SERVERS, OurServer, len_pool
 from tools.bench.engine_peers_setup import SOURCES
+from tools.bench.engine_peers_traces import CACHING, SIZES, Arrivals, tasks, trace_of, weights
+from tools.bench.engine_peers_turns import Row, compare
+from tools.bench.remote_server import (
+    FOREVER,
+    Launch,
+    Left,
+    OutOfTime,
+    RemoteServer,
+    in_python,
+    in_vllm,
+    seconds_left,
+)
 
-Say = Callable[[str], None]
-Start = Callable[[str], RemoteServer]
-
-
-def compare(
-    peer: str, tasks: Sequence[Trace], turns: int, start: Start, say: Say
-) -> list[PeerRow]:
-    """Lets our engine and a peer serve each trace in turns. If a peer fails, its row says why.
-
-    start: makes a server, given its name.
-    Raises ServerFailed if our engine fails.
-    """
-    theirs = None
-    try:
-        theirs = start(peer)
-        say(f"{peer} is ready after {theirs.ready:.0f} s")
-        ours = start(OurServer.name)
-    except ServerFailed as error:
-        if theirs is not None:
-            theirs.close()
-            raise
-        return [
-            PeerRow(task.name, peer, sum(task.new_tokens), reason=f"{error}") for task in tasks
-        ]
-    try:
-        return [
-            _row(task, number, ours, theirs, turns, say) for number, task in enumerate(tasks)
-        ]
-    finally:
-        ours.close()
-        theirs.close()
+TASKS = tasks()
+ONLINE = [name for name, (task, *_) in TASKS.items() if isinstance(task, Arrivals)]
+AT_ONCE = [name for name in TASKS if name not in (*ONLINE, *CACHING)]
+SERVED = {  # by each peer
+    **dict.fromkeys(SOURCES, AT_ONCE),
+    "vLLM": [*TASKS],
+    "serve": ["streams", "arrivals"],
+}
+USUAL = dict.fromkeys(SOURCES, AT_ONCE[:2]) | {
+    "vLLM": [name for name in TASKS if name != "streams"],
+    "serve": ["streams"],
+}
+NAMES = {name.lower(): name for name in SERVED}
 
 
-def _row(
-    task: Trace, number: int, ours: RemoteServer, theirs: RemoteServer, turns: int, say: Say
-) -> PeerRow:
-    tokens = sum(task.new_tokens)
-    our_seconds: list[float] = []
-    their_seconds: list[float] = []
-    same = 0
-    for turn in range(turns + 1):
-        mine = ours.serve(number, turn)
+def groups(peer: str, names: Sequence[str]) -> list[list[str]]:
+    """The tasks, those together that the same two servers serve."""
+    if peer != "vLLM":
+        return [list(names)]
+    online = [name for name in names if name in ONLINE and name not in CACHING]
+    rest = [name for name in names if name in AT_ONCE], online
+    return [*filter(None, (*rest, [name for name in names if name in CACHING]))]
+
+
+def launches(peer: str, names: Sequence[str], folder: Path, site: Path) -> dict[str, Launch]:
+    """How the two servers of a group are launched."""
+    # Beside vLLM the pool is the same, whatever is chosen.
+    sizing = TASKS if peer == "vLLM" else names
+    pool = [trace_of(task) for name in sizing for task in TASKS[name]]
+    caching = peer == "serve" or names[0] in CACHING
+    ours = in_python(OurServer, folder, pool, caching)
+    if peer != "vLLM":
+        return {OurServer.name: ours, peer: in_python(SERVERS[peer], folder, pool)}
+    online, options = names[0] not in AT_ONCE, vllm_options(pool, caching)
+    return {OurServer.name: ours, peer: in_vllm(site / "vllm", folder, online, **options)}
+
+
+def vllm_options(pool: Sequence[Trace], caching: bool) -> dict:
+    """What is not vLLM's default."""
+    has_room = torch.cuda.get_device_properties(0).total_memory > 120e9
+    return {
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "dtype": "bfloat16",
+        "max_model_len": MAX_MODEL_LEN,
+        "gpu_memory_utilization": 0.6 if has_room else 0.5,
+        # It never uses one of its blocks.
+        "num_gpu_blocks_override": len_pool(pool) + 1,
+        "enable_prefix_caching": caching,
+    }
+
+
+def measure(arguments: argparse.Namespace, command: str, left: Left) -> Run:
+    """Raises ServerFailed if our engine fails. If the time ends, what there is remains."""
+    rows: list[Row] = []
+    conditions: dict[str, dict[str, str]] = {}
+    note = ""
+    with weights(arguments.size) as folder:
         try:
-            other = theirs.serve(number, turn)
-        except ServerFailed as error:
-            return PeerRow(task.name, theirs.name, tokens, reason=f"{error}")
-        if turn == 0:
-            continue  # the warm-up
-        our_seconds.append(mine.seconds)
-        their_seconds.append(other.seconds)
-        same += sum(a == b for a, b in zip(mine.first, other.first, strict=True))
-        rates = (f"{tokens / seconds:,.0f}" for seconds in (mine.seconds, other.seconds))
-        say(f"{task.name}: ours {{}}, {theirs.name} {{}} tokens/s".format(*rates))
-    return PeerRow(
-        trace=task.name,
-        peer=theirs.name,
-        tokens=tokens,
-        ours=tuple(our_seconds),
-        theirs=tuple(their_seconds),
-        our_ready=ours.ready,
-        their_ready=theirs.ready,
-        same_first=same / (turns * len(task.prompts)),
-    )
-
-
-def measure(peers: Sequence[str], turns: int, command: str, say: Say) -> Run:
-    """Raises ServerFailed if our engine fails."""
-    torch.cuda.empty_cache()
-    with tempfile.TemporaryDirectory() as folder:
-        model = random_model(device="cpu")
-        model.save_pretrained(folder)
-        tasks = traces(model.config.vocab_size)
-        del model
-
-        def start(name: str) -> RemoteServer:
-            return RemoteServer(name, SERVERS[name], Path(folder), tasks)
-
-        rows = [row for peer in peers for row in compare(peer, tasks, turns, start, say)]
+            for peer in arguments.peers:
+                for names in groups(peer, arguments.traces or USUAL[peer]):
+                    launch = launches(peer, names, folder, arguments.site)
+                    settings = conditions.setdefault(f"{peer}: {', '.join(names)}", {})
+                    start = partial(_started, launch, settings, left)
+                    served = [task for name in names for task in TASKS[name]]
+                    for row in compare(peer, served, arguments.turns, start, say, left):
+                        rows.append(row)
+        except OutOfTime as error:
+            note = f"It ended after {arguments.limit:g} s: {error}"
     return Run(
         **facts_for(Run),
         command=command,
-        model=MODELS["cuda"],
-        versions={peer: SOURCES[peer].commit[:7] for peer in peers}
-        | {"FlashInfer": importlib.metadata.version("flashinfer-python")},
-        rows=tuple(rows),
-        calls=tuple(host_calls()),
+        model=f"shapes of Qwen3-{arguments.size}, random weights, bfloat16",
+        rows=tuple(row for row in rows if isinstance(row, PeerRow)),
+        size=arguments.size,
+        processor=processor(),
+        arrivals=tuple(row for row in rows if isinstance(row, ArrivalRow)),
+        conditions=conditions,
+        note=note,
+        **_about(arguments.peers),
     )
 
 
-def missing(peers: Sequence[str]) -> list[str]:
-    """The packages that are not installed."""
-    packages = ["flashinfer", *(SOURCES[peer].package for peer in peers)]
-    return [package for package in packages if importlib.util.find_spec(package) is None]
+def _started(
+    launch: dict[str, Launch], settings: dict[str, str], left: Left, name: str
+) -> RemoteServer:
+    server = RemoteServer(name, launch[name], left)
+    settings |= server.settings
+    return server
+
+
+def _about(peers: Sequence[str]) -> dict:
+    """The versions of peers, and beside small engines the host's calls."""
+    version = importlib.metadata.version
+    if peers == ["vLLM"]:
+        others = {name: version(name) for name in ("transformers", "triton")}
+        return {"versions": {"vLLM": vllm_setup.VERSION, **others}}
+    if peers == ["serve"]:
+        return {"versions": {"tornado": version("tornado")}}
+    torch.cuda.empty_cache()
+    versions = {peer: SOURCES[peer].commit[:7] for peer in peers}
+    versions["FlashInfer"] = version("flashinfer-python")
+    return {"versions": versions, "calls": tuple(host_calls())}
+
+
+def missing(peers: Sequence[str], site: Path) -> list[str]:
+    """What is not installed, and which setup brings it."""
+    absent = []
+    if "vLLM" in peers and not (site / "vllm" / "vllm").is_dir():
+        absent.append(f"{site / 'vllm'}: there is no vLLM; tools.bench.vllm_setup brings it")
+    small = [SOURCES[peer].package for peer in peers if peer in SOURCES]
+    packages = ["flashinfer", *small] if small else []
+    packages = [package for package in packages if importlib.util.find_spec(package) is None]
+    if packages:
+        names = ", ".join(packages)
+        absent.append(f"{names}: not installed; tools.bench.engine_peers_setup brings it")
+    return absent
+
+
+def _arguments(command: Command, words: Sequence[str] | None) -> argparse.Namespace:
+    add = command.parser.add_argument
+    add("--turns", type=int, default=5, help="counted turns of each engine")
+    add(
+        "--peers",
+        nargs="+",
+        type=lambda text: NAMES.get(text.lower(), text),
+        choices=list(SERVED),
+        default=list(SOURCES),
+        metavar="NAME",
+        help="%(choices)s; vLLM or serve is the only one of its run",
+    )
+    add("--size", choices=list(SIZES), default="0.6B", help="of the model; %(default)s")
+    add("--traces", nargs="+", choices=list(TASKS), metavar="NAME", help="%(choices)s")
+    add(
+        "--limit",
+        type=float,
+        default=FOREVER,
+        help="seconds in which it ends; it keeps what it has",
+    )
+    add("--site", type=Path, default=Path("/tmp/site"), help="where vLLM is; %(default)s")
+    arguments = command.parse(words)
+    error = command.parser.error
+    if arguments.turns < 1:
+        error(f"--turns must be 1 or more, not {arguments.turns}")
+    if len(arguments.peers) > 1 and {*ALONE} & {*arguments.peers}:
+        error(f"--peers: {' or '.join(ALONE)} is the only one of its run")
+    for peer in arguments.peers:
+        if others := [name for name in arguments.traces or () if name not in SERVED[peer]]:
+            served = ", ".join(SERVED[peer])
+            error(f"--traces: {peer} serves {served}, not {', '.join(others)}")
+    return arguments
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if nothing is recorded."""
     command = Command(
         "engine_peers",
-        "Times our engine on a GPU, in turns with nano-vllm and Mini-SGLang.",
+        "Times our engine on a GPU, in turns with others.",
         Run,
         table,
         _overview,
     )
-    add = command.parser.add_argument
-    add("--turns", type=int, default=5, help="counted turns of each engine")
-    add("--peers", nargs="+", choices=list(SOURCES), default=list(SOURCES), metavar="NAME")
-    arguments = command.parse(words)
-    if arguments.turns < 1:
-        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+    arguments = _arguments(command, words)
     if arguments.recorded:
+        for peer in ALONE:
+            if text := ratios(Run.recorded(arguments.folder), peer):
+                print(f"{text}\n\n")
         return command.show(arguments)
     command.needs_gpu()
-    if absent := missing(arguments.peers):
-        command.parser.error(
-            f"{', '.join(absent)}: not installed; tools.bench.engine_peers_setup brings it"
-        )
-    line = command.line(arguments, "turns", "peers")
-    return command.keep(measure(arguments.peers, arguments.turns, line, say), arguments)
+    if absent := missing(arguments.peers, arguments.site):
+        command.parser.error("; ".join(absent))
+    left = seconds_left(arguments.limit)
+    line = command.line(
+        arguments, "turns", "peers", "size", *["traces"] * bool(arguments.traces)
+    )
+    return command.keep(measure(arguments, line, left), arguments)
 
 
 def _overview(run: Run):

@@ -4,14 +4,11 @@ An engine is made once for all traces, and serves a trace when it is told to. Be
 waits and does not use the GPU.
 """
 
-import multiprocessing
+import asyncio
 import sys
-import time
-import traceback
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +16,22 @@ import torch
 
 from lessons_content.lesson_08.bench.servers import BLOCK_SIZE
 from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, Trace
+from tools.bench.arrivals import step_through
+from tools.bench.engine_peers_traces import VOCAB_SIZE
+from tools.bench.peer_process import Events, Prompts
 
 PEER_TOKEN_BUDGET = 16_384  # prompt tokens in a step, as nano-vllm chooses itself
 MAX_MODEL_LEN = 4096
 SPARE_BYTES = 4 << 30  # nano-vllm's memory for a step of prompts, which it takes off its cache
-
-Prompts = Sequence[list[int]]
 
 
 class OurServer:
     """The course's engine with all its fast parts."""
 
     name = "ours"
+    cached = 0  # tokens of the prompts that the prefix cache had, in the last turn
 
-    def __init__(self, folder: Path, traces: Sequence[Trace]):
+    def __init__(self, folder: Path, traces: Sequence[Trace], caching: bool = False):
         from transformers import AutoModelForCausalLM
 
         from paged_attention.engine.fast import FastParts, fast_engine
@@ -41,19 +40,101 @@ class OurServer:
         self.engine = fast_engine(
             model.to("cuda").eval(),
             FastParts(),
-            num_blocks=max(trace.num_blocks for trace in traces),
+            num_blocks=len_pool(traces),
             block_size=BLOCK_SIZE,
             token_budget=TOKEN_BUDGET,
-            max_num_seqs=max(len(trace.prompts) for trace in traces),
+            max_num_seqs=most_requests(traces),
             path="fast",
-            prefix_sharing=False,
+            prefix_sharing=caching,
         )
+        self._count_cached()
+        self.settings = {
+            "our blocks": f"{len_pool(traces)} of {BLOCK_SIZE} tokens",
+            "our prefix caching": f"{caching}",
+            "our tokens a step": f"{TOKEN_BUDGET}",
+            "our sequences a step": f"{most_requests(traces)}",
+        }
 
     def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
+        self.cached = 0
+        results = self.engine.generate(list(prompts), self._params(new_tokens))
+        return [result.output for result in results]
+
+    def arrive(
+        self, prompts: Prompts, new_tokens: Sequence[int], times: Sequence[float]
+    ) -> Events:
+        requests = list(zip(prompts, self._params(new_tokens), strict=True))
+        return step_through(self.engine, requests, times)
+
+    def _params(self, new_tokens: Sequence[int]) -> list:
         from paged_attention.engine.request import SamplingParams
 
-        params = [SamplingParams(max_new_tokens=n, ignore_end=True) for n in new_tokens]
-        return [result.output for result in self.engine.generate(list(prompts), params)]
+        return [SamplingParams(max_new_tokens=n, ignore_end=True) for n in new_tokens]
+
+    def _count_cached(self) -> None:
+        scheduler = self.engine.scheduler
+        start = scheduler.start
+
+        def counted(request) -> None:
+            start(request)
+            self.cached += request.num_computed
+
+        scheduler.start = counted
+
+
+class HttpServer:
+    """Our engine behind `serve`, in yet another process. Here are its clients.
+
+    It shares prefixes, as `serve` does.
+    """
+
+    name = "serve"
+
+    def __init__(self, folder: Path, traces: Sequence[Trace]):
+        from tools.bench.load import started_server
+
+        save_tokenizer(folder)
+        sizes = {
+            "--num-blocks": len_pool(traces),
+            "--max-num-seqs": most_requests(traces),
+            "--requests": most_requests(traces),
+            "--connections": most_requests(traces) + 8,
+        }
+        options = [f"{word}" for pair in sizes.items() for word in pair]
+        self._open = ExitStack()
+        server = started_server("--model", str(folder), *options)
+        self.model, self.url = self._open.enter_context(server)
+
+    def arrive(
+        self, prompts: Prompts, new_tokens: Sequence[int], times: Sequence[float]
+    ) -> Events:
+        """Raises RuntimeError if a request has no whole answer."""
+        from tools.bench.load_clients import Question, ask_all
+
+        asked = [
+            Question(*each) for each in zip(prompts, [""] * len(times), times, new_tokens)
+        ]
+        events: Events = []
+        for heard in asyncio.run(ask_all(self.url, self.model, asked)):
+            if heard.problem:
+                raise RuntimeError(heard.problem)
+            counts = [1] * len(heard.times)
+            counts[-1] += heard.num_tokens - len(counts)  # an event may have several tokens
+            since = (heard.question.at + each for each in heard.times)
+            events.append(list(zip(since, counts)))
+        return events
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def save_tokenizer(folder: Path) -> None:
+    """Saves a tokenizer beside a model: each token is a word. The server streams texts."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = models.WordLevel({f"w{n}": n for n in range(VOCAB_SIZE)}, unk_token="w0")
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words)).save_pretrained(folder)
 
 
 class NanoVllmServer:
@@ -76,7 +157,7 @@ class NanoVllmServer:
         self.llm = LLM(
             str(folder),
             max_num_batched_tokens=PEER_TOKEN_BUDGET,
-            max_num_seqs=max(len(trace.prompts) for trace in traces),
+            max_num_seqs=most_requests(traces),
             max_model_len=MAX_MODEL_LEN,
             kvcache_block_size=self.block_size,
             gpu_memory_utilization=self._share(folder, traces),
@@ -121,10 +202,10 @@ class MiniSglangServer:
 
         self.llm = LLM(
             str(folder),
-            max_running_req=max(len(trace.prompts) for trace in traces),
+            max_running_req=most_requests(traces),
             max_seq_len_override=MAX_MODEL_LEN,
             max_extend_tokens=PEER_TOKEN_BUDGET,
-            cuda_graph_max_bs=max(len(trace.prompts) for trace in traces),
+            cuda_graph_max_bs=most_requests(traces),
             num_page_override=8 + max(blocks_of(trace, self.block_size) for trace in traces),
             page_size=self.block_size,
             attention_backend="fi,trtllm",
@@ -141,7 +222,9 @@ class MiniSglangServer:
         return [answer["token_ids"] for answer in self.llm.generate(list(prompts), params)]
 
 
-SERVERS = {server.name: server for server in (OurServer, NanoVllmServer, MiniSglangServer)}
+SERVERS: dict[str, Callable] = {
+    server.name: server for server in (OurServer, HttpServer, NanoVllmServer, MiniSglangServer)
+}
 
 
 class _NoTokenizer:
@@ -184,6 +267,15 @@ def _settings(folder: str) -> _Settings:
     return _Settings(**named)
 
 
+def len_pool(traces: Sequence[Trace]) -> int:
+    """The blocks of a pool in which all requests of any one trace fit at once."""
+    return max(trace.num_blocks for trace in traces)
+
+
+def most_requests(traces: Sequence[Trace]) -> int:
+    return max(len(trace.prompts) for trace in traces)
+
+
 def blocks_of(trace: Trace, block_size: int) -> int:
     """The blocks of a pool in which all requests of a trace fit at once."""
     pairs = zip(trace.prompts, trace.new_tokens, strict=True)
@@ -196,90 +288,3 @@ def bytes_of_a_token(folder: Path) -> int:
 
     config = AutoConfig.from_pretrained(folder)
     return 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A trace, served once. first: the first new token of each request."""
-
-    seconds: float
-    first: tuple[int, ...]
-
-
-class ServerFailed(Exception):
-    """A server could not be made, or has ended. The text says why."""
-
-
-class RemoteServer:
-    """A server in its own process.
-
-    make: called in that process with the folder of the model and the traces.
-    Raises ServerFailed, here and in `serve`.
-    """
-
-    def __init__(self, name: str, make: Callable, folder: Path, traces: Sequence[Trace]):
-        self.name = name
-        context = multiprocessing.get_context("spawn")
-        self._failed: ServerFailed | None = None
-        self._words, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_work, args=(theirs, make, folder, traces), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-        self.ready: float = self._answer()  # seconds until the server could take a request
-
-    def serve(self, trace: int, turn: int) -> Turn:
-        """Serves trace number `trace`. Each turn's prompts begin with another token."""
-        if self._failed:
-            raise self._failed
-        self._words.send((trace, turn))
-        return self._answer()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-    def _answer(self):
-        try:
-            answer = self._words.recv()
-        except (EOFError, ConnectionError):
-            self._process.join()
-            answer = ServerFailed(f"its process ended with {self._process.exitcode}")
-        if isinstance(answer, ServerFailed):
-            self.close()
-            self._failed = answer
-            raise answer
-        return answer
-
-
-def _work(words: Connection, make: Callable, folder: Path, traces: Sequence[Trace]) -> None:
-    try:
-        start = time.perf_counter()
-        server = make(folder, traces)
-        words.send(time.perf_counter() - start)
-        while True:
-            words.send(measured_turn(server, traces, *words.recv()))
-    except EOFError:
-        return
-    except BaseException as error:
-        traceback.print_exc()
-        words.send(ServerFailed(f"{type(error).__name__}: {error}"[:300]))
-
-
-def measured_turn(server, traces: Sequence[Trace], trace: int, turn: int) -> Turn:
-    prompts, new_tokens = traces[trace].prompts, traces[trace].new_tokens
-    prompts = [[turn, *prompt[1:]] for prompt in prompts]
-    _wait()
-    start = time.perf_counter()
-    answers = server.generate(prompts, new_tokens)
-    _wait()
-    seconds = time.perf_counter() - start
-    if (lengths := [len(answer) for answer in answers]) != list(new_tokens):
-        raise ValueError(f"{lengths} new tokens, not {list(new_tokens)}")
-    return Turn(seconds, tuple(answer[0] for answer in answers))
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
