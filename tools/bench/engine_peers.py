@@ -41,11 +41,11 @@ from tools.bench.engine_peers_servers import MAX_MODEL_LEN, SERVERS, OurServer, 
 from tools.bench.engine_peers_setup import SOURCES
 from tools.bench.engine_peers_traces import CACHING, SIZES, Arrivals, tasks, trace_of, weights
 from tools.bench.engine_peers_turns import Row, compare
+from tools.bench.peer_process import ServerFailed
 from tools.bench.remote_server import (
     FOREVER,
     Launch,
     Left,
-    OutOfTime,
     RemoteServer,
     in_python,
     in_vllm,
@@ -58,7 +58,7 @@ AT_ONCE = [name for name in TASKS if name not in (*ONLINE, *CACHING)]
 SERVED = {  # by each peer
     **dict.fromkeys(SOURCES, AT_ONCE),
     "vLLM": [*TASKS],
-    "serve": ["streams", "arrivals"],
+    "serve": ["streams"],
 }
 USUAL = dict.fromkeys(SOURCES, AT_ONCE[:2]) | {
     "vLLM": [name for name in TASKS if name != "streams"],
@@ -71,9 +71,9 @@ def groups(peer: str, names: Sequence[str]) -> list[list[str]]:
     """The tasks, those together that the same two servers serve."""
     if peer != "vLLM":
         return [list(names)]
-    online = [name for name in names if name in ONLINE and name not in CACHING]
-    rest = [name for name in names if name in AT_ONCE], online
-    return [*filter(None, (*rest, [name for name in names if name in CACHING]))]
+    kinds = AT_ONCE, [name for name in ONLINE if name not in CACHING], CACHING
+    found = ([name for name in names if name in kind] for kind in kinds)
+    return [*filter(None, found)]
 
 
 def launches(peer: str, names: Sequence[str], folder: Path, site: Path) -> dict[str, Launch]:
@@ -90,7 +90,7 @@ def launches(peer: str, names: Sequence[str], folder: Path, site: Path) -> dict[
 
 
 def vllm_options(pool: Sequence[Trace], caching: bool) -> dict:
-    """What is not vLLM's default."""
+    """The options that are not vLLM's defaults."""
     has_room = torch.cuda.get_device_properties(0).total_memory > 120e9
     return {
         "skip_tokenizer_init": True,
@@ -105,7 +105,8 @@ def vllm_options(pool: Sequence[Trace], caching: bool) -> dict:
 
 
 def measure(arguments: argparse.Namespace, command: str, left: Left) -> Run:
-    """Raises ServerFailed if our engine fails. If the time ends, what there is remains."""
+    """If our engine fails or the time ends, what there is remains, and a note says why."""
+    versions = _versions(arguments.peers)
     rows: list[Row] = []
     conditions: dict[str, dict[str, str]] = {}
     note = ""
@@ -119,8 +120,8 @@ def measure(arguments: argparse.Namespace, command: str, left: Left) -> Run:
                     served = [task for name in names for task in TASKS[name]]
                     for row in compare(peer, served, arguments.turns, start, say, left):
                         rows.append(row)
-        except OutOfTime as error:
-            note = f"It ended after {arguments.limit:g} s: {error}"
+        except ServerFailed as error:
+            note = f"It ended early: {error}"
     return Run(
         **facts_for(Run),
         command=command,
@@ -131,7 +132,8 @@ def measure(arguments: argparse.Namespace, command: str, left: Left) -> Run:
         arrivals=tuple(row for row in rows if isinstance(row, ArrivalRow)),
         conditions=conditions,
         note=note,
-        **_about(arguments.peers),
+        versions=versions,
+        calls=tuple(host_calls()) if "FlashInfer" in versions else (),
     )
 
 
@@ -143,22 +145,20 @@ def _started(
     return server
 
 
-def _about(peers: Sequence[str]) -> dict:
-    """The versions of peers, and beside small engines the host's calls."""
+def _versions(peers: Sequence[str]) -> dict[str, str]:
+    """Of the peers, and of packages that they use."""
     version = importlib.metadata.version
     if peers == ["vLLM"]:
         others = {name: version(name) for name in ("transformers", "triton")}
-        return {"versions": {"vLLM": vllm_setup.VERSION, **others}}
+        return {"vLLM": vllm_setup.VERSION} | others
     if peers == ["serve"]:
-        return {"versions": {"tornado": version("tornado")}}
-    torch.cuda.empty_cache()
-    versions = {peer: SOURCES[peer].commit[:7] for peer in peers}
-    versions["FlashInfer"] = version("flashinfer-python")
-    return {"versions": versions, "calls": tuple(host_calls())}
+        return {"tornado": version("tornado")}
+    commits = {peer: SOURCES[peer].commit[:7] for peer in peers}
+    return commits | {"FlashInfer": version("flashinfer-python")}
 
 
 def missing(peers: Sequence[str], site: Path) -> list[str]:
-    """What is not installed, and which setup brings it."""
+    """The packages that are not installed, and the setup that brings them."""
     absent = []
     if "vLLM" in peers and not (site / "vllm" / "vllm").is_dir():
         absent.append(f"{site / 'vllm'}: there is no vLLM; tools.bench.vllm_setup brings it")
@@ -224,10 +224,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if absent := missing(arguments.peers, arguments.site):
         command.parser.error("; ".join(absent))
     left = seconds_left(arguments.limit)
-    line = command.line(
-        arguments, "turns", "peers", "size", *["traces"] * bool(arguments.traces)
-    )
-    return command.keep(measure(arguments, line, left), arguments)
+    names = ["turns", "peers", "size", *["traces"] * bool(arguments.traces)]
+    run = measure(arguments, command.line(arguments, *names), left)
+    fault = "" if run.peers else f"nothing was measured. {run.note}"
+    return command.keep(run, arguments, fault)
 
 
 def _overview(run: Run):

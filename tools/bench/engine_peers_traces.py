@@ -1,4 +1,4 @@
-"""What the engines serve in the benchmark of peers, and the weights with which they do."""
+"""The requests that engines serve in the benchmark of peers, and the weights for them."""
 
 import itertools
 import random

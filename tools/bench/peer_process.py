@@ -1,4 +1,4 @@
-"""What a server's process does in the benchmark of peers: it serves what it is told to.
+"""The inside of a server's process in the benchmark of peers: it serves and measures turns.
 
 vLLM's process runs this too, and there the course's folders must not hide packages. So this
 imports nothing of the course.

@@ -32,10 +32,6 @@ Left = Callable[[], float]
 Launch = Callable[[Connection], Any]  # gives a process its end, and returns the process
 
 
-class OutOfTime(ServerFailed):
-    """The benchmark's time has ended before the server's answer has come."""
-
-
 def seconds_left(limit: float = FOREVER) -> Left:
     """A function that says how much of a time is left, in seconds. The time begins now."""
     end = time.perf_counter() + limit
@@ -88,6 +84,7 @@ def in_vllm(site: Path, folder: Path, online: bool, **options) -> Launch:
             pass_fds=[descriptor],
             env=os.environ | VLLM_ENVIRONMENT | {"PYTHONPATH": str(site)},
             cwd=folder,
+            stdout=2,  # it talks; the benchmark's table is alone on stdout
             start_new_session=True,
         )
 
@@ -98,7 +95,7 @@ class RemoteServer:
     """`ready`: seconds until it could take a request. `settings`: what it says of itself.
 
     left: says how many seconds an answer may take.
-    Raises ServerFailed, here and in `serve` and `arrive`; OutOfTime is one.
+    Raises ServerFailed, here and in `serve` and `arrive`.
     """
 
     def __init__(self, name: str, launch: Launch, left: Left = seconds_left()):
@@ -135,7 +132,7 @@ class RemoteServer:
         answer: Any
         try:
             if not self._words.poll(max(0.0, self._left())):
-                answer = OutOfTime("no time was left for its answer")
+                answer = ServerFailed("no time was left for its answer")
                 self._process.kill()
             else:
                 answer = self._words.recv()

@@ -11,7 +11,7 @@ from lessons_content.bench_records.tables import aligned
 from lessons_content.lesson_10.bench.host_calls import CallRow
 
 ALONE = ("vLLM", "serve")  # a run beside one of these has no other peer
-TIMES = {"first": "time to the first token", "between": "time between tokens"}
+TIMES = ("first token", "between tokens")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,10 @@ class Latency:
     between: Percentiles
     rate: float
 
+    @property
+    def times(self) -> tuple[Percentiles, Percentiles]:
+        return self.first, self.between
+
 
 @dataclass(frozen=True)
 class ArrivalRow:
@@ -88,7 +92,9 @@ class ArrivalRow:
     @property
     def load(self) -> str:
         return (
-            "all at once" if self.share is None else f"{self.share:.0%} of the slower's rate"
+            "all at once"
+            if self.share is None
+            else f"{100 * self.share:.0f} % of the slower's rate"
         )
 
 
@@ -156,7 +162,8 @@ def table(run: Run) -> str:
     ]
     parts += [_arrivals_table(run), _calls_table(run)]
     every = (*run.rows, *run.arrivals)
-    parts.append("\n".join(f"! {row.peer}: {row.reason}" for row in every if row.reason))
+    reasons = dict.fromkeys(f"! {row.peer}: {row.reason}" for row in every if row.reason)
+    parts.append("\n".join(reasons))
     parts.append(run.note)
     for traces, settings in run.conditions.items():
         lines = [f"  {name}: {value}" for name, value in settings.items()]
@@ -197,14 +204,13 @@ def _arrivals_table(run: Run) -> str:
     texts = []
     for row in run.arrivals:
         lines = [["ms, p50 / p99", "first token", "between tokens", "tokens/s"]]
+        if row.reason:
+            lines.append([row.peer, "– !", "–", "–"])
         for name, found in (("ours", row.ours), (row.peer, row.theirs)):
             if found:
-                pairs = (
-                    " / ".join(f"{1000 * t:,.1f}" for t in pair)
-                    for pair in (found.first, found.between)
-                )
+                pairs = (" / ".join(f"{1000 * t:,.1f}" for t in pair) for pair in found.times)
                 lines.append([name, *pairs, f"{found.rate:,.0f}"])
-        title = f"{row.trace}, {row.load}, {row.rate:.1f} requests/s, {row.passes} times"
+        title = f"{row.trace}, {row.load}, {row.rate:.1f} requests/s, passes: {row.passes}"
         texts.append(f"{title}\n{aligned(lines)}")
     return "\n\n".join(texts)
 
@@ -234,11 +240,10 @@ def _ratios(run: Run, peer: str) -> Iterator[tuple[str, str]]:
     for come in run.arrivals:
         if come.peer != peer or not (come.ours and come.theirs):
             continue
-        for what in ("first", "between"):
-            ours, theirs = getattr(come.ours, what), getattr(come.theirs, what)
+        for what, ours, theirs in zip(TIMES, come.ours.times, come.theirs.times, strict=True):
             pairs = zip(ours, theirs, strict=True)
             text = " / ".join(f"{a / b:.2f}" if b else "–" for a, b in pairs)
-            yield f"{come.trace}, {come.load}: {TIMES[what]}", text
+            yield f"{come.trace}, {come.load}: {what}", text
 
 
 def _calls_table(run: Run) -> str:
