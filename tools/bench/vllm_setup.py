@@ -4,13 +4,13 @@ On a machine with internet, for the other machine's Python and its x86-64 Linux:
 
     python -m tools.bench vllm_setup pack FOLDER --python 3.12
 
-The package has about 50 MB; vLLM's wheel has 302 MB. Machine code for cards other than Hopper
+The package has about 36 MB; vLLM's wheel has 304 MB. Machine code for cards other than Hopper
 is left out, and so are libraries that a dense model in bfloat16 does not need. Small packages
 that vLLM imports are added. Some that it imports and does not use have stand-ins:
 `vllm_stand_ins.py`. On the GPU machine, which has PyTorch, transformers and Triton:
 
     python -m tools.bench vllm_setup unpack FOLDER SITE
-    export PYTHONPATH=SITE/course
+    export PYTHONPATH=$PWD:SITE/course
     python -m tools.bench engine_peers --peers vllm --site SITE
 
 SITE/vllm is for vLLM's process alone. SITE/course has what the course needs and a machine with
@@ -36,9 +36,10 @@ NEEDS = (
 COURSE_NEEDS = ("msgspec", "tornado")
 LEFT_OUT = (
     *("vllm-rs", "vllm_flash_attn/_vllm_fa2_C*", "_qutlass_C.abi3.so"),
+    "_moe_C_stable_libtorch.abi3.so",
     *("third_party/deep_gemm", "third_party/fmha_sm100", "third_party/tml_fa4"),
 )
-LIBRARIES = ("_C_stable_libtorch.abi3.so", "_moe_C_stable_libtorch.abi3.so")
+LIBRARY = "_C_stable_libtorch.abi3.so"  # with code for many cards
 ARCHIVE = "vllm.tar.xz"
 STAND_INS = Path(__file__).with_name("vllm_stand_ins.py")
 
@@ -59,10 +60,10 @@ def pack(folder: Path, python: str) -> None:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
         flashinfer_setup.leave_out(site / "vllm", LEFT_OUT, f"vLLM {VERSION}")
-        for library in (site / "vllm" / name for name in LIBRARIES):
-            code = bytearray(library.read_bytes())
-            keep_card(code)
-            library.write_bytes(code)
+        library = site / "vllm" / LIBRARY
+        code = bytearray(library.read_bytes())
+        keep_card(code)
+        library.write_bytes(code)
         with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
             archive.add(site, ".")
 
