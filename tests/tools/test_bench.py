@@ -151,11 +151,7 @@ def test_arguments_that_do_not_fit_are_refused(name, words, reason, capsys):
         ("engine_peers", ["--turns", "0"], "--turns must be 1 or more"),
         ("engine_peers", ["--peers", "sglang"], "invalid choice: 'sglang'"),
         ("engine_peers", ["--peers", "vllm", "serve"], "is the only one of its run"),
-        (
-            "engine_peers",
-            ["--peers", "serve", "--traces", "64"],
-            "serve serves streams, not 64",
-        ),
+        ("engine_peers", ["--peers", "serve", "--traces", "64"], "beside vLLM only"),
         ("serving", ["--requests", "0"], "--requests must be 1 or more, not 0"),
         ("serving", ["--record", "--requests", "8"], "64 requests or more"),
         ("serving", ["--device", "tpu"], "invalid choice"),

@@ -2,32 +2,28 @@
 
 import os
 import time
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from lessons_content.lesson_10.bench.engine_peers_runs import (
-    ArrivalRow,
-    Latency,
-    PeerRow,
-    Run,
-    ratios,
-    recorded,
-    recorded_beside,
-    table,
-)
+from lessons_content.lesson_08.bench.servers import random_model
+from lessons_content.lesson_10.bench import engine_peers_runs as runs
 from lessons_content.lesson_10.bench.fast_engine import Trace
 from tools.bench import flash_attn_stand_in
-from tools.bench.arrivals import latency, step_through
-from tools.bench.engine_peers_servers import HttpServer
-from tools.bench.engine_peers_traces import Arrivals, poisson_times
-from tools.bench.engine_peers_turns import compare
-from tools.bench.peer_process import ServerFailed, Turn, measured_turn
-from tools.bench.remote_server import RemoteServer, in_python, in_vllm
+from tools.bench.engine_peers import compare
+from tools.bench.engine_peers_servers import RemoteServer, ServerFailed, Turn, measured_turn
+from tools.bench.engine_peers_traces import poisson_times
+from tools.bench.our_servers import HttpServer, step_through
+from tools.bench.vllm_server import VllmServer
 
 TASKS = (Trace("short", [[5, 1], [6, 2, 3]], [2, 1]), Trace("long", [[7] * 40], [9]))
+ALL = [(trace, ()) for trace in TASKS]
 
 
 class Counting:
@@ -69,10 +65,10 @@ class Here:
     def __init__(self, maker):
         self.server, self.open = maker(None, TASKS), True
 
-    def serve(self, trace, turn):
+    def serve(self, trace, turn, times=None):
         prompts = [[turn, *prompt[1:]] for prompt in trace.prompts]
         try:
-            return measured_turn(self.server, prompts, trace.new_tokens)
+            return measured_turn(self.server, prompts, trace.new_tokens, times)
         except ValueError as error:
             raise ServerFailed(f"{error}") from None
 
@@ -96,7 +92,7 @@ def started(made, **makers):
 def test_both_serve_every_trace_in_turns_and_the_first_does_not_count():
     said, made = [], {}
     start = started(made, ours=Counting, peer=Counting)
-    rows = list(compare("peer", TASKS, 3, start, said.append))
+    rows = list(compare("peer", ALL, 3, start, said.append))
     assert [(row.trace, row.tokens) for row in rows] == [("short", 3), ("long", 9)]
     for row in rows:
         assert len(row.ours) == len(row.theirs) == 3 and not row.reason
@@ -112,34 +108,39 @@ def test_both_serve_every_trace_in_turns_and_the_first_does_not_count():
 )
 def test_a_peer_that_fails_has_a_reason_and_stops_nothing(maker, reason):
     start = started({}, ours=Counting, peer=maker)
-    rows = list(compare("peer", TASKS[:1], 1, start, lambda line: None))
+    rows = list(compare("peer", ALL[:1], 1, start, lambda line: None))
     assert [row.reason for row in rows] == [reason] and not rows[0].ours
 
 
 def test_ours_that_fails_is_an_error_and_ends_the_peer():
     made = {}
     with pytest.raises(ServerFailed, match="no flash_attn"):
-        list(compare("peer", TASKS, 1, started(made, ours=Refusing, peer=Counting), print))
+        list(compare("peer", ALL, 1, started(made, ours=Refusing, peer=Counting), print))
     assert not made["peer"].open
+
+
+def remote(maker, tmp_path, *left):
+    return RemoteServer("a server", partial(maker, tmp_path, TASKS), *left)
 
 
 @pytest.mark.slow
 def test_a_process_serves_prompts_that_begin_with_the_turn(tmp_path):
-    server = RemoteServer("a server", in_python(Counting, tmp_path, TASKS))
-    assert [server.serve(TASKS[0], turn).first for turn in (4, 5)] == [(4, 4), (5, 5)]
+    server = remote(Counting, tmp_path)
+    both = [server.serve(TASKS[0], turn).answers for turn in (4, 5)]
+    assert both == [[[4, 10], [4]], [[5, 10], [5]]]
     server.close()
-    assert TASKS[0].prompts == [[5, 1], [6, 2, 3]] and not server._process.is_alive()
+    assert TASKS[0].prompts == [[5, 1], [6, 2, 3]] and not active_children()
 
 
 @pytest.mark.slow
 def test_a_process_that_cannot_begin_says_why(tmp_path):
     with pytest.raises(ServerFailed, match="ImportError: no flash_attn"):
-        RemoteServer("a server", in_python(Refusing, tmp_path, TASKS))
+        remote(Refusing, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_process_that_ends_is_an_error_each_time_it_is_asked(tmp_path):
-    server = RemoteServer("a server", in_python(Dying, tmp_path, TASKS))
+    server = remote(Dying, tmp_path)
     for _ in range(2):
         with pytest.raises(ServerFailed, match="its process ended with 3"):
             server.serve(TASKS[0], 0)
@@ -148,113 +149,82 @@ def test_a_process_that_ends_is_an_error_each_time_it_is_asked(tmp_path):
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path):
     seconds = iter([60, 0.1])
-    server = RemoteServer("a server", in_python(Slow, tmp_path, TASKS), lambda: next(seconds))
+    server = remote(Slow, tmp_path, lambda: next(seconds))
     with pytest.raises(ServerFailed, match="no time was left"):
         server.serve(TASKS[0], 0)
-    assert not server._process.is_alive()
+    assert not active_children()
 
 
 class Scripted:
-    """A server whose turns take as long as it says. wait: from a request to each token."""
+    """A server whose turns take its seconds. A token comes each tenth of them."""
 
-    ready = 1.5
+    ready, clock = 1.5, 0.0
 
-    def __init__(self, name, seconds, wait, clock):
-        self.name, self.seconds, self.wait, self.clock = name, seconds, wait, clock
+    def __init__(self, name):
+        self.name, self.seconds = name, {"ours": 1.0, "peer": 2.0}[name]
 
-    def serve(self, trace, turn):
-        self.clock.append(self.seconds)
-        return Turn(self.seconds, (turn,) * len(trace.prompts), cached=turn)
-
-    def arrive(self, trace, turn, times):
-        self.clock.append(times[-1])
-        counts = zip(times, trace.new_tokens, strict=True)
-        return [[(at + self.wait * (1 + i), 1) for i in range(n)] for at, n in counts]
+    def serve(self, trace, turn, times=None):
+        Scripted.clock += times[-1] if times else self.seconds
+        counts = zip(times or [0.0] * len(trace.prompts), trace.new_tokens, strict=True)
+        came = [[at + self.seconds * (1 + i) / 10 for i in range(n)] for at, n in counts]
+        return Turn(self.seconds, came, cached=turn)
 
     def close(self):
         pass
 
 
 def compared(tasks, turns, limit=1e9):
-    """Rows of two scripted servers: ours takes 1 s a turn and 0.1 a token, the peer twice."""
-    clock = []
-    servers = {
-        name: Scripted(name, seconds, wait, clock)
-        for name, seconds, wait in (("ours", 1.0, 0.1), ("peer", 2.0, 0.2))
-    }
-    left = lambda: limit - sum(clock)  # noqa: E731
-    return list(compare("peer", tasks, turns, servers.get, lambda line: None, left))
+    Scripted.clock = 0.0
+    left = lambda: limit - Scripted.clock  # noqa: E731
+    return list(compare("peer", tasks, turns, Scripted, lambda line: None, left))
 
 
 def test_a_turn_that_would_not_fit_is_left_out():
     """Each turn of both takes 3 s: a warm-up and two turns of the first trace."""
-    short, long = compared(TASKS, 5, limit=11)
+    short, long = compared(ALL, 5, limit=11)
     assert (short.ours, short.theirs) == ((1.0, 1.0), (2.0, 2.0)) and short.ratio == 2
+    assert short.cached == (5, 2, 2)  # of the last turn
     assert not long.ours and long.reason == "no time was left for a counted turn"
 
 
-def test_a_row_says_what_was_cached_in_its_last_turn():
-    (row,) = compared(TASKS[:1], 2)
-    assert row.cached == (5, 2, 2) and "tokens of prompts 5;" in table(
-        run_beside("peer", rows=(row,))
-    )
-
-
 def test_arrivals_have_shares_of_the_rate_of_the_slower():
-    at_once, *rows = compared([Arrivals(TASKS[0], (0.7, 0.9))], 2)
+    at_once, *rows = compared([(TASKS[0], (0.7, 0.9))], 2)
     assert at_once.theirs == (2.0, 2.0)  # two requests in 2 s
-    assert [row.rate for row in rows] == pytest.approx([0.7, 0.9])
+    assert [row.per_second for row in rows] == pytest.approx([0.7, 0.9])
     for row in rows:
-        assert (row.passes, row.reason) == (2, "")
-        assert row.ours.first == pytest.approx((0.1, 0.1))
-        for found in (row.theirs.first, row.theirs.between):
-            assert found == pytest.approx((0.2, 0.2))
-
-
-def test_arrivals_that_would_not_fit_say_so():
-    at_once, row = compared([Arrivals(TASKS[0], (0.7,))], 2, limit=10)
+        assert len(row.ours) == 2 and row.our_waits[0] == pytest.approx((0.1, 0.1))
+        assert row.their_waits == (pytest.approx((0.2, 0.2)),) * 2
+    at_once, row = compared([(TASKS[0], (0.7,))], 2, limit=10)
     assert at_once.ours and not row.ours and row.reason.startswith("no time was left")
-
-
-def test_streams_come_all_at_once():
-    (row,) = compared([Arrivals(TASKS[0], (None,))], 1)
-    assert (row.load, row.rate, row.passes) == ("all at once", 0, 1)
-    assert row.ours.rate == pytest.approx(3 / 0.2)
+    (row,) = compared([(TASKS[0], (None,))], 1)
+    assert (row.trace, row.per_second) == ("short, all at once", 0) and row.our_waits
 
 
 class ScriptedEngine:
     """A step takes a second and gives each request a token, three in all."""
 
     def __init__(self):
-        self.now, self.scheduler, self.left = 100.0, self, {}
+        self.now, self.left = 100.0, {}
+        self.scheduler = SimpleNamespace(has_work=lambda: any(self.left.values()))
 
-    def has_work(self):
-        return bool(self.left)
-
-    def add(self, id, prompt, params):
+    def add(self, id, prompt):
         self.left[id] = 3
 
     def step(self):
-        self.now += 1
-        tokens = [(type("Request", (), {"id": id}), 7) for id in self.left]
-        self.left = {id: left - 1 for id, left in self.left.items() if left > 1}
-        return tokens
+        self.sleep(1)
+        working = [id for id, left in self.left.items() if left]
+        self.left |= {id: self.left[id] - 1 for id in working}
+        return [(SimpleNamespace(id=id), 7) for id in working]
 
     def sleep(self, seconds):
         self.now += seconds
 
 
 def test_an_engine_gets_each_request_at_its_time():
-    engine = ScriptedEngine()
-    requests = [([1], None), ([2], None), ([3], None)]
-    events = step_through(engine, requests, [0.5, 2.0, 9.0], lambda: engine.now, engine.sleep)
-    # The second one waits for the step that runs. Before the third there is nothing to do.
-    assert [[when for when, _ in those] for those in events] == [
-        [1.5, 2.5, 3.5],
-        [3.5, 4.5, 5.5],
-        [10, 11, 12],
-    ]
-    assert latency([events], [0.5, 2.0, 9.0]) == Latency((1.0, 1.5), (1.0, 1.0), 9 / 11.5)
+    """The second waits for the step that runs. Before the third there is nothing to do."""
+    engine, times = ScriptedEngine(), [0.5, 2.0, 9.0]
+    came = step_through(engine, [([1],)] * 3, times, lambda: engine.now, engine.sleep)
+    assert came == [[1.5, 2.5, 3.5], [3.5, 4.5, 5.5], [10, 11, 12]]
 
 
 def test_poisson_times_are_the_same_draws_at_each_rate():
@@ -264,76 +234,58 @@ def test_poisson_times_are_the_same_draws_at_each_rate():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("online", [False, True])
-def test_vllm_serves_in_a_process_without_the_courses_folders(online, tmp_path):
-    site = Path(__file__).parents[1] / "support" / "engine" / "fake_vllm"
-    options = {"enable_prefix_caching": online, "num_gpu_blocks_override": 9}
-    server = RemoteServer("vLLM", in_vllm(site, tmp_path, online, **options))
-    assert server.settings["called by"] == ("AsyncLLM" if online else "LLM")
-    assert server.settings["vLLM's blocks"] == "9 of 16 tokens"
+@pytest.mark.parametrize("kind", ["LLM", "AsyncLLM"])
+def test_vllm_serves_in_a_process_without_the_courses_folders(kind, tmp_path):
+    site, is_async = Path(__file__).parents[1] / "support/engine/fake_vllm", kind != "LLM"
+    options = {"enable_prefix_caching": is_async, "num_gpu_blocks_override": 9}
+    server = RemoteServer("vLLM", partial(VllmServer, site, tmp_path, is_async, **options))
+    assert server.settings["called by"] == kind
+    assert server.settings["vLLM's num_gpu_blocks"] == "9"
     turn = server.serve(TASKS[0], 4)
-    assert (turn.first, turn.cached) == ((4, 4), 2)
-    if online:
-        (events,) = server.arrive(TASKS[1], 0, [0.0])
-        assert [count for _, count in events] == [1, 2, 2, 2, 2]
+    assert (turn.answers, turn.cached) == ([[4, 10], [4]], 2)
+    if is_async:
+        (came,) = server.serve(TASKS[1], 0, [0.0]).answers
+        assert len(came) == 9 and len({*came}) == 5
     server.close()
-    assert not server._process.is_alive()
+    assert not active_children()
 
 
 @pytest.mark.slow
 def test_clients_of_the_server_hear_each_token(tmp_path):
-    from transformers import AutoModelForCausalLM, Qwen3Config
-
-    sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, head_dim=16)
-    heads = dict(num_attention_heads=2, num_key_value_heads=1)
-    none = dict(bos_token_id=None, eos_token_id=None)
-    model = AutoModelForCausalLM.from_config(Qwen3Config(**sizes, **heads, **none))
+    sizes = dict(hidden_size=32, intermediate_size=32, num_attention_heads=2, head_dim=16)
+    model = random_model(1, "cpu", num_key_value_heads=1, **sizes, vocab_size=99)
     model.save_pretrained(tmp_path)
     server = HttpServer(tmp_path, TASKS)
-    try:
-        events = server.arrive(TASKS[0].prompts, [2, 1], [0.0, 0.0])
-    finally:
-        server.close()
-    assert [sum(count for _, count in those) for those in events] == [2, 1]
-    assert all(when > 0 for those in events for when, _ in those)
+    with closing(server):
+        came = server.arrive(TASKS[0].prompts, [2, 1], [0.0, 0.0])
+    assert list(map(len, came)) == [2, 1] and min(map(min, came)) > 0
 
 
-def run_beside(peer, **changes):
-    """A run with a row of each kind, ours twice as fast."""
-    ours, theirs = Latency((0.1, 0.3), (0.01, 0.02), 9), Latency((0.2, 0.4), (0.01, 0.04), 9)
-    run = Run(
-        **dict(card="NVIDIA H200", driver="1", torch="2", date="2026-12-01"),
-        **dict(command="python -m tools.bench engine_peers --size 8B", model="8B", size="8B"),
-        versions={peer: "0.26.0"},
-        rows=(PeerRow("short", peer, 10, (1.0,), (2.0,)),),
-        arrivals=(ArrivalRow("come", peer, 0.7, 3.0, 2, ours, theirs),),
-        conditions={"short": {"blocks": "9"}},
-    )
-    return replace(run, **changes)
+WAITS = dict(our_waits=((0.1, 0.3), (0.01, 0.02)), their_waits=((0.2, 0.4), (0.01, 0.04)))
+ROW = runs.PeerRow("short", "vLLM", 10, (1.0,), (2.0,))
+LINE = "python -m tools.bench engine_peers --size 8B"
+RUN = runs.Run("NVIDIA H200", "1", "2", "2026-12-01", LINE, "8B", {}, (ROW,), size="8B")
+RUN = replace(RUN, rows=(ROW, replace(ROW, trace="come", per_second=3.0, **WAITS)))
 
 
 def test_runs_of_other_sizes_and_traces_have_other_files(tmp_path):
-    run = run_beside("vLLM")
-    chosen = replace(run, command=f"{run.command} --traces arrivals full")
-    assert run.file_name == "nvidia-h200-vllm-8b.json"
+    chosen = replace(RUN, command=f"{LINE} --traces arrivals full")
+    assert RUN.file_name == "nvidia-h200-vllm-8b.json"
     assert chosen.file_name == "nvidia-h200-vllm-8b-arrivals-full.json"
-    run.save(tmp_path / run.file_name)
-    assert recorded_beside("vLLM", tmp_path) == [run]
-    assert recorded(tmp_path) == recorded_beside("serve", tmp_path) == []
+    RUN.save(tmp_path / RUN.file_name)
+    assert runs.Run.recorded(tmp_path) == [RUN] and runs.recorded(tmp_path) == []
 
 
 def test_a_table_has_all_figures_and_conditions():
-    text = table(run_beside("vLLM", note="It ended"))
-    for words in ("short", "10 (10–10)", "come, 70 % of the slower's rate", "blocks: 9"):
-        assert words in text
-    assert "100.0 / 300.0" in text and "200.0 / 400.0" in text and "It ended" in text
+    text = runs.table(replace(RUN, conditions={"short": {"blocks": "9"}}, note="It ended"))
+    words = ("10 (10–10)", "3.0 requests/s", "100.0 / 300.0", "200.0 / 400.0", "blocks: 9")
+    assert all(each in text for each in (*words, "It ended"))
 
 
 def test_figures_of_other_cards_and_days_are_in_tables_of_their_own():
-    small = run_beside("vLLM", size="0.6B", arrivals=())
-    runs = [small, run_beside("vLLM"), run_beside("vLLM", date="2026-12-02")]
-    first, second = ratios([*runs, run_beside("serve")]).split("\n\n")
-    head, speed, wait, gaps = (line.split() for line in first.splitlines()[1:])
+    small, later = replace(RUN, size="0.6B", rows=(ROW,)), replace(RUN, date="2026-12-02")
+    first, second = runs.ratios([small, RUN, later], "vLLM").split("\n\n")
+    head, speed, _, wait, gaps = (line.split() for line in first.splitlines()[1:])
     assert head[-2:] == ["0.6B", "8B"] and speed[-2:] == ["2.000", "2.000"]
     assert wait[-4:] == ["–", "0.50", "/", "0.75"] and gaps[-3:] == ["1.00", "/", "0.50"]
     assert first.startswith("NVIDIA H200, 2026-12-01") and "2026-12-02" in second

@@ -3,206 +3,205 @@
 All load the same random weights in the shapes of a Qwen3 model. Our engine and one peer are
 ready at the same time, each in its process. They serve the same requests in turns. So a
 machine that slows down slows both. The first turn of each is a warm-up and does not count.
-Then the next peer replaces the first.
-
-`tools.bench.engine_peers_setup` installs nano-vllm and Mini-SGLang, `tools.bench.vllm_setup`
-vLLM. Beside vLLM both engines have a pool of the same number of blocks. vLLM is `LLM` where
-all requests are there at once, and else AsyncLLM, as `vllm serve` has it, without HTTP. The
-peer `serve` is our own engine behind its HTTP server.
-
-At the end of a run beside nano-vllm or Mini-SGLang, calls of a decode kernel are timed on the
-host: ours and FlashInfer's.
+Then the next peer replaces the first. `tools.bench.engine_peers_setup` installs nano-vllm and
+Mini-SGLang, `tools.bench.vllm_setup` vLLM. The peer `serve` is our own engine in its HTTP
+server. After nano-vllm or Mini-SGLang, calls of a decode kernel are timed on the host: ours
+and FlashInfer's.
 """
 
-import argparse
-import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Sequence
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from lessons_content.bench_records.command import Command, say
 from lessons_content.bench_records.where import facts_for, processor
-from lessons_content.lesson_10.bench.engine_peers_runs import (
-    ALONE,
-    ArrivalRow,
-    PeerRow,
-    Run,
-    ratios,
-    table,
-)
+from lessons_content.lesson_08.bench.servers import random_model
+from lessons_content.lesson_10.bench import engine_peers_runs as runs
+from lessons_content.lesson_10.bench.engine_peers_runs import PeerRow, Run
 from lessons_content.lesson_10.bench.fast_engine import Trace
 from lessons_content.lesson_10.bench.host_calls import host_calls
-from tools.bench import vllm_setup
-from tools.bench.engine_peers_servers import MAX_MODEL_LEN, SERVERS, OurServer, len_pool
+from tools.bench import engine_peers_servers as servers
+from tools.bench import engine_peers_traces as traces
+from tools.bench import our_servers
+from tools.bench.engine_peers_servers import RemoteServer, ServerFailed, seconds_left
 from tools.bench.engine_peers_setup import SOURCES
-from tools.bench.engine_peers_traces import CACHING, SIZES, Arrivals, tasks, trace_of, weights
-from tools.bench.engine_peers_turns import Row, compare
-from tools.bench.peer_process import ServerFailed
-from tools.bench.remote_server import (
-    FOREVER,
-    Launch,
-    Left,
-    RemoteServer,
-    in_python,
-    in_vllm,
-    seconds_left,
-)
+from tools.bench.vllm_server import VllmServer
 
-TASKS = tasks()
-ONLINE = [name for name, (task, *_) in TASKS.items() if isinstance(task, Arrivals)]
-AT_ONCE = [name for name in TASKS if name not in (*ONLINE, *CACHING)]
-SERVED = {  # by each peer
-    **dict.fromkeys(SOURCES, AT_ONCE),
-    "vLLM": [*TASKS],
-    "serve": ["streams"],
-}
-USUAL = dict.fromkeys(SOURCES, AT_ONCE[:2]) | {
-    "vLLM": [name for name in TASKS if name != "streams"],
-    "serve": ["streams"],
-}
-NAMES = {name.lower(): name for name in SERVED}
+Say = Callable[[str], None]
+Start = Callable[[str], RemoteServer]
 
 
-def groups(peer: str, names: Sequence[str]) -> list[list[str]]:
-    """The tasks, those together that the same two servers serve."""
-    if peer != "vLLM":
-        return [list(names)]
-    kinds = AT_ONCE, [name for name in ONLINE if name not in CACHING], CACHING
-    found = ([name for name in names if name in kind] for kind in kinds)
-    return [*filter(None, found)]
+def compare(
+    peer: str, tasks: traces.Tasks, turns: int, start: Start, say: Say, left=seconds_left()
+) -> Iterator[PeerRow]:
+    """Lets our engine and a peer serve each trace in turns. If a peer fails, its row says why.
+
+    start: makes a server, given its name.
+    left: says how many seconds are left. A turn that would not fit is left out.
+    Raises ServerFailed if our engine fails.
+    """
+    try:
+        theirs = start(peer)
+    except ServerFailed as error:
+        for trace, _ in tasks:
+            yield PeerRow(trace.name, peer, sum(trace.new_tokens), reason=f"{error}")
+        return
+    with closing(theirs):
+        say(f"{peer} is ready after {theirs.ready:.0f} s")
+        with closing(start("ours")) as ours:
+            make = partial(_row, ours, theirs, turns, say, left)
+            for trace, shares in tasks:
+                rate = 0.0
+                if shares != (None,):
+                    yield (row := make(trace))
+                    if row.reason:
+                        continue
+                    rate = len(trace.prompts) * min(row.our_rate, row.their_rate) / row.tokens
+                for number, share in enumerate(shares, 1):
+                    title = f"{share:.0%} of the slower's rate" if share else "all at once"
+                    named = replace(trace, name=f"{trace.name}, {title}")
+                    # No turn's prompts begin as those of another one.
+                    yield make(named, number * (turns + 1), rate * (share or 0))
 
 
-def launches(peer: str, names: Sequence[str], folder: Path, site: Path) -> dict[str, Launch]:
-    """How the two servers of a group are launched."""
+def _row(
+    ours: RemoteServer,
+    theirs: RemoteServer,
+    turns: int,
+    say: Say,
+    left: servers.Left,
+    trace: Trace,
+    first: int = 0,
+    per_second: float | None = None,
+) -> PeerRow:
+    """first: the first turn's number. per_second: None if all are there at the start."""
+    row = PeerRow(trace.name, theirs.name, sum(trace.new_tokens), per_second=per_second or 0.0)
+    times = None
+    if per_second is not None:
+        times = traces.poisson_times(per_second, len(trace.prompts))
+    longest, pairs = 2 * times[-1] if times else 0.0, []
+    for turn in range(first, first + turns + 1):
+        before = left()
+        if before <= longest:
+            break
+        mine = ours.serve(trace, turn, times)
+        try:
+            other = theirs.serve(trace, turn, times)
+        except ServerFailed as error:
+            return replace(row, reason=f"{error}")
+        longest = max(longest, before - left())
+        if turn == first:
+            continue  # the warm-up
+        pairs.append((mine, other))
+        rates = (f"{row.tokens / each.seconds:,.0f}" for each in pairs[-1])
+        say(f"{trace.name}: ours {{}}, {theirs.name} {{}} tokens/s".format(*rates))
+    if not pairs:
+        return replace(row, reason="no time was left for a counted turn")
+    answers = [each for pair in pairs for each in zip(*(turn.answers for turn in pair))]
+    cached = sum(map(len, trace.prompts)), mine.cached, other.cached
+    return replace(
+        row,
+        ours=tuple(mine.seconds for mine, _ in pairs),
+        theirs=tuple(other.seconds for _, other in pairs),
+        our_ready=ours.ready,
+        their_ready=theirs.ready,
+        same_first=sum(a[0] == b[0] for a, b in answers) / len(answers),
+        cached=cached if any(cached[1:]) else None,
+        our_waits=times and waits([mine for mine, _ in pairs], times),
+        their_waits=times and waits([other for _, other in pairs], times),
+    )
+
+
+def waits(turns: Sequence[servers.Turn], times: Sequence[float]) -> runs.Waits:
+    """Of all requests of all turns together, which were due at these times."""
+    pairs = [pair for turn in turns for pair in zip(times, turn.answers, strict=True)]
+    first = [came[0] - due for due, came in pairs]
+    # Tokens that came together have no time between them.
+    between = [gap for _, came in pairs for gap in np.diff(came).tolist() if gap > 0] or [0.0]
+    found = [np.percentile(each, [50, 99], method="higher") for each in (first, between)]
+    return tuple(found[0].tolist()), tuple(found[1].tolist())
+
+
+def makers(peer: str, names: list[str], folder: Path, site: Path) -> dict[str, Callable]:
+    """What makes our server and the peer's, for traces of one group."""
     # Beside vLLM the pool is the same, whatever is chosen.
-    sizing = TASKS if peer == "vLLM" else names
-    pool = [trace_of(task) for name in sizing for task in TASKS[name]]
-    caching = peer == "serve" or names[0] in CACHING
-    ours = in_python(OurServer, folder, pool, caching)
+    sizing = traces.TRACES if peer == "vLLM" else names
+    pool = [trace for name in sizing for trace in traces.TRACES[name]]
+    caching = peer == "serve" or names[0] in traces.CACHING
+    ours = partial(our_servers.OurServer, folder, pool, caching)
     if peer != "vLLM":
-        return {OurServer.name: ours, peer: in_python(SERVERS[peer], folder, pool)}
-    online, options = names[0] not in AT_ONCE, vllm_options(pool, caching)
-    return {OurServer.name: ours, peer: in_vllm(site / "vllm", folder, online, **options)}
-
-
-def vllm_options(pool: Sequence[Trace], caching: bool) -> dict:
-    """The options that are not vLLM's defaults."""
+        kinds = servers.SERVERS | {"serve": our_servers.HttpServer}
+        return {"ours": ours, peer: partial(kinds[peer], folder, pool)}
     has_room = torch.cuda.get_device_properties(0).total_memory > 120e9
-    return {
-        "skip_tokenizer_init": True,
-        "generation_config": "vllm",
-        "dtype": "bfloat16",
-        "max_model_len": MAX_MODEL_LEN,
+    options = {
+        "is_async": caching or names[0] in traces.SHARES,
         "gpu_memory_utilization": 0.6 if has_room else 0.5,
-        # It never uses one of its blocks.
-        "num_gpu_blocks_override": len_pool(pool) + 1,
+        "num_gpu_blocks_override": our_servers.len_pool(pool) + 1,  # it never uses one
         "enable_prefix_caching": caching,
     }
+    return {"ours": ours, peer: partial(VllmServer, site / "vllm", folder, **options)}
 
 
-def measure(arguments: argparse.Namespace, command: str, left: Left) -> Run:
+def measure(arguments: Namespace, command: str, left: servers.Left) -> Run:
     """If our engine fails or the time ends, what there is remains, and a note says why."""
-    versions = _versions(arguments.peers)
-    rows: list[Row] = []
+    rows: list[PeerRow] = []
     conditions: dict[str, dict[str, str]] = {}
     note = ""
-    with weights(arguments.size) as folder:
+
+    def start(name: str) -> RemoteServer:
+        server = RemoteServer(name, making[name], left)
+        settings.update(server.settings)
+        return server
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = random_model(**traces.SIZES[arguments.size])
+        model.save_pretrained(folder, max_shard_size="4GB")
+        del model
+        torch.cuda.empty_cache()
         try:
-            for peer in arguments.peers:
-                for names in groups(peer, arguments.traces or USUAL[peer]):
-                    launch = launches(peer, names, folder, arguments.site)
-                    settings = conditions.setdefault(f"{peer}: {', '.join(names)}", {})
-                    start = partial(_started, launch, settings, left)
-                    served = [task for name in names for task in TASKS[name]]
-                    for row in compare(peer, served, arguments.turns, start, say, left):
-                        rows.append(row)
+            for peer, names in traces.groups(arguments.peers, arguments.traces):
+                making = makers(peer, names, Path(folder), arguments.site)
+                settings = conditions.setdefault(f"{peer}: {', '.join(names)}", {})
+                tasks = [
+                    (t, traces.SHARES.get(n, ())) for n in names for t in traces.TRACES[n]
+                ]
+                for row in compare(peer, tasks, arguments.turns, start, say, left):
+                    rows.append(row)
         except ServerFailed as error:
             note = f"It ended early: {error}"
+    commits = {peer: SOURCES[peer].commit[:7] for peer in arguments.peers if peer in SOURCES}
+    others = ["FlashInfer-python"] if commits else ["transformers", "triton", "tornado"]
     return Run(
         **facts_for(Run),
         command=command,
         model=f"shapes of Qwen3-{arguments.size}, random weights, bfloat16",
-        rows=tuple(row for row in rows if isinstance(row, PeerRow)),
+        versions=commits | {each.removesuffix("-python"): version(each) for each in others},
+        rows=tuple(rows),
+        calls=tuple(host_calls()) if commits else (),
         size=arguments.size,
         processor=processor(),
-        arrivals=tuple(row for row in rows if isinstance(row, ArrivalRow)),
         conditions=conditions,
         note=note,
-        versions=versions,
-        calls=tuple(host_calls()) if "FlashInfer" in versions else (),
     )
-
-
-def _started(
-    launch: dict[str, Launch], settings: dict[str, str], left: Left, name: str
-) -> RemoteServer:
-    server = RemoteServer(name, launch[name], left)
-    settings |= server.settings
-    return server
-
-
-def _versions(peers: Sequence[str]) -> dict[str, str]:
-    """Of the peers, and of packages that they use."""
-    version = importlib.metadata.version
-    if peers == ["vLLM"]:
-        others = {name: version(name) for name in ("transformers", "triton")}
-        return {"vLLM": vllm_setup.VERSION} | others
-    if peers == ["serve"]:
-        return {"tornado": version("tornado")}
-    commits = {peer: SOURCES[peer].commit[:7] for peer in peers}
-    return commits | {"FlashInfer": version("flashinfer-python")}
 
 
 def missing(peers: Sequence[str], site: Path) -> list[str]:
-    """The packages that are not installed, and the setup that brings them."""
-    absent = []
-    if "vLLM" in peers and not (site / "vllm" / "vllm").is_dir():
-        absent.append(f"{site / 'vllm'}: there is no vLLM; tools.bench.vllm_setup brings it")
-    small = [SOURCES[peer].package for peer in peers if peer in SOURCES]
-    packages = ["flashinfer", *small] if small else []
-    packages = [package for package in packages if importlib.util.find_spec(package) is None]
-    if packages:
-        names = ", ".join(packages)
-        absent.append(f"{names}: not installed; tools.bench.engine_peers_setup brings it")
-    return absent
-
-
-def _arguments(command: Command, words: Sequence[str] | None) -> argparse.Namespace:
-    add = command.parser.add_argument
-    add("--turns", type=int, default=5, help="counted turns of each engine")
-    add(
-        "--peers",
-        nargs="+",
-        type=lambda text: NAMES.get(text.lower(), text),
-        choices=list(SERVED),
-        default=list(SOURCES),
-        metavar="NAME",
-        help="%(choices)s; vLLM or serve is the only one of its run",
-    )
-    add("--size", choices=list(SIZES), default="0.6B", help="of the model; %(default)s")
-    add("--traces", nargs="+", choices=list(TASKS), metavar="NAME", help="%(choices)s")
-    add(
-        "--limit",
-        type=float,
-        default=FOREVER,
-        help="seconds in which it ends; it keeps what it has",
-    )
-    add("--site", type=Path, default=Path("/tmp/site"), help="where vLLM is; %(default)s")
-    arguments = command.parse(words)
-    error = command.parser.error
-    if arguments.turns < 1:
-        error(f"--turns must be 1 or more, not {arguments.turns}")
-    if len(arguments.peers) > 1 and {*ALONE} & {*arguments.peers}:
-        error(f"--peers: {' or '.join(ALONE)} is the only one of its run")
-    for peer in arguments.peers:
-        if others := [name for name in arguments.traces or () if name not in SERVED[peer]]:
-            served = ", ".join(SERVED[peer])
-            error(f"--traces: {peer} serves {served}, not {', '.join(others)}")
-    return arguments
+    """The packages that are not installed."""
+    if peers == ["vLLM"]:
+        return [] if (site / "vllm").is_dir() else [f"{site}/vllm"]
+    packages = [SOURCES[peer].package for peer in peers if peer in SOURCES]
+    packages += ["flashinfer"] * bool(packages)
+    return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -211,22 +210,38 @@ def main(words: Sequence[str] | None = None) -> int:
         "engine_peers",
         "Times our engine on a GPU, in turns with others.",
         Run,
-        table,
+        runs.table,
         _overview,
     )
-    arguments = _arguments(command, words)
+    add = command.parser.add_argument
+    add("--turns", type=int, default=5, help="counted turns of each engine")
+    peers = dict(nargs="+", choices=list(traces.GROUPS), default=list(SOURCES), metavar="NAME")
+    alone = "%(choices)s; vLLM or serve is the only one of its run"
+    add("--peers", type=lambda text: text.replace("vllm", "vLLM"), help=alone, **peers)
+    add("--size", choices=list(traces.SIZES), default="0.6B", help="of the model")
+    add("--traces", nargs="+", choices=sum(traces.GROUPS["vLLM"], []), help="beside vLLM")
+    add("--limit", type=float, default=servers.FOREVER, help="seconds; it keeps what it has")
+    add("--site", type=Path, default=Path("/tmp/site"), help="where vLLM is; %(default)s")
+    arguments = command.parse(words)
+    if arguments.turns < 1:
+        command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
+    if len(arguments.peers) > 1 and {*runs.ALONE} & {*arguments.peers}:
+        command.parser.error(f"--peers: {' or '.join(runs.ALONE)} is the only one of its run")
+    if arguments.traces and arguments.peers != ["vLLM"]:
+        command.parser.error("--traces are chosen beside vLLM only")
     if arguments.recorded:
-        for peer in ALONE:
-            if text := ratios(Run.recorded(arguments.folder), peer):
-                print(f"{text}\n\n")
+        kept = Run.recorded(arguments.folder)
+        print(*filter(None, (runs.ratios(kept, peer) for peer in runs.ALONE)), sep="\n\n")
         return command.show(arguments)
     command.needs_gpu()
     if absent := missing(arguments.peers, arguments.site):
-        command.parser.error("; ".join(absent))
-    left = seconds_left(arguments.limit)
-    names = ["turns", "peers", "size", *["traces"] * bool(arguments.traces)]
-    run = measure(arguments, command.line(arguments, *names), left)
-    fault = "" if run.peers else f"nothing was measured. {run.note}"
+        setup = "vllm_setup" if arguments.peers == ["vLLM"] else "engine_peers_setup"
+        command.parser.error(
+            f"{', '.join(absent)}: not installed; tools.bench.{setup} brings it"
+        )
+    line = command.line(arguments, "turns", "peers", "size", "traces")
+    run = measure(arguments, line, seconds_left(arguments.limit))
+    fault = "" if run.rows else f"nothing was measured. {run.note}"
     return command.keep(run, arguments, fault)
 
 

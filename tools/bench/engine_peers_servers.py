@@ -2,139 +2,41 @@
 
 An engine is made once for all traces, and serves a trace when it is told to. Between turns it
 waits and does not use the GPU.
+
+vLLM's process imports this too, and there the course's folders must not hide packages. So
+nothing of the course is imported here.
 """
 
-import asyncio
+from __future__ import annotations  # of a Trace
+
+import gc
+import multiprocessing
+import os
+import signal
 import sys
+import time
+import traceback
 import types
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lessons_content.lesson_08.bench.servers import BLOCK_SIZE
-from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, Trace
-from tools.bench.arrivals import step_through
-from tools.bench.engine_peers_traces import VOCAB_SIZE
-from tools.bench.peer_process import Events, Prompts
+if TYPE_CHECKING:
+    from lessons_content.lesson_10.bench.fast_engine import Trace
 
 PEER_TOKEN_BUDGET = 16_384  # prompt tokens in a step, as nano-vllm chooses itself
 MAX_MODEL_LEN = 4096
 SPARE_BYTES = 4 << 30  # nano-vllm's memory for a step of prompts, which it takes off its cache
+FOREVER = 1e6  # seconds
+PATIENCE = 20  # seconds for a server to end by itself
 
-
-class OurServer:
-    """The course's engine with all its fast parts."""
-
-    name = "ours"
-    cached = 0  # tokens of the prompts that the prefix cache had, in the last turn
-
-    def __init__(self, folder: Path, traces: Sequence[Trace], caching: bool = False):
-        from transformers import AutoModelForCausalLM
-
-        from paged_attention.engine.fast import FastParts, fast_engine
-
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-        self.engine = fast_engine(
-            model.to("cuda").eval(),
-            FastParts(),
-            num_blocks=len_pool(traces),
-            block_size=BLOCK_SIZE,
-            token_budget=TOKEN_BUDGET,
-            max_num_seqs=most_requests(traces),
-            path="fast",
-            prefix_sharing=caching,
-        )
-        self._count_cached()
-        self.settings = {
-            "our blocks": f"{len_pool(traces)} of {BLOCK_SIZE} tokens",
-            "our prefix caching": f"{caching}",
-            "our tokens a step": f"{TOKEN_BUDGET}",
-            "our sequences a step": f"{most_requests(traces)}",
-        }
-
-    def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
-        self.cached = 0
-        results = self.engine.generate(list(prompts), self._params(new_tokens))
-        return [result.output for result in results]
-
-    def arrive(
-        self, prompts: Prompts, new_tokens: Sequence[int], times: Sequence[float]
-    ) -> Events:
-        requests = list(zip(prompts, self._params(new_tokens), strict=True))
-        return step_through(self.engine, requests, times)
-
-    def _params(self, new_tokens: Sequence[int]) -> list:
-        from paged_attention.engine.request import SamplingParams
-
-        return [SamplingParams(max_new_tokens=n, ignore_end=True) for n in new_tokens]
-
-    def _count_cached(self) -> None:
-        scheduler = self.engine.scheduler
-        start = scheduler.start
-
-        def counted(request) -> None:
-            start(request)
-            self.cached += request.num_computed
-
-        scheduler.start = counted
-
-
-class HttpServer:
-    """Our engine behind `serve`, in yet another process. Here are its clients.
-
-    It shares prefixes, as `serve` does.
-    """
-
-    name = "serve"
-
-    def __init__(self, folder: Path, traces: Sequence[Trace]):
-        from tools.bench.load import started_server
-
-        save_tokenizer(folder)
-        sizes = {
-            "--num-blocks": len_pool(traces),
-            "--max-num-seqs": most_requests(traces),
-            "--requests": most_requests(traces),
-            "--connections": most_requests(traces) + 8,
-        }
-        options = [f"{word}" for pair in sizes.items() for word in pair]
-        self._open = ExitStack()
-        server = started_server("--model", str(folder), *options)
-        self.model, self.url = self._open.enter_context(server)
-
-    def arrive(
-        self, prompts: Prompts, new_tokens: Sequence[int], times: Sequence[float]
-    ) -> Events:
-        """Raises RuntimeError if a request has no whole answer."""
-        from tools.bench.load_clients import Question, ask_all
-
-        asked = [
-            Question(*each) for each in zip(prompts, [""] * len(times), times, new_tokens)
-        ]
-        events: Events = []
-        for heard in asyncio.run(ask_all(self.url, self.model, asked)):
-            if heard.problem:
-                raise RuntimeError(heard.problem)
-            counts = [1] * len(heard.times)
-            counts[-1] += heard.num_tokens - len(counts)  # an event may have several tokens
-            since = (heard.question.at + each for each in heard.times)
-            events.append(list(zip(since, counts)))
-        return events
-
-    def close(self) -> None:
-        self._open.close()
-
-
-def save_tokenizer(folder: Path) -> None:
-    """Saves a tokenizer beside a model: each token is a word. The server streams texts."""
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    words = models.WordLevel({f"w{n}": n for n in range(VOCAB_SIZE)}, unk_token="w0")
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words)).save_pretrained(folder)
+Prompts = Sequence[list[int]]
+Left = Callable[[], float]
 
 
 class NanoVllmServer:
@@ -157,7 +59,7 @@ class NanoVllmServer:
         self.llm = LLM(
             str(folder),
             max_num_batched_tokens=PEER_TOKEN_BUDGET,
-            max_num_seqs=most_requests(traces),
+            max_num_seqs=max(len(trace.prompts) for trace in traces),
             max_model_len=MAX_MODEL_LEN,
             kvcache_block_size=self.block_size,
             gpu_memory_utilization=self._share(folder, traces),
@@ -202,10 +104,10 @@ class MiniSglangServer:
 
         self.llm = LLM(
             str(folder),
-            max_running_req=most_requests(traces),
+            max_running_req=max(len(trace.prompts) for trace in traces),
             max_seq_len_override=MAX_MODEL_LEN,
             max_extend_tokens=PEER_TOKEN_BUDGET,
-            cuda_graph_max_bs=most_requests(traces),
+            cuda_graph_max_bs=max(len(trace.prompts) for trace in traces),
             num_page_override=8 + max(blocks_of(trace, self.block_size) for trace in traces),
             page_size=self.block_size,
             attention_backend="fi,trtllm",
@@ -222,9 +124,7 @@ class MiniSglangServer:
         return [answer["token_ids"] for answer in self.llm.generate(list(prompts), params)]
 
 
-SERVERS: dict[str, Callable] = {
-    server.name: server for server in (OurServer, HttpServer, NanoVllmServer, MiniSglangServer)
-}
+SERVERS: dict[str, Any] = {each.name: each for each in (NanoVllmServer, MiniSglangServer)}
 
 
 class _NoTokenizer:
@@ -267,15 +167,6 @@ def _settings(folder: str) -> _Settings:
     return _Settings(**named)
 
 
-def len_pool(traces: Sequence[Trace]) -> int:
-    """The blocks of a pool in which all requests of any one trace fit at once."""
-    return max(trace.num_blocks for trace in traces)
-
-
-def most_requests(traces: Sequence[Trace]) -> int:
-    return max(len(trace.prompts) for trace in traces)
-
-
 def blocks_of(trace: Trace, block_size: int) -> int:
     """The blocks of a pool in which all requests of a trace fit at once."""
     pairs = zip(trace.prompts, trace.new_tokens, strict=True)
@@ -288,3 +179,113 @@ def bytes_of_a_token(folder: Path) -> int:
 
     config = AutoConfig.from_pretrained(folder)
     return 2 * 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A trace, served once. cached: how many of the prompts' tokens a prefix cache had.
+
+    answers: the new tokens of each request; or when they came, in seconds.
+    """
+
+    seconds: float
+    answers: list[list]
+    cached: int = 0
+
+
+class ServerFailed(Exception):
+    """A server could not be made, or has ended. The text says why."""
+
+
+def seconds_left(limit: float = FOREVER) -> Left:
+    """A function that says how much of a time is left, in seconds. The time begins now."""
+    end = time.perf_counter() + limit
+    return lambda: end - time.perf_counter()
+
+
+class RemoteServer:
+    """A server in its own process, `ready` for requests after so many seconds.
+
+    make: called in that process.
+    left: says how many seconds an answer may take.
+    Raises ServerFailed, here and in `serve`.
+    """
+
+    def __init__(self, name: str, make: Callable, left: Left = seconds_left()):
+        self.name, self._left = name, left
+        context = multiprocessing.get_context("spawn")
+        self._failed: ServerFailed | None = None
+        self._words, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, make))
+        self._process.start()
+        theirs.close()
+        self.ready, self.settings = self._answer()
+
+    def serve(self, trace: Trace, turn: int, times: Sequence[float] | None = None) -> Turn:
+        """Each turn's prompts begin with another token. times: of the requests, in seconds."""
+        if self._failed:
+            raise self._failed
+        prompts = [[turn, *prompt[1:]] for prompt in trace.prompts]
+        with suppress(ConnectionError):  # it has ended, and _answer() says so
+            self._words.send((prompts, trace.new_tokens, times))
+        return self._answer()
+
+    def close(self, patience: float = PATIENCE) -> None:
+        self._words.close()  # by which it ends
+        self._process.join(patience)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # its own processes too
+        self._process.kill()
+        self._process.join()
+
+    def _answer(self) -> Any:
+        answer: Any = ServerFailed("no time was left for its answer")
+        patience = 0
+        try:
+            if self._words.poll(max(0.0, self._left())):
+                answer, patience = self._words.recv(), PATIENCE
+        except (EOFError, ConnectionError):
+            self._process.join(PATIENCE)
+            answer = ServerFailed(f"its process ended with {self._process.exitcode}")
+        if isinstance(answer, ServerFailed):
+            self.close(patience)
+            self._failed = answer
+            raise answer
+        return answer
+
+
+def _work(words: Connection, make: Callable) -> None:
+    os.setsid()
+    server = None
+    try:
+        start = time.perf_counter()
+        server = make()
+        words.send((time.perf_counter() - start, getattr(server, "settings", {})))
+        while True:
+            words.send(measured_turn(server, *words.recv()))
+    except EOFError:
+        return
+    except BaseException as error:
+        traceback.print_exc()
+        words.send(ServerFailed(f"{type(error).__name__}: {error}"[:300]))
+    finally:
+        if hasattr(server, "close"):
+            server.close()
+
+
+def measured_turn(server, prompts: Prompts, new_tokens: list[int], times=None) -> Turn:
+    gc.collect()
+    _wait()
+    start = time.perf_counter()
+    asked = prompts, new_tokens
+    answers = server.arrive(*asked, times) if times else server.generate(*asked)
+    _wait()
+    seconds = time.perf_counter() - start
+    if (lengths := [len(answer) for answer in answers]) != list(new_tokens):
+        raise ValueError(f"{lengths} new tokens, not {list(new_tokens)}")
+    return Turn(seconds, answers, getattr(server, "cached", 0))
+
+
+def _wait() -> None:
+    if torch.cuda.is_initialized():  # vLLM has the GPU in another process
+        torch.cuda.synchronize()

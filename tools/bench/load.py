@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from lessons_content.bench_records.command import Command, say
-from lessons_content.bench_records.percentiles import percentiles
 from lessons_content.bench_records.where import facts_for
 from lessons_content.lesson_11.bench.load_runs import LoadRow, LoadRun, table
 from tools.bench.load_clients import Heard, ask_all, questions, random_arrivals
@@ -91,10 +90,18 @@ def summary(per_second: float | None, heard: Sequence[Heard]) -> LoadRow:
         most_open=int(np.cumsum([0, *(step for _, step in changes)]).max()),
         tokens=sum(each.num_tokens for each in whole),
         seconds=max(ends, default=begin) - begin or 1e-9,
-        first=percentiles([each.first for each in whole]),
-        between=percentiles([gap for each in whole for gap in each.between]),
+        first=_percentiles([each.first for each in whole]),
+        between=_percentiles([gap for each in whole for gap in each.between]),
         reasons=tuple(dict.fromkeys(each.problem for each in heard if each.problem)),
     )
+
+
+def _percentiles(times: list[float]) -> tuple[float, float] | None:
+    """p50 and p99. Each is one of the measured times."""
+    if not times:
+        return None
+    middle, late = np.percentile(times, [50, 99], method="higher").tolist()
+    return middle, late
 
 
 def main(words: Sequence[str] | None = None) -> int:

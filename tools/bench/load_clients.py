@@ -18,10 +18,7 @@ MOST_SECONDS = 600.0  # for an answer; a later answer counts as lost
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt, its right answer, and the second at which it is asked.
-
-    prompt: a text, or its tokens. max_tokens: of the answer.
-    """
+    """A prompt or its tokens, its right answer, and the second at which it is asked."""
 
     prompt: str | list[int]
     answer: str

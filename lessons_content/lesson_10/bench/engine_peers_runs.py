@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lessons_content.bench_records.percentiles import Percentiles
 from lessons_content.bench_records.recorded_runs import Record
 from lessons_content.bench_records.tables import aligned
 from lessons_content.lesson_10.bench.host_calls import CallRow
 
 ALONE = ("vLLM", "serve")  # a run beside one of these has no other peer
-TIMES = ("first token", "between tokens")
+Waits = tuple[tuple[float, float], tuple[float, float]]
+WAITS = ("first token", "between tokens")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class PeerRow:
     reason: why there are no turns.
     cached: the prompts' tokens in the last turn, and how many of them our prefix cache had and
         the peer's; None if neither had any.
+    per_second: requests that came in a second; 0 if all were there at the start.
+    our_waits, their_waits: seconds until the first token, since the request was due, and
+        between tokens, each (p50, p99); None if they were not measured.
     """
 
     trace: str
@@ -37,6 +40,9 @@ class PeerRow:
     same_first: float = 0.0
     reason: str = ""
     cached: tuple[int, int, int] | None = None
+    per_second: float = 0.0
+    our_waits: Waits | None = None
+    their_waits: Waits | None = None
 
     @property
     def our_rate(self) -> float:
@@ -51,51 +57,6 @@ class PeerRow:
     def ratio(self) -> float:
         """How many times as fast as the peer our engine is."""
         return self.our_rate / self.their_rate
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Times in seconds, (p50, p99), of all requests together.
-
-    first: until the first token, since the request was due. between: between two tokens.
-    rate: new tokens a second, until the last one.
-    """
-
-    first: Percentiles
-    between: Percentiles
-    rate: float
-
-    @property
-    def times(self) -> tuple[Percentiles, Percentiles]:
-        return self.first, self.between
-
-
-@dataclass(frozen=True)
-class ArrivalRow:
-    """Requests that came one after another, at the same times for both engines.
-
-    share: of the slower engine's own rate; None if all came at once.
-    rate: requests a second; 0 if all came at once.
-    passes: how often they came.
-    reason: why there are no passes.
-    """
-
-    trace: str
-    peer: str
-    share: float | None
-    rate: float = 0.0
-    passes: int = 0
-    ours: Latency | None = None
-    theirs: Latency | None = None
-    reason: str = ""
-
-    @property
-    def load(self) -> str:
-        return (
-            "all at once"
-            if self.share is None
-            else f"{100 * self.share:.0f} % of the slower's rate"
-        )
 
 
 @dataclass(frozen=True)
@@ -120,36 +81,27 @@ class Run(Record, kept_in="engine_peers"):
     calls: tuple[CallRow, ...] = ()
     size: str = "0.6B"
     processor: str = ""
-    arrivals: tuple[ArrivalRow, ...] = ()
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     note: str = ""
 
     @property
-    def peers(self) -> list[str]:
-        return list(dict.fromkeys(row.peer for row in (*self.rows, *self.arrivals)))
-
-    @property
-    def is_beside_small_engines(self) -> bool:
-        return not {*ALONE} & {*self.peers}
+    def alone(self) -> list[str]:
+        """vLLM or `serve`, if this is a run beside it."""
+        return [peer for peer in ALONE if any(row.peer == peer for row in self.rows)]
 
     @property
     def file_name(self) -> str:
         """`nvidia-h200-vllm-8b.json`, with the traces if they were chosen."""
-        if self.is_beside_small_engines:
+        if not self.alone:
             return super().file_name
         chosen = self.command.partition("--traces ")[2].split()
-        parts = [Path(super().file_name).stem, *self.peers, self.size, *chosen]
+        parts = [Path(super().file_name).stem, *self.alone, self.size, *chosen]
         return f"{'-'.join(parts).lower()}.json"
 
 
 def recorded(folder: Path | None = None) -> list[Run]:
     """The runs beside small engines."""
-    return [run for run in Run.recorded(folder) if run.is_beside_small_engines]
-
-
-def recorded_beside(peer: str, folder: Path | None = None) -> list[Run]:
-    """The runs beside vLLM, or beside `serve`."""
-    return [run for run in Run.recorded(folder) if peer in run.peers]
+    return [run for run in Run.recorded(folder) if not run.alone]
 
 
 def table(run: Run) -> str:
@@ -160,14 +112,11 @@ def table(run: Run) -> str:
     parts += [
         _trace_table(run, trace) for trace in dict.fromkeys(row.trace for row in run.rows)
     ]
-    parts += [_arrivals_table(run), _calls_table(run)]
-    every = (*run.rows, *run.arrivals)
-    reasons = dict.fromkeys(f"! {row.peer}: {row.reason}" for row in every if row.reason)
-    parts.append("\n".join(reasons))
+    parts.append(_calls_table(run))
+    parts.append("\n".join(f"! {row.peer}: {row.reason}" for row in run.rows if row.reason))
     parts.append(run.note)
     for traces, settings in run.conditions.items():
-        lines = [f"  {name}: {value}" for name, value in settings.items()]
-        parts.append("\n".join([f"{traces}:", *lines]))
+        parts.append("\n  ".join([f"{traces}:", *map(": ".join, settings.items())]))
     return "\n\n".join(filter(None, parts))
 
 
@@ -186,64 +135,48 @@ def _trace_table(run: Run, trace: str) -> str:
                 _rates(row.tokens, row.ours),
                 f"{row.ratio:.2f}",
                 f"{row.their_ready:.0f} s",
-                f"{100 * row.same_first:.0f} %",
+                "–" if row.our_waits else f"{100 * row.same_first:.0f} %",
             ]
         )
-    notes = []
-    for row in run.rows:
-        if row.trace == trace and row.cached:
-            all_tokens, ours, theirs = (f"{count:,}" for count in row.cached)
-            notes.append(
-                f"tokens of prompts {all_tokens}; cached: ours {ours}, {row.peer} {theirs}"
-            )
-    title = f"{trace}, tokens/s (slowest–fastest turn)"
-    return "\n".join([title, aligned(lines), *notes])
+    notes = [note for row in run.rows if row.trace == trace for note in _notes(row)]
+    return "\n".join([f"{trace}, tokens/s (slowest–fastest turn)", aligned(lines), *notes])
 
 
-def _arrivals_table(run: Run) -> str:
-    texts = []
-    for row in run.arrivals:
-        lines = [["ms, p50 / p99", "first token", "between tokens", "tokens/s"]]
-        if row.reason:
-            lines.append([row.peer, "– !", "–", "–"])
-        for name, found in (("ours", row.ours), (row.peer, row.theirs)):
-            if found:
-                pairs = (" / ".join(f"{1000 * t:,.1f}" for t in pair) for pair in found.times)
-                lines.append([name, *pairs, f"{found.rate:,.0f}"])
-        title = f"{row.trace}, {row.load}, {row.rate:.1f} requests/s, passes: {row.passes}"
-        texts.append(f"{title}\n{aligned(lines)}")
-    return "\n\n".join(texts)
+def _notes(row: PeerRow) -> Iterator[str]:
+    """What only rows with a prefix cache have, and only those with arrivals."""
+    if row.cached:
+        tokens, ours, theirs = row.cached
+        yield f"tokens of prompts {tokens:,}; cached: ours {ours:,}, {row.peer} {theirs:,}"
+    if row.our_waits and row.their_waits:
+        lines = [[f"{row.per_second:.1f} requests/s; ms, p50 / p99", *WAITS]]
+        for name, waits in (("ours", row.our_waits), (row.peer, row.their_waits)):
+            texts = (f"{1000 * p50:,.1f} / {1000 * p99:,.1f}" for p50, p99 in waits)
+            lines.append([name, *texts])
+        yield aligned(lines)
 
 
-def ratios(runs: Sequence[Run], peer: str = "vLLM") -> str:
+def ratios(runs: Sequence[Run], peer: str) -> str:
     """Our figures, × the peer's, by trace and size: a table for each card and day."""
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for run in runs:
+        for row in run.rows:
+            if row.peer == peer and not row.reason:
+                lines = tables.setdefault(f"{run.card}, {run.date}", {})
+                for title, ratio in _ratios(row):
+                    lines.setdefault(title, {})[run.size] = ratio
     texts = []
-    for where in dict.fromkeys((run.card, run.date) for run in runs):
-        those = [run for run in runs if (run.card, run.date) == where]
-        sizes = list(dict.fromkeys(run.size for run in those))
-        cells = {
-            (title, run.size): ratio for run in those for title, ratio in _ratios(run, peer)
-        }
-        lines = [[f"ours, × {peer}'s", *sizes]]
-        for title in dict.fromkeys(title for title, _ in cells):
-            lines.append([title, *(cells.get((title, size), "–") for size in sizes)])
-        if cells:
-            texts.append(f"{', '.join(where)}\n{aligned(lines)}")
+    for where, lines in tables.items():
+        sizes = list(dict.fromkeys(size for cells in lines.values() for size in cells))
+        cells = [[t, *(line.get(size, "–") for size in sizes)] for t, line in lines.items()]
+        texts.append(f"{where}\n" + aligned([[f"ours, × {peer}'s", *sizes], *cells]))
     return "\n\n".join(texts)
 
 
-def _ratios(run: Run, peer: str) -> Iterator[tuple[str, str]]:
-    """Titles and ratios: of tokens a second, and of times, at p50 / p99."""
-    for row in run.rows:
-        if row.peer == peer and not row.reason:
-            yield f"{row.trace}: tokens/s", f"{row.ratio:.3f}"
-    for come in run.arrivals:
-        if come.peer != peer or not (come.ours and come.theirs):
-            continue
-        for what, ours, theirs in zip(TIMES, come.ours.times, come.theirs.times, strict=True):
-            pairs = zip(ours, theirs, strict=True)
-            text = " / ".join(f"{a / b:.2f}" if b else "–" for a, b in pairs)
-            yield f"{come.trace}, {come.load}: {what}", text
+def _ratios(row: PeerRow) -> Iterator[tuple[str, str]]:
+    yield f"{row.trace}: tokens/s", f"{row.ratio:.3f}"
+    for what, ours, theirs in zip(WAITS, row.our_waits or (), row.their_waits or ()):
+        texts = (f"{a / b:.2f}" if b else "–" for a, b in zip(ours, theirs))
+        yield f"{row.trace}: {what}", " / ".join(texts)
 
 
 def _calls_table(run: Run) -> str:

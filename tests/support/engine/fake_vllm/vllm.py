@@ -4,25 +4,26 @@ Each answer begins with its prompt's first token and goes on with 10, 11, …; A
 the first token alone and then two at a time. Half of each prompt was in its cache.
 """
 
+import asyncio
 import importlib.util
 import sys
 from types import SimpleNamespace as Named
 
 __version__ = "0.0"
-SamplingParams = Named
 
 
 class LLM:
-    def __init__(self, model, num_gpu_blocks_override, **options):
+    def __init__(self, num_gpu_blocks_override, enable_prefix_caching, **options):
         if importlib.util.find_spec("kernels"):
             raise ImportError("the course's folder kernels/ is on the path")
-        cache = Named(num_gpu_blocks=num_gpu_blocks_override, block_size=16)
-        cache.enable_prefix_caching = options["enable_prefix_caching"]
-        scheduler = Named(max_num_batched_tokens=8192, max_num_seqs=256)
-        scheduler.enable_chunked_prefill = scheduler.async_scheduling = True
-        self.config = Named(cache_config=cache, scheduler_config=scheduler)
-        self.config.compilation_config = Named(cudagraph_mode="FULL", mode=3)
-        self.llm_engine = Named(vllm_config=self.config)
+        settings = Named(num_gpu_blocks=num_gpu_blocks_override, block_size=16, mode=3)
+        settings.enable_prefix_caching = enable_prefix_caching
+        settings.max_num_batched_tokens, settings.max_num_seqs = 8192, 256
+        settings.enable_chunked_prefill = settings.async_scheduling = True
+        settings.cudagraph_mode = "FULL"
+        settings.cache_config = settings.scheduler_config = settings
+        self.vllm_config = settings.compilation_config = settings
+        self.llm_engine = self
 
     def generate(self, prompts, params, use_tqdm):
         return [answered(*each) for each in zip(prompts, params, strict=True)]
@@ -30,30 +31,20 @@ class LLM:
 
 class AsyncLLM(LLM):
     @classmethod
-    def from_vllm_config(cls, config, **options):
-        return cls(**config.options)
+    def from_engine_args(cls, arguments, usage_context):
+        return cls(**arguments)
 
     async def generate(self, prompt, params, name):
         whole = answered(prompt, params)
-        (tokens,) = (output.token_ids for output in whole.outputs)
+        tokens = whole.outputs[0].token_ids
+        ends = [1, *range(3, len(tokens), 2), len(tokens)]
+        for begin, end in [] if params.output_kind == "the last" else zip([0, *ends], ends):
+            yield Named(outputs=[Named(token_ids=tokens[begin:end])])
         if params.output_kind == "the last":
             yield whole
-            return
-        for begin, end in [(0, 1), *((at, at + 2) for at in range(1, len(tokens), 2))]:
-            yield Named(outputs=[Named(token_ids=tokens[begin:end])])
 
     def shutdown(self):
         pass
-
-
-class AsyncEngineArgs:
-    def __init__(self, disable_log_stats, **options):
-        self.options = options
-
-    def create_engine_config(self, caller):
-        config = LLM(**self.options).config
-        config.options = self.options
-        return config
 
 
 def answered(prompt, params):
@@ -62,11 +53,9 @@ def answered(prompt, params):
     return Named(outputs=[answer], num_cached_tokens=len(tokens) // 2)
 
 
-sys.modules |= {
-    "vllm.v1.engine.async_llm": Named(AsyncLLM=AsyncLLM),
-    "vllm.engine.arg_utils": Named(AsyncEngineArgs=AsyncEngineArgs),
-    "vllm.usage.usage_lib": Named(UsageContext=Named(OPENAI_API_SERVER="serve")),
-    "vllm.sampling_params": Named(
-        RequestOutputKind=Named(FINAL_ONLY="the last", DELTA="what is new")
-    ),
-}
+AsyncEngineArgs, AsyncLLMEngine = dict, AsyncLLM
+sampling_params = Named(SamplingParams=Named)
+sampling_params.RequestOutputKind = {"FINAL_ONLY": "the last", "DELTA": "what is new"}
+usage = Named(UsageContext=Named(OPENAI_API_SERVER="serve"))
+sys.modules |= {"uvloop": asyncio, "vllm.usage.usage_lib": usage}
+sys.modules["vllm.sampling_params"] = sampling_params
