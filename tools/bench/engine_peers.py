@@ -117,8 +117,8 @@ def _row(
         their_ready=theirs.ready,
         same_first=sum(a[0] == b[0] for a, b in answers) / len(answers),
         cached=cached if any(cached[1:]) else None,
-        our_waits=times and waits([mine for mine, _ in pairs], times),
-        their_waits=times and waits([other for _, other in pairs], times),
+        our_waits=waits([mine for mine, _ in pairs], times) if times else None,
+        their_waits=waits([other for _, other in pairs], times) if times else None,
     )
 
 
@@ -143,7 +143,7 @@ def makers(peer: str, names: list[str], folder: Path, site: Path) -> dict[str, C
         kinds = servers.SERVERS | {"serve": our_servers.HttpServer}
         return {"ours": ours, peer: partial(kinds[peer], folder, pool)}
     has_room = torch.cuda.get_device_properties(0).total_memory > 120e9
-    options = {
+    options: dict = {
         "is_async": caching or names[0] in traces.SHARES,
         "gpu_memory_utilization": 0.6 if has_room else 0.5,
         "num_gpu_blocks_override": our_servers.len_pool(pool) + 1,  # it never uses one
@@ -215,7 +215,9 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     add = command.parser.add_argument
     add("--turns", type=int, default=5, help="counted turns of each engine")
-    peers = dict(nargs="+", choices=list(traces.GROUPS), default=list(SOURCES), metavar="NAME")
+    peers: dict = dict(
+        nargs="+", choices=list(traces.GROUPS), default=list(SOURCES), metavar="NAME"
+    )
     alone = "%(choices)s; vLLM or serve is the only one of its run"
     add("--peers", type=lambda text: text.replace("vllm", "vLLM"), help=alone, **peers)
     add("--size", choices=list(traces.SIZES), default="0.6B", help="of the model")

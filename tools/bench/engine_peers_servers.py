@@ -216,7 +216,7 @@ class RemoteServer:
         context = multiprocessing.get_context("spawn")
         self._failed: ServerFailed | None = None
         self._words, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, make))
+        self._process: Any = context.Process(target=_work, args=(theirs, make))
         self._process.start()
         theirs.close()
         self.ready, self.settings = self._answer()
@@ -256,7 +256,7 @@ class RemoteServer:
 
 def _work(words: Connection, make: Callable) -> None:
     os.setsid()
-    server = None
+    server: Any = None
     try:
         start = time.perf_counter()
         server = make()

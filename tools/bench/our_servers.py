@@ -15,8 +15,6 @@ from paged_attention.engine.fast import FastParts, fast_engine
 from paged_attention.engine.request import SamplingParams
 from tools.bench.engine_peers_servers import Prompts
 
-Times = Sequence[float]
-
 
 def len_pool(traces: Sequence[Trace]) -> int:
     """The blocks of a pool in which all requests of any one trace fit at once."""
@@ -58,7 +56,7 @@ class OurServer:
         results = self.engine.generate(list(prompts), greedy(new_tokens))
         return [result.output for result in results]
 
-    def arrive(self, prompts: Prompts, new_tokens: list[int], times: Times) -> list:
+    def arrive(self, prompts: Prompts, new_tokens: list[int], times: list[float]) -> list:
         return step_through(self.engine, list(zip(prompts, greedy(new_tokens))), times)
 
 
@@ -67,7 +65,11 @@ def greedy(new_tokens: list[int]) -> list[SamplingParams]:
 
 
 def step_through(
-    engine, requests: list[tuple], times: Times, clock=time.perf_counter, sleep=time.sleep
+    engine,
+    requests: list[tuple],
+    times: list[float],
+    clock=time.perf_counter,
+    sleep=time.sleep,
 ) -> list[list[float]]:
     """When the tokens of each request came: with the end of the step that returned them.
 
@@ -110,7 +112,7 @@ class HttpServer:
         self.model, self.url = stack.enter_context(server)
         self.close = stack.close
 
-    def arrive(self, prompts: Prompts, new_tokens: list[int], times: Times) -> list:
+    def arrive(self, prompts: Prompts, new_tokens: list[int], times: list[float]) -> list:
         """Raises RuntimeError if a request has no whole answer."""
         from tools.bench.load_clients import Question, ask_all
 

@@ -4,9 +4,10 @@
 exists then, with all its submodules. Each name in them is an empty class.
 """
 
-import importlib.machinery
 import sys
 import types
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
 
 NAMES = ("openai_harmony", "openai", "partial_json_parser", "xgrammar", "llguidance")
 
@@ -32,12 +33,12 @@ class _Module(types.ModuleType):
     __getattr__ = _made
 
 
-class _Finder:
+class _Finder(Loader):
     """It comes after all others, so a package that is installed is taken."""
 
     def find_spec(self, name: str, path=None, target=None):
         if name.partition(".")[0] in NAMES:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+            return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec):
         return _Module(spec.name)

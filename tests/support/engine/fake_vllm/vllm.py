@@ -12,36 +12,32 @@ from types import SimpleNamespace as Named
 __version__ = "0.0"
 
 
-class LLM:
-    def __init__(self, num_gpu_blocks_override, enable_prefix_caching, **options):
+class LLM(Named):
+    block_size, max_num_batched_tokens, max_num_seqs, mode = 16, 8192, 256, 3
+    enable_chunked_prefill, async_scheduling, cudagraph_mode = True, True, "FULL"
+
+    def __init__(self, num_gpu_blocks_override, **options):
         if importlib.util.find_spec("kernels"):
             raise ImportError("the course's folder kernels/ is on the path")
-        settings = Named(num_gpu_blocks=num_gpu_blocks_override, block_size=16, mode=3)
-        settings.enable_prefix_caching = enable_prefix_caching
-        settings.max_num_batched_tokens, settings.max_num_seqs = 8192, 256
-        settings.enable_chunked_prefill = settings.async_scheduling = True
-        settings.cudagraph_mode = "FULL"
-        settings.cache_config = settings.scheduler_config = settings
-        self.vllm_config = settings.compilation_config = settings
-        self.llm_engine = self
+        super().__init__(**options, num_gpu_blocks=num_gpu_blocks_override)
+        self.llm_engine = self.vllm_config = self
+        self.cache_config = self.scheduler_config = self.compilation_config = self
 
     def generate(self, prompts, params, use_tqdm):
         return [answered(*each) for each in zip(prompts, params, strict=True)]
 
 
 class AsyncLLM(LLM):
-    @classmethod
-    def from_engine_args(cls, arguments, usage_context):
-        return cls(**arguments)
+    from_engine_args = classmethod(lambda cls, arguments, usage_context: cls(**arguments))
 
     async def generate(self, prompt, params, name):
         whole = answered(prompt, params)
         tokens = whole.outputs[0].token_ids
         ends = [1, *range(3, len(tokens), 2), len(tokens)]
-        for begin, end in [] if params.output_kind == "the last" else zip([0, *ends], ends):
-            yield Named(outputs=[Named(token_ids=tokens[begin:end])])
-        if params.output_kind == "the last":
-            yield whole
+        parts = [tokens[begin:end] for begin, end in zip([0, *ends], ends)]
+        new = [Named(outputs=[Named(token_ids=part)]) for part in parts]
+        for output in {"DELTA": new, "FINAL_ONLY": [whole]}[params.output_kind]:
+            yield output
 
     def shutdown(self):
         pass
@@ -54,8 +50,8 @@ def answered(prompt, params):
 
 
 AsyncEngineArgs, AsyncLLMEngine = dict, AsyncLLM
-sampling_params = Named(SamplingParams=Named)
-sampling_params.RequestOutputKind = {"FINAL_ONLY": "the last", "DELTA": "what is new"}
+kinds = {"FINAL_ONLY": "FINAL_ONLY", "DELTA": "DELTA"}
+sampling_params = Named(SamplingParams=Named, RequestOutputKind=kinds)
 usage = Named(UsageContext=Named(OPENAI_API_SERVER="serve"))
 sys.modules |= {"uvloop": asyncio, "vllm.usage.usage_lib": usage}
 sys.modules["vllm.sampling_params"] = sampling_params
