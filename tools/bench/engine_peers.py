@@ -10,6 +10,7 @@ and FlashInfer's.
 """
 
 import importlib.util
+import shutil
 import sys
 import tempfile
 from argparse import Namespace
@@ -68,7 +69,9 @@ def compare(
                         continue
                     rate = len(trace.prompts) * min(row.our_rate, row.their_rate) / row.tokens
                 for number, share in enumerate(shares, 1):
-                    title = f"{share:.0%} of the slower's rate" if share else "all at once"
+                    title = (
+                        f"{100 * share:.0f} % of the slower's rate" if share else "all at once"
+                    )
                     named = replace(trace, name=f"{trace.name}, {title}")
                     # No turn's prompts begin as those of another one.
                     yield make(named, number * (turns + 1), rate * (share or 0))
@@ -116,7 +119,7 @@ def _row(
         our_ready=ours.ready,
         their_ready=theirs.ready,
         same_first=sum(a[0] == b[0] for a, b in answers) / len(answers),
-        cached=cached if any(cached[1:]) else None,
+        cached=cached if any(cached[1:]) and not times else None,
         our_waits=waits([mine for mine, _ in pairs], times) if times else None,
         their_waits=waits([other for _, other in pairs], times) if times else None,
     )
@@ -163,7 +166,8 @@ def measure(arguments: Namespace, command: str, left: servers.Left) -> Run:
         settings.update(server.settings)
         return server
 
-    with tempfile.TemporaryDirectory() as folder:
+    has_room = shutil.disk_usage("/dev/shm").free > 20e9  # in memory, for the largest model
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if has_room else None) as folder:
         model = random_model(**traces.SIZES[arguments.size])
         model.save_pretrained(folder, max_shard_size="4GB")
         del model
@@ -237,14 +241,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return command.show(arguments)
     command.needs_gpu()
     if absent := missing(arguments.peers, arguments.site):
-        setup = "vllm_setup" if arguments.peers == ["vLLM"] else "engine_peers_setup"
         command.parser.error(
-            f"{', '.join(absent)}: not installed; tools.bench.{setup} brings it"
+            f"{', '.join(absent)}: not installed; engine_peers_setup or vllm_setup brings it"
         )
     line = command.line(arguments, "turns", "peers", "size", "traces")
     run = measure(arguments, line, seconds_left(arguments.limit))
-    fault = "" if run.rows else f"nothing was measured. {run.note}"
-    return command.keep(run, arguments, fault)
+    return command.keep(run, arguments, "" if run.rows else f"nothing is measured. {run.note}")
 
 
 def _overview(run: Run):

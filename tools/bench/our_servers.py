@@ -65,11 +65,7 @@ def greedy(new_tokens: list[int]) -> list[SamplingParams]:
 
 
 def step_through(
-    engine,
-    requests: list[tuple],
-    times: list[float],
-    clock=time.perf_counter,
-    sleep=time.sleep,
+    engine, requests: list, times: list[float], clock=time.perf_counter, sleep=time.sleep
 ) -> list[list[float]]:
     """When the tokens of each request came: with the end of the step that returned them.
 

@@ -40,7 +40,6 @@ LEFT_OUT = (
 )
 LIBRARY = "vllm/_C_stable_libtorch.abi3.so"  # with code for many cards
 FATBIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)  # how a container of kernels begins
-PTX = 1
 ARCHIVE = "vllm.tar.xz"
 
 
@@ -77,8 +76,8 @@ def keep_card(library: bytearray, card: int = 90) -> None:
         while begin < end:
             kind, _, header, size = struct.unpack_from("<HHIQ", library, begin)
             (made_for,) = struct.unpack_from("<I", library, begin + 28)
-            # ELF runs on cards of its own generation, PTX on all later ones.
-            is_near = made_for <= card and (kind == PTX or made_for // 10 == card // 10)
+            # ELF (kind 2) runs on cards of its own generation, PTX (1) on all later ones.
+            is_near = made_for <= card and (kind == 1 or made_for // 10 == card // 10)
             codes.append(((kind, made_for) if is_near else (0, 0), begin + header, size))
             begin += header + size
         for fit, begin, size in codes:
