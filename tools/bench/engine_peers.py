@@ -69,10 +69,8 @@ def compare(
                         continue
                     rate = len(trace.prompts) * min(row.our_rate, row.their_rate) / row.tokens
                 for number, share in enumerate(shares, 1):
-                    title = (
-                        f"{100 * share:.0f} % of the slower's rate" if share else "all at once"
-                    )
-                    named = replace(trace, name=f"{trace.name}, {title}")
+                    at = f"{100 * share:g} % of the slower's rate" if share else "all at once"
+                    named = replace(trace, name=f"{trace.name}, {at}")
                     # No turn's prompts begin as those of another one.
                     yield make(named, number * (turns + 1), rate * (share or 0))
 
