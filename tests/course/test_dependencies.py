@@ -25,7 +25,8 @@ EXTRAS_OF = {
     "tests": {*EXTRAS},
 }
 # They are measured beside ours where somebody has installed them, and no lesson needs them.
-MEASURED = {"flash-attn", "flashinfer", "minisgl", "nanovllm"}
+MEASURED = {"flash-attn", "flashinfer", "minisgl", "nanovllm", "vllm"}
+MEASURED |= {"pydantic-core", "uvloop"}  # of vLLM's process
 COMMANDS = {"jupyterlab", "ninja"}  # are started, and not imported
 
 

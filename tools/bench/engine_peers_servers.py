@@ -2,58 +2,41 @@
 
 An engine is made once for all traces, and serves a trace when it is told to. Between turns it
 waits and does not use the GPU.
+
+vLLM's process imports this too, and there the course's folders must not hide packages. So
+nothing of the course is imported here.
 """
 
+from __future__ import annotations  # of a Trace
+
+import gc
 import multiprocessing
+import os
+import signal
 import sys
 import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lessons_content.lesson_08.bench.servers import BLOCK_SIZE
-from lessons_content.lesson_10.bench.fast_engine import TOKEN_BUDGET, Trace
+if TYPE_CHECKING:
+    from lessons_content.lesson_10.bench.fast_engine import Trace
 
 PEER_TOKEN_BUDGET = 16_384  # prompt tokens in a step, as nano-vllm chooses itself
 MAX_MODEL_LEN = 4096
 SPARE_BYTES = 4 << 30  # nano-vllm's memory for a step of prompts, which it takes off its cache
+FOREVER = 1e6  # seconds
+PATIENCE = 20  # seconds for a server to end by itself
 
 Prompts = Sequence[list[int]]
-
-
-class OurServer:
-    """The course's engine with all its fast parts."""
-
-    name = "ours"
-
-    def __init__(self, folder: Path, traces: Sequence[Trace]):
-        from transformers import AutoModelForCausalLM
-
-        from paged_attention.engine.fast import FastParts, fast_engine
-
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-        self.engine = fast_engine(
-            model.to("cuda").eval(),
-            FastParts(),
-            num_blocks=max(trace.num_blocks for trace in traces),
-            block_size=BLOCK_SIZE,
-            token_budget=TOKEN_BUDGET,
-            max_num_seqs=max(len(trace.prompts) for trace in traces),
-            path="fast",
-            prefix_sharing=False,
-        )
-
-    def generate(self, prompts: Prompts, new_tokens: Sequence[int]) -> list[list[int]]:
-        from paged_attention.engine.request import SamplingParams
-
-        params = [SamplingParams(max_new_tokens=n, ignore_end=True) for n in new_tokens]
-        return [result.output for result in self.engine.generate(list(prompts), params)]
+Left = Callable[[], float]
 
 
 class NanoVllmServer:
@@ -141,7 +124,7 @@ class MiniSglangServer:
         return [answer["token_ids"] for answer in self.llm.generate(list(prompts), params)]
 
 
-SERVERS = {server.name: server for server in (OurServer, NanoVllmServer, MiniSglangServer)}
+SERVERS: dict[str, Any] = {each.name: each for each in (NanoVllmServer, MiniSglangServer)}
 
 
 class _NoTokenizer:
@@ -200,86 +183,109 @@ def bytes_of_a_token(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Turn:
-    """A trace, served once. first: the first new token of each request."""
+    """A trace, served once. cached: how many of the prompts' tokens a prefix cache had.
+
+    answers: the new tokens of each request; or when they came, in seconds.
+    """
 
     seconds: float
-    first: tuple[int, ...]
+    answers: list[list]
+    cached: int = 0
 
 
 class ServerFailed(Exception):
     """A server could not be made, or has ended. The text says why."""
 
 
-class RemoteServer:
-    """A server in its own process.
+def seconds_left(limit: float = FOREVER) -> Left:
+    """A function that says how much of a time is left, in seconds. The time begins now."""
+    end = time.perf_counter() + limit
+    return lambda: end - time.perf_counter()
 
-    make: called in that process with the folder of the model and the traces.
+
+class RemoteServer:
+    """A server in its own process, `ready` for requests after so many seconds.
+
+    make: called in that process.
+    left: says how many seconds an answer may take.
     Raises ServerFailed, here and in `serve`.
     """
 
-    def __init__(self, name: str, make: Callable, folder: Path, traces: Sequence[Trace]):
-        self.name = name
+    def __init__(self, name: str, make: Callable, left: Left = seconds_left()):
+        self.name, self._left = name, left
         context = multiprocessing.get_context("spawn")
         self._failed: ServerFailed | None = None
         self._words, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_work, args=(theirs, make, folder, traces), daemon=True
-        )
+        self._process: Any = context.Process(target=_work, args=(theirs, make))
         self._process.start()
         theirs.close()
-        self.ready: float = self._answer()  # seconds until the server could take a request
+        self.ready, self.settings = self._answer()
 
-    def serve(self, trace: int, turn: int) -> Turn:
-        """Serves trace number `trace`. Each turn's prompts begin with another token."""
+    def serve(self, trace: Trace, turn: int, times: Sequence[float] | None = None) -> Turn:
+        """Each turn's prompts begin with another token. times: of the requests, in seconds."""
         if self._failed:
             raise self._failed
-        self._words.send((trace, turn))
+        prompts = [[turn, *prompt[1:]] for prompt in trace.prompts]
+        with suppress(ConnectionError):  # it has ended, and _answer() says so
+            self._words.send((prompts, trace.new_tokens, times))
         return self._answer()
 
-    def close(self) -> None:
+    def close(self, patience: float = PATIENCE) -> None:
+        self._words.close()  # by which it ends
+        self._process.join(patience)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # its own processes too
         self._process.kill()
         self._process.join()
 
-    def _answer(self):
+    def _answer(self) -> Any:
+        answer: Any = ServerFailed("no time was left for its answer")
+        patience = 0
         try:
-            answer = self._words.recv()
+            if self._words.poll(max(0.0, self._left())):
+                answer, patience = self._words.recv(), PATIENCE
         except (EOFError, ConnectionError):
-            self._process.join()
+            self._process.join(PATIENCE)
             answer = ServerFailed(f"its process ended with {self._process.exitcode}")
         if isinstance(answer, ServerFailed):
-            self.close()
+            self.close(patience)
             self._failed = answer
             raise answer
         return answer
 
 
-def _work(words: Connection, make: Callable, folder: Path, traces: Sequence[Trace]) -> None:
+def _work(words: Connection, make: Callable) -> None:
+    os.setsid()
+    server: Any = None
     try:
         start = time.perf_counter()
-        server = make(folder, traces)
-        words.send(time.perf_counter() - start)
+        server = make()
+        words.send((time.perf_counter() - start, getattr(server, "settings", {})))
         while True:
-            words.send(measured_turn(server, traces, *words.recv()))
+            words.send(measured_turn(server, *words.recv()))
     except EOFError:
         return
     except BaseException as error:
         traceback.print_exc()
         words.send(ServerFailed(f"{type(error).__name__}: {error}"[:300]))
+    finally:
+        if hasattr(server, "close"):
+            server.close()
 
 
-def measured_turn(server, traces: Sequence[Trace], trace: int, turn: int) -> Turn:
-    prompts, new_tokens = traces[trace].prompts, traces[trace].new_tokens
-    prompts = [[turn, *prompt[1:]] for prompt in prompts]
+def measured_turn(server, prompts: Prompts, new_tokens: list[int], times=None) -> Turn:
+    gc.collect()
     _wait()
     start = time.perf_counter()
-    answers = server.generate(prompts, new_tokens)
+    asked = prompts, new_tokens
+    answers = server.arrive(*asked, times) if times else server.generate(*asked)
     _wait()
     seconds = time.perf_counter() - start
     if (lengths := [len(answer) for answer in answers]) != list(new_tokens):
         raise ValueError(f"{lengths} new tokens, not {list(new_tokens)}")
-    return Turn(seconds, tuple(answer[0] for answer in answers))
+    return Turn(seconds, answers, getattr(server, "cached", 0))
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():  # vLLM has the GPU in another process
         torch.cuda.synchronize()

@@ -85,22 +85,21 @@ def pack(folder: Path, python: str) -> None:
         site = Path(scratch, "site")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
-        leave_out(site / "flashinfer")
+        leave_out(site / "flashinfer", LEFT_OUT, f"FlashInfer {VERSION}")
         with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
             archive.add(site, ".")
 
 
-def leave_out(package: Path) -> None:
-    """Removes the files of LEFT_OUT.
+def leave_out(package: Path, patterns: Sequence[str], version: str) -> None:
+    """Removes files. version: a name and a version, for the error.
 
     Raises FileNotFoundError if one is missing, because another version has other files.
     """
-    for pattern in LEFT_OUT:
+    for pattern in patterns:
         found = [*package.glob(pattern)]
         if not found:
             raise FileNotFoundError(
-                f"FlashInfer {VERSION} has no {pattern}; "
-                "LEFT_OUT was written for another version"
+                f"{version} has no {pattern}; LEFT_OUT was written for another version"
             )
         for path in found:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

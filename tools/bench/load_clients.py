@@ -18,11 +18,12 @@ MOST_SECONDS = 600.0  # for an answer; a later answer counts as lost
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt, its right answer, and the second at which it is asked."""
+    """A prompt or its tokens, its right answer, and the second at which it is asked."""
 
-    prompt: str
+    prompt: str | list[int]
     answer: str
     at: float
+    max_tokens: int = MOST_TOKENS
 
 
 @dataclass
@@ -123,7 +124,7 @@ async def _ask(
     body = {
         "model": model,
         "prompt": question.prompt,
-        "max_tokens": MOST_TOKENS,
+        "max_tokens": question.max_tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
