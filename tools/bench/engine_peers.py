@@ -134,7 +134,7 @@ def waits(turns: Sequence[servers.Turn], times: Sequence[float]) -> runs.Waits:
 
 
 def makers(peer: str, names: list[str], folder: Path, site: Path) -> dict[str, Callable]:
-    """What makes our server and the peer's, for traces of one group."""
+    """The makers of our server and of the peer's, for traces of one group."""
     # Beside vLLM the pool is the same, whatever is chosen.
     sizing = traces.TRACES if peer == "vLLM" else names
     pool = [trace for name in sizing for trace in traces.TRACES[name]]
