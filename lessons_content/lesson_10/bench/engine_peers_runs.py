@@ -143,7 +143,7 @@ def _trace_table(run: Run, trace: str) -> str:
 
 
 def _notes(row: PeerRow) -> Iterator[str]:
-    """Fields of rows with a prefix cache, and of those with arrivals; others have none."""
+    """The lines about a row's prefix cache, and about its arrivals, if it has these."""
     if row.cached:
         tokens, ours, theirs = row.cached
         yield f"tokens of prompts {tokens:,}; cached: ours {ours:,}, {row.peer} {theirs:,}"
