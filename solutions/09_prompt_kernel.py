@@ -746,9 +746,9 @@ draw.rungs(run, "1 prompt of 8,192", 5, multiplies)
 # - A lane keeps its queries in registers, and the products read them there: 6 to 9 % slower.
 # - The queries of the next item are on their way early. That is worth about as much as a third
 #   stage, and there is no room for both.
-# - The last items are cut, so that all multiprocessors work until the end: nothing. The card
-#   has a limit of 700 watts. We think that idle ones let the others run faster, but we did not
-#   measure the clock.
+# - The last items are cut, so that all multiprocessors work until the end: 1 to 2 % slower. The
+#   card has a limit of 700 watts. We think that idle multiprocessors let the others run faster,
+#   but we did not measure the clock.
 # - All tiles of one head come before those of the next, so that its keys stay in the L2 cache.
 #   A chunk of 2,048 took 2 % longer, and a prompt of 8,192 took 1.6 times as long.
 # - The scores of the next tile start before the values of this one are done. The compiler does
