@@ -241,6 +241,7 @@ WAITING = "waiting 120; returned 8; "
             "writes tile[4][0], but tile is tile[4][9]",
         ),
         ("dynamic-shared-too-small", {"bytes 256": "bytes 0"}, "but the launch gave none."),
+        ("dynamic-shared-too-small", {"bytes 256": "bytes 1"}, "but the launch gave 1 byte."),
         (
             "absent-lane",
             {"text absent": "text caller is not in the mask"},
@@ -293,6 +294,11 @@ def test_words_for_what_was_reported(base, changes, words):
 )
 def test_words_that_would_mislead_are_left_out(base, changes, words):
     assert words not in str(error(base, changes))
+
+
+def test_a_library_may_be_in_a_folder_with_a_space_in_its_name():
+    report = parse("kind race\npc 0x10 /a folder/of ours.so\nblock 1 2 3")
+    assert report.pc == (16, "/a folder/of ours.so") and report.block == (1, 2, 3)
 
 
 UPDATE = [
