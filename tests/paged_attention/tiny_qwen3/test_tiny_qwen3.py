@@ -52,6 +52,15 @@ def test_each_answer_is_what_the_prompt_asks_for(size):
     assert answer == "".join(key + value_of[key] for key in wanted)
 
 
+@pytest.mark.parametrize("size, num_pairs, num_symbols", [(0, 2, 2), (1, 24, 36)])
+def test_a_size_says_how_much_is_in_a_prompt(size, num_pairs, num_symbols):
+    random = np.random.default_rng(1)
+    prompts = [TASKS["recall"](random, size)[0] for _ in range(50)]
+    assert {sum(map(str.isdigit, prompt)) for prompt in prompts} == {2 * num_pairs}
+    assert any(prompt[1] == "." for prompt in prompts) == (size > 0)  # dots before any pair
+    assert len(TASKS["copy"](random, size)[1]) == num_symbols
+
+
 def test_only_the_answer_and_the_end_are_trained():
     tokens, targets = batch_of([("Cab>", "ab"), ("Sba>", "ab")], "cpu")
     assert tokens.shape == targets.shape == (2, 7)
