@@ -67,18 +67,6 @@ def test_a_late_token_is_not_for_another_request_with_the_same_id():
     assert_nothing_is_lost(engine)
 
 
-def test_a_request_that_is_cancelled_in_the_late_step_keeps_what_is_known():
-    engine = ahead_engine()
-    first, second = (engine.add(id, [1, 2, id], ENDLESS) for id in (3, 4))
-    for _ in range(3):
-        engine.step()
-    engine.cancel(3)
-    assert first.output == continuation(first.prompt, ENDLESS)[:2]
-    engine.run()
-    assert second.output == continuation(second.prompt, ENDLESS)
-    assert_nothing_is_lost(engine)
-
-
 @pytest.mark.parametrize(
     "prefix, ends, token_budget, num_computed",
     [
