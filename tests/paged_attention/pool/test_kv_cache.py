@@ -262,15 +262,3 @@ def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwis
     manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, **other)
     assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
     assert manager.kv_cache.is_meta and manager.block_table.is_meta
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_both_tables_stay_equal():
-    manager = PagedAttentionManager(8, 2, 1, 1, 3, 4, device="cuda")
-    manager.add_sequence(0, 3)
-    manager.fork_sequence(0, 1)
-    manager.append_tokens([(0, 2), (1, 1)])
-    manager.free_sequence(0)
-    assert manager.block_table.is_cuda and torch.equal(
-        manager.block_table.cpu(), manager.table.cpu
-    )
