@@ -82,11 +82,6 @@ def test_the_hunt_stops_where_the_next_fault_shows(number, fault, capsys):
     assert shown.count(": as the reference\n") == stop - 1
 
 
-def test_the_repaired_kernel_passes_every_case(capsys):
-    hunt(OURS)
-    assert capsys.readouterr().out.count(": as the reference\n") == len(CASES)
-
-
 def test_what_is_wrong_comes_with_the_keys_that_were_read(capsys):
     hunt(repaired(*FAULTS[:3]))
     first, found = capsys.readouterr().out.split("\n2. ")
@@ -106,7 +101,8 @@ def test_what_is_wrong_comes_with_the_keys_that_were_read(capsys):
 def test_numbers_are_compared_with_a_tolerance(factor, is_right, capsys):
     assert OURS.count("out[d] = o;") == 1
     hunt(OURS.replace("out[d] = o;", f"out[d] = {factor} * o;"))
-    assert ("wrong numbers" not in capsys.readouterr().out) == is_right
+    are_right = capsys.readouterr().out.count(": as the reference\n")
+    assert (are_right == len(CASES)) == is_right
 
 
 def test_what_does_not_compile_is_said(capsys):

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from batch_metadata import metadata_of
-from paged_attention.attention.fused import fused_needs
 from paged_attention.engine import paths
 from paged_attention.engine.paths import choose_path, find_path, is_one_long_prompt
 from paged_attention.ladder.decode import Shape
@@ -30,13 +29,10 @@ def test_what_one_long_prompt_is(lens, is_one):
     assert is_one_long_prompt(metadata_of(lens, [[0]] * len(lens))) == is_one
 
 
-def test_a_path_that_there_is_not_or_not_here_is_refused():
+def test_a_path_that_there_is_not_is_refused():
     assert find_path("gather") is paths.gather
     with pytest.raises(ValueError, match="path must be one of gather, .*, not 'quick'"):
         find_path("quick")
-    if fused_needs():
-        with pytest.raises(RuntimeError, match="path 'fused' needs "):
-            find_path("fused")
 
 
 BFLOAT = torch.bfloat16

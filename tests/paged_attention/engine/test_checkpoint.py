@@ -96,11 +96,8 @@ def test_a_config_that_is_not_json(folder):
 
 
 GPT = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}
-SLIDING = {"layer_types": ["sliding_attention"] * 4}
-SLIDING |= {"sliding_window": 8, "use_sliding_window": True}
 REFUSED = [
     (GPT, "the architecture GPT2LMHeadModel; the engine runs"),
-    (SLIDING, "sliding window"),
     ({"model_type": "no-such-model"}, "transformers knows no model"),
     ({"architectures": None}, "an unnamed one"),
     (

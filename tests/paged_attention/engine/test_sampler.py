@@ -172,20 +172,6 @@ def test_what_is_ruled_out_never_comes(params):
     assert drawn([-INF, 0.3, -INF, 0.2, -INF], times=400, **params) == {1, 3}
 
 
-@pytest.mark.parametrize(
-    "bad", [[NAN, 0.5, 0.1], [INF, 0.5, 0.1], [-INF] * 3, [NAN] * 3], ids=str
-)
-@pytest.mark.parametrize("number", [0.0, 1 - LAST])
-def test_a_row_that_is_not_finite_changes_no_other_and_gets_some_token(bad, number):
-    given = [([0.2, -INF, 0.3], 0.5, 2, 0.9, each) for each in (0.1, 0.5, 0.9)]
-    alone = draw_tokens(*batch(*given)).tolist()
-    for place in range(4):
-        both = *given[:place], (bad, 1.0, 3, 1.0, number), *given[place:]
-        tokens = draw_tokens(*batch(*both)).tolist()
-        assert 0 <= tokens.pop(place) < 3
-        assert tokens == alone
-
-
 # What a draw depends on, and what it changes
 
 

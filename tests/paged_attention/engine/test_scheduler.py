@@ -96,16 +96,6 @@ def test_only_so_many_give_way_as_are_needed():
     assert (first.num_preempted, second.num_preempted, third.num_preempted) == (0, 0, 1)
 
 
-def test_remove_takes_a_request_out_wherever_it_is():
-    scheduler, (first, second) = scheduler_for([3, 3], max_num_seqs=1)
-    scheduler.schedule()
-    scheduler.remove(second)  # it waits
-    scheduler.remove(first)
-    scheduler.remove(first)  # nothing is left of it, and that is no error
-    assert not scheduler.has_work()
-    assert scheduler.manager.block_manager.get_num_free_blocks() == 64
-
-
 def test_a_dry_run_is_what_an_engine_does():
     prompt_lens, history = [5, 14, 3, 9], History()
     scheduler, _ = scheduler_for(prompt_lens, num_blocks=9, token_budget=8)

@@ -166,15 +166,6 @@ def test_the_plan_is_clean_in_checked_mode():
                 assert_sound(read_plan(decode), lengths, num_kv_heads)
 
 
-def test_padding_gets_no_work():
-    """A batch padded with empty sequences is planned as without them."""
-    lengths = [700, 33, 5000]
-    alone = planned(lengths, 2, 20)
-    padded = planned([0, *lengths, *[0] * 36], 2, 20)
-    moved = [[[item[0] - 1, *item[1:]] for item in items] for items in padded[2]]
-    assert (padded[0], moved) == (alone[0], alone[2])
-
-
 def test_python_knows_the_kernels_limits():
     text = read_kernel("ladder/plan.cuh")
     assert f"constexpr int most_seqs = {MOST_SEQS};" in text

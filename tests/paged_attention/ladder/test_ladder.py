@@ -24,7 +24,7 @@ from examples import few
 from lessons_lib.cuda.library import KernelError
 from paged_attention.ladder.decode import FP8, RUNGS, Shape, attn_paged_fast, rung_library
 from paged_batch import Batch, on_each_target
-from poison import POISONS_AND_GARBAGE, poisons
+from poison import poisons
 from unsaid import unsaid
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -116,7 +116,7 @@ def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, dat
     batch = Batch(tuple(lengths), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, **others)
     how = {}
     if number == 6:
-        how["num_splits"] = data.draw(st.integers(1, 5))
+        how["num_splits"] = data.draw(st.sampled_from([1, 2, 3, 4, 5, 16]))
     if number in (7, 8):
         how["heads_at_once"] = data.draw(
             st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0])
@@ -140,27 +140,6 @@ def shape_of(number, batch):
 
 
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
-
-
-@pytest.mark.sampled(4)
-@on_each_target
-@pytest.mark.parametrize("number", range(len(RUNGS)))
-def test_what_no_sequence_owns_changes_no_bit(number, target):
-    clean = outcome(number, replace(ONE_SHAPE, gap=8, poison=0.0), target)
-    for poison, garbage in POISONS_AND_GARBAGE:
-        batch = replace(ONE_SHAPE, gap=8, poison=poison, garbage=garbage)
-        assert torch.equal(outcome(number, batch, target), clean)
-
-
-def outcome(number, batch, target):
-    decode, arguments, _ = prepared(number, batch, target)
-    return decode(**arguments)
-
-
-@on_each_target
-@pytest.mark.parametrize("num_splits", [1, 2, 3, 5, 16])
-def test_the_context_in_splits(target, num_splits):
-    check(6, ONE_SHAPE, target, num_splits=num_splits)
 
 
 @pytest.mark.sampled(4)
@@ -215,8 +194,9 @@ def test_the_last_rung_that_fits(target):
     for batch in BATCHES[::5]:
         tensors = batch.tensors(target)
         assert_right(attn_paged_fast(**tensors, target=target), tensors)
-    tensors, exact = fp8(BATCHES[0].tensors(target))
-    assert_right(attn_paged_fast(**tensors, target=target), exact)
+    for batch in (BATCHES[0], BATCHES[2]):  # heads of 128 and of 256
+        tensors, exact = fp8(batch.tensors(target))
+        assert_right(attn_paged_fast(**tensors, target=target), exact)
 
 
 @pytest.mark.slow

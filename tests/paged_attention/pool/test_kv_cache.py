@@ -262,28 +262,3 @@ def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwis
     manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, **other)
     assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
     assert manager.kv_cache.is_meta and manager.block_table.is_meta
-
-
-def test_the_cpp_block_manager_fits_in():
-    from paged_attention.pool.block_manager import build_block_manager
-
-    manager = PagedAttentionManager(
-        3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager
-    )
-    manager.add_sequence(0, 3)
-    manager.fork_sequence(0, 1)
-    assert manager.append_token(1) == 5
-    with pytest.raises(MemoryError, match="no block is free|in use"):
-        [manager.append_token(1) for _ in range(3)]
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_both_tables_stay_equal():
-    manager = PagedAttentionManager(8, 2, 1, 1, 3, 4, device="cuda")
-    manager.add_sequence(0, 3)
-    manager.fork_sequence(0, 1)
-    manager.append_tokens([(0, 2), (1, 1)])
-    manager.free_sequence(0)
-    assert manager.block_table.is_cuda and torch.equal(
-        manager.block_table.cpu(), manager.table.cpu
-    )

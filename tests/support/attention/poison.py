@@ -9,12 +9,6 @@ from torch import Tensor
 
 POISONS = {"NaN": math.nan, "inf": math.inf, "-inf": -math.inf, "3e38": 3e38}
 poisons = st.sampled_from(list(POISONS.values()))
-# What slots without a token hold, and a table after the blocks of a context: each poison, and
-# no block or blocks of the pool, in use or not.
-POISONS_AND_GARBAGE = [
-    *((poison, 2**31 - 1) for poison in POISONS.values()),
-    *((math.nan, garbage) for garbage in (-1, 0, 1, 2)),
-]
 on_each_device = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 )

@@ -9,7 +9,6 @@ from echo import (
     assert_nothing_is_lost,
     assert_right,
     continuation,
-    engine_with,
 )
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
@@ -67,18 +66,6 @@ def test_a_late_token_is_not_for_another_request_with_the_same_id():
     assert_nothing_is_lost(engine)
 
 
-def test_a_request_that_is_cancelled_in_the_late_step_keeps_what_is_known():
-    engine = ahead_engine()
-    first, second = (engine.add(id, [1, 2, id], ENDLESS) for id in (3, 4))
-    for _ in range(3):
-        engine.step()
-    engine.cancel(3)
-    assert first.output == continuation(first.prompt, ENDLESS)[:2]
-    engine.run()
-    assert second.output == continuation(second.prompt, ENDLESS)
-    assert_nothing_is_lost(engine)
-
-
 @pytest.mark.parametrize(
     "prefix, ends, token_budget, num_computed",
     [
@@ -100,23 +87,3 @@ def test_a_prefix_that_all_bring_at_once_is_computed_once(
     num_decoded = len(prompts) * (ENDLESS.max_new_tokens - 1)
     assert sum(num_tokens) == num_computed + num_decoded
     assert_nothing_is_lost(engine)
-
-
-def test_the_history_is_that_of_the_plain_engine():
-    """Ends by length are known before, so each step is the same one.
-
-    Only the prefix cache learns of a block earlier.
-    """
-    histories = []
-    for make in (engine_with, ahead_engine):
-        engine = make(history=History(), num_blocks=30, max_num_seqs=5, prefix_sharing=False)
-        for id in range(5):
-            params = SamplingParams(max_new_tokens=2 + id, ignore_end=True)
-            engine.add(id, [1, 2, 3, 4, 5, 6, id], params)
-        engine.run()
-        histories.append(list(engine.history))
-    plain, ahead = histories
-    assert [step.scheduled for step in ahead] == [step.scheduled for step in plain]
-    for one, other in zip(plain, ahead):
-        # a request that has ended still has its blocks while the next step is scheduled
-        assert one.lengths.items() <= other.lengths.items()

@@ -215,18 +215,9 @@ def assert_as_alone(requests) -> None:
 def test_any_parts_on_any_trace(device, trace, parts, sizes):
     engine = fast_engine(model(device), parts, kv_dtype=FP8, **sizes)
     assert not engine.runner.reasons and engine.manager.kv_cache.dtype == FP8
+    engine.manager.kv_cache.fill_(torch.nan)  # what lies in the pool reaches no result
     assert_as_alone(play(engine, trace))
     assert_nothing_is_lost(engine)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("parts", [FastParts(), FastParts(layers=False)], ids=str)
-def test_what_lies_in_the_pool_reaches_no_result(device, parts):
-    engine = fast_engine(model(device), parts, **SMALL | {"block_size": 4})
-    engine.manager.kv_cache.view(torch.uint8).fill_(NAN_BITS)
-    assert engine.manager.kv_cache.float().isnan().all()
-    given = [params_of(number) for number in range(len(all_prompts()))]
-    assert_as_alone(engine.generate(all_prompts(), given))
 
 
 @pytest.mark.parametrize("path", ["gather", "batched", "paged_torch", "blockwise", "kernel"])

@@ -121,14 +121,6 @@ def test_a_model_that_is_not_fused_says_why(changes, dtype, problem):
     assert issubclass(UnfusedModelError, ValueError)
 
 
-def test_a_model_that_is_not_fused_stays_as_it_was():
-    own = load_model(dtype=torch.float64)
-    weight = own.model.layers[0].self_attn.q_proj.weight.data_ptr()
-    with pytest.raises(UnfusedModelError, match="has numbers of torch.float64"):
-        FusedModel(own, pool_of(own), 8, "fast")
-    assert own.model.layers[0].self_attn.q_proj.weight.data_ptr() == weight
-
-
 # ---- Weights in one tensor
 
 

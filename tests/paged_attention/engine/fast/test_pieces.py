@@ -9,17 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echo import assert_nothing_is_lost
-from examples import few
 from fast_requests import (
-    DEVICES,
-    PROMPTS,
-    all_sizes,
     assert_as_alone,
     model,
-    params_of,
     prompts,
-    some_traces,
 )
 from lessons_content.lesson_08.bench.servers import random_model
 from paged_attention.engine.checkpoint import load_model
@@ -30,7 +23,6 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder.rungs import FP8
 from paged_attention.tiny_qwen3.tasks import TASKS, encode
 from paged_attention.tiny_qwen3.wider import with_head_size
-from traces import play
 
 SMALL = dict(num_blocks=40, block_size=4, max_num_seqs=4)
 ENDLESS = SamplingParams(max_new_tokens=8, ignore_end=True)
@@ -66,24 +58,6 @@ def counted(engine) -> dict[int, int]:
 # ---- The same tokens
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@few(8, drawn_anew=25)
-@given(
-    trace=some_traces(prompts()),
-    changes=st.sampled_from([{}, {"ahead": False}, {"ahead": False, "sampling": False}]),
-    sizes=all_sizes,
-    piece_sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
-)
-def test_any_sizes_on_any_trace(device, trace, changes, sizes, piece_sizes):
-    """Prompts in chunks, several answers to one, requests that give way, and cancels."""
-    parts = replace(FastParts(), **changes)
-    engine = fast_engine(model(device), parts, **sizes, piece_sizes=piece_sizes)
-    assert sorted(engine.runner.pieces.graphs) == sorted({*piece_sizes})
-    engine.manager.kv_cache.fill_(torch.nan)  # what lies in the pool reaches no result
-    assert_as_alone(play(engine, trace))
-    assert_nothing_is_lost(engine)
-
-
 @pytest.mark.parametrize(
     "dtype, kv_dtype",
     [(torch.float32, None), (torch.float32, FP8), (torch.bfloat16, None)],
@@ -97,6 +71,8 @@ def test_the_tokens_are_those_of_an_engine_without_pieces(dtype, kv_dtype):
         options = dict(token_budget=30, num_blocks=60, block_size=8, max_num_seqs=3, sizes=[3])
         engine = fast_engine(wide(dtype), parts, kv_dtype=kv_dtype, **options)
         assert set(engine.runner.reasons) <= {"plan"}  # rung 9 takes no float32
+        assert (engine.runner.pieces is not None) == parts.pieces
+        engine.manager.kv_cache.fill_(torch.nan)  # what lies in the pool reaches no result
         answers.append([each.output for each in engine.generate(asked)])
     assert answers[0] == answers[1]
 
@@ -195,15 +171,7 @@ def test_the_host_starts_one_thing_between_two_attentions():
     assert counts[1] - counts[0] >= 7 * wide(torch.bfloat16).config.num_hidden_layers
 
 
-# ---- Where there are none
-
-
-@pytest.mark.parametrize("missing", ["pieces", "layers", "graphs"])
-def test_an_engine_without_them(missing):
-    engine = fast_engine(model(), replace(FastParts(), **{missing: False}), **SMALL)
-    assert engine.runner.pieces is None and set(engine.runner.reasons) <= {"plan"}
-    requests = engine.generate(prompts(), [params_of(n) for n in range(len(PROMPTS))])
-    assert_as_alone(requests)
+# ---- Which sizes, and where there are none
 
 
 class FullWhileRecording:
@@ -232,9 +200,6 @@ def test_where_they_cannot_be_recorded_is_said_and_steps_run_without():
 def test_a_size_that_no_step_can_have_is_refused(size):
     with pytest.raises(ValueError, match="piece_sizes must be 1 or more, not .*" + str(size)):
         fast_engine(model(), **SMALL, piece_sizes=[2, size])
-
-
-# ---- The sizes
 
 
 @given(budget=st.integers(1, 10_000))

@@ -1,13 +1,12 @@
 """`graph_sizes`: which steps are recorded. `fill`: what is written into their tensors."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_content.lesson_10 import step_tensors
 from lessons_content.lesson_10.step_tensors import BareState, RecordedStep
-from paged_attention.engine.fast.graph_sizes import graph_sizes, smallest_that_fits
+from paged_attention.engine.fast.graph_sizes import graph_sizes
 from paged_attention.engine.fast.state import StepState
 
 NUM_ROWS, WIDTH = 6, 5
@@ -18,13 +17,6 @@ NUMBERS = ("tokens", "positions", "context_lens", "slots")
 def test_sizes_are_1_2_4_multiples_of_8_and_the_largest(most):
     expected = {1, 2, 4, most, *range(8, most + 1, 8)}
     assert graph_sizes(most) == sorted(size for size in expected if size <= most)
-
-
-@pytest.mark.parametrize(
-    ("num_seqs", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (9, 9)]
-)
-def test_a_batch_runs_in_the_smallest_size_with_room_or_in_its_own(num_seqs, size):
-    assert smallest_that_fits(num_seqs, [8, 1, 2, 4]) == size
 
 
 @st.composite

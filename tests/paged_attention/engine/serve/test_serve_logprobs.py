@@ -227,7 +227,6 @@ def test_a_special_token_has_a_name_and_no_bytes(tmp_path):
         ({"top_logprobs": 2}, "top_logprobs is for logprobs: true only"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs must be a whole number from 0"),
         ({"logprobs": 1}, "logprobs must be true or false"),
-        ({"echo": True}, "'echo' is no argument of a chat"),
     ],
     ids=str,
 )

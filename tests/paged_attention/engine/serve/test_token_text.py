@@ -105,12 +105,6 @@ def test_a_stop_text_may_hold_a_special_token_and_more(byte_words):
     assert streamed(answer, typed, "length") == "" and answer.reason == "stop"
 
 
-def test_a_character_that_begins_in_the_prompt_is_the_answers(byte_words):
-    first, second = byte_words.encode("ü")
-    answer = Answer([*byte_words.encode("a"), first], [], byte_words, [])
-    assert streamed(answer, [[second]], "length") == "ü"
-
-
 def test_a_long_answer_is_not_decoded_again_and_again():
     lengths = []
 
