@@ -1,6 +1,6 @@
-"""Any metadata, any table, any arguments, any text: a result or an error in words, nothing
-half-changed, and the process lives on. `python -m tools.fuzz` does the same for texts and
-C++, with fuzzers that are guided by coverage.
+"""Any metadata, any table, any text: a result or an error in words, and the process lives on.
+`python -m tools.fuzz` does the same for texts and C++, with fuzzers that are guided by
+coverage. Any calls of the manager: paged_attention/pool/test_kv_cache.py.
 """
 
 import random
@@ -16,7 +16,6 @@ from lessons_lib import CompileError, checks
 from lessons_lib.cuda.signatures import functions
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.paths import KERNELS
-from manager_state import state_of
 from paged_attention.attention.metadata import attn_paged_torch, build_metadata
 from paged_attention.attention.paged_kernel import attn_paged_cuda
 from paged_attention.ladder.decode import attn_paged_fast
@@ -96,35 +95,6 @@ def test_any_table_is_computed_or_refused_and_no_input_changes(attend, data):
     output = result_or_words(lambda: attend(*inputs, table, lengths), ValueError, TypeError)
     assert output is None or (output.shape == inputs[0].shape and output.isfinite().all())
     assert all(map(torch.equal, inputs, before))
-
-
-LARGE = st.integers(-(2**70), 2**70)
-ANYTHING = NUMBERS | st.booleans() | st.none() | st.floats() | st.text(max_size=2) | LARGE
-SEQ_IDS, COUNTS = st.integers(0, 3), st.integers(0, 9) | ANYTHING
-CALLS = st.one_of(
-    st.tuples(st.just("add_sequence"), SEQ_IDS, COUNTS),
-    st.tuples(st.just("fork_sequence"), SEQ_IDS, SEQ_IDS | ANYTHING),
-    st.tuples(st.sampled_from(["append_token", "free_sequence"]), SEQ_IDS | ANYTHING),
-    st.tuples(st.just("append_tokens"), st.lists(st.tuples(SEQ_IDS, COUNTS), max_size=3)),
-)
-
-
-@few
-@given(st.lists(CALLS, max_size=12))
-def test_a_call_of_the_manager_is_done_or_changes_nothing(calls):
-    manager = PagedAttentionManager(
-        NUM_BLOCKS, BLOCK_SIZE, 1, 2, max_num_seqs=3, max_blocks_per_seq=3
-    )
-    for name, *arguments in calls:
-        before = state_of(manager)
-        try:
-            getattr(manager, name)(*arguments)
-        except Exception as error:
-            assert (
-                not isinstance(error, AssertionError | AttributeError | NameError)
-                and str(error).strip()
-            ), repr(error)
-            assert state_of(manager) == before
 
 
 TEXTS = [path.read_text() for path in (*KERNELS.glob("*.cu*"), *KERNELS.glob("ladder/*.cu*"))]

@@ -130,13 +130,6 @@ def test_the_command_alone_says_what_it_can_do(capsys):
         assert words in shown
 
 
-@pytest.mark.slow
-def test_grade_and_doctor_are_the_same_commands_as_in_a_checkout(packages, tmp_path):
-    assert "SUBMISSIONS" in call(packages, tmp_path, "grade", "--help").stdout
-    packages.module("torch", "raise ImportError")  # it takes seconds
-    assert "✓ Python" in call(packages, tmp_path, "doctor").stdout
-
-
 def test_the_lines_for_teachers_are_those_that_the_hubs_test_tries():
     page = (ROOT / "TEACHING.md").read_text()
     (lines,) = re.findall(r"```python\n(c\..*?)```", page, re.DOTALL)
