@@ -30,13 +30,14 @@ BANK = {
     version: zipfile.ZipFile(ROOT / f"tests/banks/versions/{version}.zip")
     for version in VERSIONS
 }
-LESSONS = [
-    pytest.param(version, name, id=f"{version}-{name.removesuffix('.json')}")
+LESSONS = {
+    f"{version}-{name.removesuffix('.json')}": (version, name)
     for version in VERSIONS
     for name in BANK[version].namelist()
     if name.endswith(".json")
-]
-QUICK = ("1.0.0-02_block_tables",)
+}
+QUICK = "1.0.0-02_block_tables"
+OTHERS = pytest.mark.slow(nightly=True), pytest.mark.sampled(13)
 # They stop where 1.1.0 changed a picture or a part of the engine. `make lab` brings the new
 # version of such a notebook, with the learner's answers.
 CHANGED_SINCE = (
@@ -120,34 +121,25 @@ def test_a_saved_answer_finds_the_courses_objects(before, today):
     assert found is getattr(importlib.import_module(today), name)
 
 
-def run_lesson(version: str, name: str, folder) -> None:
-    """Runs the cells in a kernel, as a learner who has the whole of that version's answers."""
+@pytest.mark.parametrize(
+    "version, name",
+    [
+        pytest.param(*lesson, id=id, marks=pytest.mark.slow if id == QUICK else OTHERS)
+        for id, lesson in LESSONS.items()
+        if id not in CHANGED_SINCE
+    ],
+)
+def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
+    """In a kernel, as for a learner who has the whole of that version's answers."""
+    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
     notebook = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_code_cell(text, metadata={"tags": tags})
             for text, tags in cells(version, name)
         ]
     )
-    resources = {"metadata": {"path": str(folder)}}
+    resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=900, resources=resources).execute()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version, name", [lesson for lesson in LESSONS if lesson.id in QUICK])
-def test_a_lesson_runs(version, name, tmp_path, monkeypatch):
-    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
-    run_lesson(version, name, tmp_path)
-
-
-@pytest.mark.slow(nightly=True)
-@pytest.mark.sampled(13)
-@pytest.mark.parametrize(
-    "version, name",
-    [lesson for lesson in LESSONS if lesson.id not in {*QUICK, *CHANGED_SINCE}],
-)
-def test_each_further_lesson_runs(version, name, tmp_path, monkeypatch):
-    monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
-    run_lesson(version, name, tmp_path)
 
 
 @pytest.mark.sampled(4)

@@ -64,9 +64,3 @@ def test_a_notebook_that_is_handed_out_fails_only_where_an_answer_is_missing():
         r"^NotAttempted: |m?NotImplementedError\S*: Exercise", run.stdout, re.M
     )
     assert run.returncode == 1 and len(missing) == failed > 1, run.stdout
-
-
-@pytest.mark.slow
-def test_the_same_notebook_with_answers_passes(folder):
-    run = pytest_here("--nbval", ROOT / "solutions" / "00_start_here.ipynb")
-    assert run.returncode == 0, run.stdout

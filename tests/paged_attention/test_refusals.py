@@ -59,6 +59,8 @@ def test_a_size_below_one_is_named(name):
         ("add_sequence", (1, 1), DuplicateSequenceError, "sequence 1 exists already"),
         ("add_sequence", (7, -3), ValueError, "num_tokens must be 0 or more, not -3"),
         ("add_sequence", (7, 2.5), TypeError, "float"),
+        ("add_sequence", (7, None), TypeError, "NoneType"),
+        ("add_sequence", (7, 2**70), SequenceTooLongError, f"{2**70} tokens need"),
         ("add_sequence", (7, 13), SequenceTooLongError, "13 tokens need 4 blocks of 4"),
         ("add_sequence", (7, 12), OutOfBlocksError, "needs 3 blocks, and 2 are free"),
         ("append_token", (7,), UnknownSequenceError, r"no sequence 7; the.*\[1, 2, 3, 4\]"),

@@ -17,7 +17,6 @@ from lessons_content.lesson_09.bench.prefill_runs import of_the_ladder, of_the_p
 from lessons_content.lesson_09.bench.prefill_workloads import WORKLOADS
 from lessons_content.lesson_09.pictures.prefill import batches, ladder, overview
 from lessons_lib.cuda.inline import read_kernel
-from paged_attention.prefill.rungs import PREFILL_RUNGS
 from prose import prose
 from tools.bench.two_gpus_ranks import QWEN3_8B
 
@@ -71,19 +70,6 @@ def test_what_is_wrong_or_fails_says_so_and_the_others_go_on(small, result, reas
     assert (wrong.reason, other.reason, other.milliseconds) == (reason, "", 2.0)
 
 
-def test_the_command_keeps_what_it_measured(small, capsys, monkeypatch):
-    names = f"rung {PREFILL_RUNGS[-1].number}", "PyTorch flash"
-    monkeypatch.setattr(prefill, "BACKENDS", tuple(backend(name) for name in names))
-    words = ["--record", "--folder", f"{small}", "--plot", f"{small}/run.png"]
-    assert prefill.main(words, Machine()) == 0
-    shown = capsys.readouterr()
-    (run,) = recorded(small)
-    assert shown.out.startswith(prefill.table(run)) and "tiny" in shown.err
-    assert run.command == COMMAND and run.file_name == "a-card-3000.json"
-    assert replace(run, flashinfer="0.7.2").file_name == "a-card-3000-flashinfer.json"
-    assert (small / "run.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_record_has_nothing_of_what_is_not_installed(small, monkeypatch):
     without = "FlashInfer is not installed"
     monkeypatch.setattr(prefill, "no_flashinfer", lambda: without)
@@ -92,6 +78,8 @@ def test_a_record_has_nothing_of_what_is_not_installed(small, monkeypatch):
     assert prefill.main(["--record", "--folder", f"{small}"], Machine()) == 0
     (run,) = recorded(small)
     assert [row.backend for row in run.rows] == ["rung 0", "other"]
+    assert run.command == COMMAND and run.file_name == "a-card-3000.json"
+    assert replace(run, flashinfer="0.7.2").file_name == "a-card-3000-flashinfer.json"
 
 
 def test_a_wrong_rung_is_an_error_and_is_not_recorded(small, capsys, monkeypatch):

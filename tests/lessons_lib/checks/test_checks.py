@@ -1,7 +1,6 @@
 """What a learner sees for answers of every kind: a stub, a crash, a loop, a flood."""
 
 import contextlib
-import linecache
 import re
 import sys
 import time
@@ -52,7 +51,6 @@ class FreeList {
             marks=pytest.mark.slow,
         ),
         ("std::exit(0)", "exited", "ended its process (exit code 0)"),
-        ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
         ("throw 7", "wrong", "something thrown that is no std::exception"),
     ],
 )
@@ -96,21 +94,10 @@ def leaves_a_thread(num_tokens, block_size):
     return -(-num_tokens // block_size)
 
 
-def gives_nan(num_tokens, block_size):
-    return float("nan")
-
-
-@pytest.mark.parametrize(
-    "answer, mistake, words",
-    [
-        (leaves_python, "exited", "exit(3)"),
-        (gives_nan, "wrong", "nan"),
-    ],
-)
-def test_python_that_does_harm_becomes_a_message(answer, mistake, words):
-    result = checks.run("0.1", answer)
-    assert (result.passed, result.mistake) == (False, mistake)
-    assert words in result.message
+def test_python_that_ends_its_process_becomes_a_message():
+    result = checks.run("0.1", leaves_python)
+    assert (result.passed, result.mistake) == (False, "exited")
+    assert "exit(3)" in result.message
 
 
 def test_a_python_thread_left_running_does_no_harm():
@@ -253,14 +240,6 @@ def test_a_wrong_answer_gets_the_same_message_each_time():
     assert len(messages) == 1
 
 
-def cell_function(source: str, name: str):
-    """A function as a cell of a notebook defines it: it has lines, and no file."""
-    file, namespace = "/tmp/ipykernel_1/2.py", {}
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    exec(compile(source, file, "exec"), namespace)
-    return namespace[name]
-
-
 def test_only_what_was_printed_on_the_shown_case_is_shown():
     def blocks_needed(num_tokens, block_size):
         print(f"called with {num_tokens}")
@@ -293,20 +272,6 @@ def test_the_librarys_own_assertions_are_in_plain_words(statement, words):
     answer = our_answer(checks.find("1.1")).replace("return block_id;", statement)
     message = checks.run("1.1", answer).message
     assert words in message and "Assertion" not in message and "/bits/" not in message
-
-
-@pytest.mark.parametrize("exercise", ["0.1", "3.2"])
-def test_the_learners_own_exception_is_shown_with_its_line(exercise):
-    """Of a function and of a class. All of them: lessons_content/test_exceptions.py."""
-    exercise = checks.find(exercise)
-    begin = f"def {exercise.answer_name}(*arguments, **named):"
-    if isinstance(exercise.reference, type):
-        begin = f"class {exercise.answer_name}:\n  def __init__(self, *arguments, **named):"
-    source = f"{begin}\n    pass\n    arguments.lenght += 1\n"
-    message = checks.run(exercise.id, cell_function(source, exercise.answer_name)).message
-    assert "AttributeError: 'tuple' object has no attribute 'lenght'" in message
-    number = source.split("\n").index("    arguments.lenght += 1") + 1
-    assert f"raised in line {number}: `arguments.lenght += 1`" in message
 
 
 def test_pytorch_has_one_thread_where_an_answer_runs():

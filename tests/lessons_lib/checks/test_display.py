@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lessons_lib.display import Card, as_html, show
+from lessons_lib.display import Card, as_html
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,3 @@ def test_lines_of_code_beside_each_other_are_one_block():
         "<div>a</div><div>b</div><pre>c\n  d &amp; `e`</pre>"
         "<div></div><div>f</div><pre>g</pre>"
     )
-
-
-def test_what_is_shown_is_printed(capsys):
-    show(Card("Title"))
-    assert capsys.readouterr().out == "› Title\n"
-
-
-def test_what_is_shown_in_a_notebook_is_displayed(displayed, capsys):
-    show(Card("Title"))
-    (card,) = displayed
-    assert card["data"]["text/plain"] == "› Title" and "Title" in card["data"]["text/html"]
-    assert capsys.readouterr().out == ""

@@ -45,9 +45,3 @@ def test_no_line_is_named_where_several_may_have_thrown():
         "  expected: 1\n  got:      std::out_of_range; 1 free"
     )
     assert thrown.told("?\n  got:      3", text) == "?\n  got:      3"
-
-
-def test_what_returns_nothing_is_said_where_it_cannot_be_built():
-    text = FREE_LIST.replace("POP", "return block_ids_.pop_back();")
-    message = checks.run("1.1", text).message
-    assert "line 9" in message and "return block_ids_.pop_back();" in message

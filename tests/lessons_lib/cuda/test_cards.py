@@ -15,7 +15,6 @@ from lessons_lib.paths import KERNELS
 from paged_attention import which_rungs
 from paged_attention.engine.paths import choose_path
 from paged_attention.gpu_needs import COPIES, EIGHT_BITS, EVERY, GROUPS, PRODUCTS
-from paged_attention.ladder.decode import attn_paged_fast
 from paged_attention.ladder.rungs import FP8, RUNGS, Shape, check_card, rung_library
 from paged_attention.prefill.rungs import (
     PREFILL_RUNGS,
@@ -117,15 +116,6 @@ def test_there_is_no_best_rung_where_none_is_made_for_it(card):
         best_prefill_rung(Shape(torch.float16, 128, 4, 16), "gpu")
     with pytest.raises(ValueError, match="^head_size must be 64 or 128 or 256, not 96"):
         best_prefill_rung(Shape(torch.float16, 96, 4, 16), "gpu")
-
-
-def test_the_function_of_the_last_rung_says_it_before_a_launch(card):
-    card(T4, "Tesla T4")
-    q = torch.zeros(1, 4, 128, dtype=torch.float16)
-    cache = torch.zeros(1, 16, 1, 128, dtype=torch.float16)
-    table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
-    with pytest.raises(ValueError, match=r"rung 9 needs .* Tesla T4 has 7\.5"):
-        attn_paged_fast(q, cache, cache, table, lens, target="gpu")
 
 
 @pytest.mark.filterwarnings("error")

@@ -117,15 +117,6 @@ def test_a_launch_by_function_has_no_bytes_and_the_usual_stream_unless_it_says_s
     ]
 
 
-def test_another_stream_than_the_one_given_is_seen(library):
-    with library.launches(stream=77) as launches:
-        filled(library.swallows), filled(library.asks_too_early)
-    assert [launch.stream for launch in launches] == [77, 0]
-    with library.launches() as launches:
-        filled(library.swallows)
-    assert [launch.stream for launch in launches] == [0]
-
-
 @pytest.mark.parametrize(
     "launcher, arguments, returned, ran",
     [
@@ -179,11 +170,12 @@ def test_a_kernel_that_its_arguments_choose_has_what_any_kernel_was_allowed(libr
 
 
 def test_the_number_of_a_stream_reaches_only_what_runs_inside(library):
-    with library.launches(stream=5) as outer:
-        with library.launches(stream=6) as inner:
+    """A launch without the stream that its function is given has the usual one, 0."""
+    with library.launches() as usual:
+        with library.launches(stream=5) as outer:
+            with library.launches(stream=6) as inner:
+                filled(library.swallows), filled(library.asks_too_early)
             filled(library.swallows)
         filled(library.swallows)
-    assert [[launch.stream for launch in launches] for launches in (inner, outer)] == [
-        [6],
-        [5],
-    ]
+    streams = [[each.stream for each in launches] for launches in (inner, outer, usual)]
+    assert streams == [[6, 0], [5], [0]]

@@ -10,7 +10,6 @@ import torch
 
 from cuda_text import ON_CPU, Kernels, error_of, launcher
 from lessons_lib import CompileError, KernelError, build_cuda, run_isolated
-from python_process import python
 
 ADD = """
 __global__ void add_kernel(const float* a, const float* b, float* out, int n) {
@@ -117,12 +116,6 @@ def test_after_an_error_nothing_has_changed_and_the_next_call_works():
     assert torch.equal(out, a + b)
 
 
-def test_a_text_of_another_name_is_called_by_that():
-    name = "folder/second one.cu"
-    found = error_of(build_cuda(ADD, names=(name,), target="checked").add, *numbers(10), 11)
-    assert (found.source, found.line) == (name, 4)
-
-
 def test_what_a_function_returns_is_told_with_what_it_launches(target):
     library = kernels(target)
     words = "refuse, which launches add_kernel and .*scale_kernel, returned 7: unrecognized"
@@ -217,11 +210,6 @@ def test_both_targets_live_in_one_process_and_in_an_isolated_one():
 
     assert both(TEXT) == ("out-of-bounds", 4)
     assert run_isolated(both, TEXT, time_limit=60).value == ("out-of-bounds", 4)
-
-
-def test_importing_the_library_does_not_import_pytorch():
-    program = "import sys, lessons_lib; print('torch' in sys.modules)"
-    assert python("-c", program).stdout == "False\n"
 
 
 def test_a_kernel_that_the_processor_stops_is_an_error_in_both_targets(target):

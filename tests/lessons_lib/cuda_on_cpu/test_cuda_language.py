@@ -226,7 +226,6 @@ FOUR = f"cooperative_groups::tiled_partition<4>({BLOCK})"
             "up to 32 b",
         ),
         ("struct Wide { char all[17]; } wide{}; __shfl_sync(~0u, wide, 0);", "up to 16 bytes"),
-        ("cooperative_groups::this_grid();", "it needs a GPU"),
         ("threadIdx.x = 1;", "assign"),
         (f"cooperative_groups::thread_group a = {BLOCK}; a = {BLOCK};", "operator="),
         (f"cooperative_groups::thread_group a = {BLOCK}; a.num_threads();", "num_threads"),

@@ -6,7 +6,6 @@ import pytest
 
 import added_method
 from lessons_lib import CompileError, checks
-from lessons_lib.checks import progress
 from lessons_lib.guide import restart, show_cells
 
 RUN_IT = "run its cell: click on it and press Shift+Enter."
@@ -132,15 +131,6 @@ def test_the_same_answer_once_more_says_that_its_cell_has_to_run(notebook):
     assert "This is the answer of your last check" in notebook('check("0.1", blocks_needed)')
     notebook(WRONG)
     assert "your last check" not in notebook('check("0.1", blocks_needed)')
-
-
-def test_a_wrong_answer_that_a_lesson_shows_is_not_the_learners_mistake(notebook):
-    notebook("def always_one_block_more(num_tokens, block_size): return num_tokens + 1")
-    assert "not yet" in notebook('check("0.1", always_one_block_more)')
-    assert progress.load() == {}
-    notebook(WRONG)
-    notebook('check("0.1", blocks_needed)')
-    assert len(progress.load()["0.1"]["mistakes"]) == 1
 
 
 def test_an_answer_that_uses_a_file_beside_the_notebook_says_what_to_hand_in(

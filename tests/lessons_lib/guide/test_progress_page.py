@@ -84,7 +84,7 @@ def test_exercises_come_as_in_the_lesson(capsys):
     assert capsys.readouterr().out.split("\n")[1].split(" □ ")[-1] == "2.1"
 
 
-def test_a_bar_has_its_exercises_in_lines_or_in_one(capsys):
+def test_a_bar_has_each_exercise_in_a_line(capsys):
     one, two, *others = checks.exercises_of("01")
     progress.remember(one.id, True, None)
     progress.remember(two.id, False, None)
@@ -93,6 +93,3 @@ def test_a_bar_has_its_exercises_in_lines_or_in_one(capsys):
     lines = [f"  ■ {one.id} {one.title}"]
     lines += [f"  □ {other.id} {other.title}" for other in (two, *others)]
     assert capsys.readouterr().out.splitlines() == [head, *lines]
-    progress_bar("01", titles=False)
-    marks = " · ".join([f"■ {one.id}", *(f"□ {other.id}" for other in (two, *others))])
-    assert capsys.readouterr().out.splitlines() == [head, f"  {marks}"]

@@ -61,8 +61,3 @@ def test_a_kernel_that_has_run_nothing_of_the_course_says_what_to_run(kernel):
     assert shown.startswith("› check comes from a cell that has not run yet, or not")
     assert "`from lessons_lib import check, hint, " in shown
     assert restart.IN_THE_MENU in shown and "text/html" in card["data"]
-
-
-def test_it_says_nothing_of_names_that_the_lesson_does_not_know(kernel):
-    (error,) = (each for each in outputs(kernel, "mine") if "code" not in each)
-    assert error["ename"] == "NameError"

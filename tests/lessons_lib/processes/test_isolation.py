@@ -28,13 +28,6 @@ def test_a_result_comes_back_with_what_was_printed():
     assert (outcome.ending, outcome.value, outcome.printed) == ("returned", 42, "thinking\n")
 
 
-def test_globals_of_the_notebook_travel_along():
-    assert run_isolated(lambda: SECRET * 2).value == 14
-
-
-SECRET = 7
-
-
 @pytest.mark.parametrize(
     "error", [ValueError("no"), KeyError("k"), RuntimeError("x", 3), KeyboardInterrupt()]
 )

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import cloudpickle
@@ -25,16 +24,9 @@ def work(seconds: float):
         pass
 
 
-def waits_for_itself():
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
-
-
 ENDLESS = {
     "works": lambda: work(1e6),
     "sleeps": lambda: time.sleep(1e6),
-    "waits for itself": waits_for_itself,
     "leaves the work to a child": lambda: subprocess.run(
         [sys.executable, "-c", "while True: pass"]
     ),
