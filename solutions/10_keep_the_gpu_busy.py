@@ -361,8 +361,8 @@ draw.host_and_gpu(["lesson 08", "+ graphs"])
 # token is one more than the last one. Its slot follows from the position, through the block
 # table. And the token itself was computed on the device in the step before, went to the host,
 # and now comes back. So let a small kernel do it, at the beginning of the recorded step. The
-# host then sends one thing: which sequences are in the batch. And when a sequence begins a new
-# block, it sends that block's id into the table.
+# host then sends one thing: which sequences are in the batch, if they are not those of the last
+# step. And when a sequence begins a new block, it sends that block's id into the table.
 #
 # ### Exercise 10.3: one token on
 #
