@@ -79,15 +79,15 @@ class PrefixCache:
             return []
         self._hash_up_to(request, num_tokens)
         num_full = num_tokens // self.manager.block_size
-        new = slice(request.num_inserted, num_full)
-        block_ids = self.manager.blocks_of(request.id)[new]
-        for digest, block_id in zip(request.hashes[new], block_ids):
+        block_ids, first = self.manager.blocks_of(request.id), request.num_inserted
+        for index in range(first, num_full):
+            digest, block_id = request.hashes[index], block_ids[index]
             if digest not in self.blocks:
                 self.watched.keep(block_id)
                 self.blocks[digest], self.digests[block_id] = block_id, digest
         self._touch(request.hashes[:num_full])
         request.num_inserted = num_full
-        return block_ids
+        return block_ids[first:num_full]
 
     def num_evictable(self) -> int:
         """Counts the blocks that only the cache uses."""
