@@ -1130,10 +1130,11 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 # eight. Steps of more than 2,048 tokens are not recorded: the more a step computes, the less
 # of it is the start of its kernels.
 #
-# We measured it on one H200, in turns, with a model of the size of Qwen3-0.6B. A prompt of 100
-# to 1,024 tokens came with every fourth step, and about 25 requests decoded. A step with a prompt
-# took 5.3 ms without the part and 2.5 to 2.8 ms with it, in the median. Of a hundred such steps,
-# the slowest took 19 to 27 ms without it and 6.5 to 6.7 ms with it.
+# We measured it on one H200, in turns, with a model of the size of Qwen3-0.6B. Compilers ran on
+# the same machine meanwhile. A prompt of 100 to 1,024 tokens came with every fourth step, and
+# about 25 requests decoded. A step with a prompt took 5.3 ms without the part and 2.5 to 2.8 ms
+# with it, in the median. Of a hundred such steps, the slowest took 19 to 27 ms without it and 6.5
+# to 6.7 ms with it.
 # </details>
 #
 # ## Where this is in vLLM

@@ -15,7 +15,6 @@ import base64
 import io
 import itertools
 import json
-import lzma
 import math
 from collections.abc import Callable, Iterable, Iterator
 
@@ -26,6 +25,8 @@ _TENSORS = ("tensor", "numpy")  # [kind, dtype, shape, data]
 
 def write(head: dict, cases: Iterable[list]) -> bytes:
     """A file's bytes. cases: the different encoded results of each case."""
+    import lzma
+
     packed = [_packed(results) for results in cases]
     line = json.dumps({**head, "lengths": [*map(len, packed)]})
     data = b"".join([line.encode(), b"\n", *packed])
@@ -33,8 +34,17 @@ def write(head: dict, cases: Iterable[list]) -> bytes:
 
 
 def read(file: bytes) -> tuple[dict, list[bytes]]:
-    """(head, bytes of each case). Raises LZMAError, ValueError or KeyError if it is none."""
-    stream = io.BytesIO(lzma.decompress(file))
+    """(head, bytes of each case).
+
+    Raises ValueError, EOFError or KeyError if it is none.
+    Raises ImportError for a Python that was built without xz.
+    """
+    import lzma
+
+    try:
+        stream = io.BytesIO(lzma.decompress(file))
+    except lzma.LZMAError as error:
+        raise ValueError(f"{error}") from None
     head = json.loads(stream.readline())
     return head, [*map(stream.read, head.pop("lengths"))]
 

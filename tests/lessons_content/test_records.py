@@ -48,6 +48,20 @@ def test_records_that_are_not_whole_are_none(tmp_path, monkeypatch):
         assert not records.read("3.3", bank.made_with).forms
 
 
+def test_a_python_without_xz_has_no_records_and_names_mistakes_by_trying_them():
+    program = """
+        import sys
+        sys.modules["lzma"] = None  # as where Python was built without it
+        from lessons_content.mistakes import records
+        from lessons_lib import checks
+        bank = checks.find("0.1").mistakes
+        assert not records.read("0.1", bank.made_with).forms
+        verdict = checks.run("0.1", bank.own[0].wrong.load())
+        assert verdict.mistake == bank.own[0].slug, verdict
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, cwd=ROOT)
+
+
 def test_a_record_from_another_version_goes_by_names_and_not_by_other_words_of_errors():
     one = checks.Raised("ValueError: in these words")
     two = checks.Raised("ValueError: in others")

@@ -147,7 +147,7 @@ def test_a_process_that_ends_is_an_error_each_time_it_is_asked(tmp_path):
 
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path):
-    seconds = iter([60, 0.1])
+    seconds = iter([3600, 0.1])
     server = remote(Slow, tmp_path, lambda: next(seconds))
     with pytest.raises(ServerFailed, match="no time was left"):
         server.serve(TASKS[0], 0)

@@ -225,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
     add("--size", choices=list(traces.SIZES), default="0.6B", help="of the model")
     add("--traces", nargs="+", choices=sum(traces.GROUPS["vLLM"], []), help="beside vLLM")
     add("--limit", type=float, default=servers.FOREVER, help="seconds; it keeps what it has")
-    add("--site", type=Path, default=Path("/tmp/site"), help="where vLLM is; %(default)s")
+    add("--site", type=Path, help="the folder into which vllm_setup has unpacked vLLM")
     arguments = command.parse(words)
     if arguments.turns < 1:
         command.parser.error(f"--turns must be 1 or more, not {arguments.turns}")
@@ -233,6 +233,8 @@ def main(words: Sequence[str] | None = None) -> int:
         command.parser.error(f"--peers: {' or '.join(runs.ALONE)} is the only one of its run")
     if arguments.traces and arguments.peers != ["vLLM"]:
         command.parser.error("--traces are chosen beside vLLM only")
+    if arguments.peers == ["vLLM"] and not (arguments.site or arguments.recorded):
+        command.parser.error("--site: say where vllm_setup has unpacked vLLM")
     if arguments.recorded:
         kept = Run.recorded(arguments.folder)
         print(*filter(None, (runs.ratios(kept, peer) for peer in runs.ALONE)), sep="\n\n")

@@ -98,7 +98,7 @@ def _capture_cuda(
             torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with (
-            no_collection(),
+            _no_collection(),
             torch.cuda.graph(graph, pool=pool, stream=_capture_stream(device)),
         ):
             result = step()
@@ -106,7 +106,7 @@ def _capture_cuda(
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def _no_collection() -> Iterator[None]:
     """Keeps Python from collecting garbage in a `with` block.
 
     In it may be an older graph, and a graph that is freed meanwhile breaks the recording.

@@ -183,7 +183,7 @@ class FullWhileRecording:
 
     def sum(self, x):
         if self.recording and len(x) > 4:
-            raise RuntimeError("no room\nfor so many rows")
+            raise RuntimeError("no room\nfor these rows")
 
 
 def test_where_they_cannot_be_recorded_is_said_and_steps_run_without():
