@@ -5,7 +5,6 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import torch
 from lessons_content.lesson_08.bench.servers import random_model
 from lessons_content.lesson_10.bench import engine_peers_runs as runs
 from lessons_content.lesson_10.bench.fast_engine import Trace
+from process_end import children_left
 from tools.bench import flash_attn_stand_in
 from tools.bench.engine_peers import compare
 from tools.bench.engine_peers_servers import RemoteServer, ServerFailed, Turn, measured_turn
@@ -128,7 +128,7 @@ def test_a_process_serves_prompts_that_begin_with_the_turn(tmp_path):
     server = remote(Counting, tmp_path)
     assert server.serve(TASKS[0], 4).answers == [[4, 10], [4]]
     server.close()
-    assert TASKS[0].prompts == [[5, 1], [6, 2, 3]] and not active_children()
+    assert TASKS[0].prompts == [[5, 1], [6, 2, 3]] and not children_left()
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path):
     server = remote(Slow, tmp_path, lambda: next(seconds))
     with pytest.raises(ServerFailed, match="no time was left"):
         server.serve(TASKS[0], 0)
-    assert not active_children()
+    assert not children_left()
 
 
 class Scripted(Here):
@@ -236,7 +236,7 @@ def test_vllm_serves_in_a_process_without_the_courses_folders(kind, tmp_path):
         (came,) = server.serve(TASKS[1], 0, [0.0]).answers
         assert len(came) == 9 and len({*came}) == 5
     server.close()
-    assert not active_children()
+    assert not children_left()
 
 
 @pytest.mark.slow

@@ -1,13 +1,11 @@
 """Processes that share the KV heads: the tokens of one, clear errors, and none left behind."""
 
-import multiprocessing
 import os
 import time
 
 import pytest
 import torch
 
-from lessons_lib.processes import isolation
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.parallel.shards import (
@@ -19,6 +17,7 @@ from paged_attention.engine.parallel.shards import (
 from paged_attention.engine.request import EmptyPromptError, SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
 from pretended_card import pretend_gpus
+from process_end import children_left
 
 PROMPTS = [
     encode(text)
@@ -29,8 +28,7 @@ PROMPTS = [
 @pytest.fixture(autouse=True)
 def nobody_is_left():
     yield
-    isolation.end_waiting()
-    assert not multiprocessing.active_children()
+    assert not children_left()
 
 
 # Loaders that the ranks call
