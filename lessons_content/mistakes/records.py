@@ -27,6 +27,7 @@ _ENGINE = ("lessons_content.mistakes.", "lessons_content.exercises.exercise")
 # Attributes of a result that is a text. A learner reads them, but no check compares them.
 _BUILT = {".cpp", ".cu", ".cuh", ".h"}
 _SHOWN_ALONE = {"where", "message"}
+_PRIVATE = re.compile(r"\b_(?!_)\w+")
 FOLDER = Path(__file__).parent / "records"
 # replaces a result that depends on rounding; no encoded result is an empty dictionary
 HANGS: dict = {}
@@ -199,7 +200,7 @@ def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
     """A digest of the exercise's Python file, and of the modules of this package that it uses.
 
     For an exercise in C++ or CUDA, the sources in its folder count too. White space does not
-    count.
+    count, nor how private names are spelt: each counts as its place among them.
     """
     files = {Path(file)}
     if is_built:
@@ -211,7 +212,12 @@ def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
             if module and (path := Path(str(module.__file__))) not in files:
                 files.add(path)
                 waiting.append(vars(module))
-    texts = ["".join(path.read_text(encoding="utf-8").split()) for path in sorted(files)]
+    places: dict[str, str] = {}
+    texts = []
+    for path in sorted(files):
+        text = path.read_text(encoding="utf-8")
+        text = _PRIVATE.sub(lambda name: places.setdefault(name[0], f"_{len(places)}"), text)
+        texts.append("".join(text.split()))
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 

@@ -32,6 +32,14 @@ def test_a_record_counts_only_for_the_exercise_that_it_was_made_with(tmp_path):
     assert not records.read("3.3", records.harness(changed, bank.scope)).forms
 
 
+def test_a_record_still_counts_when_a_private_name_changes(tmp_path):
+    file, digests = tmp_path / "exercise.py", set()
+    for one, other in (("_total", "_count"), ("_sum", "_total"), ("_total", "_total")):
+        file.write_text(f"{one} = 1\n{other} = 2\nprint({one} - {other})\n")
+        digests.add(records.harness(file, {}))
+    assert len(digests) == 2
+
+
 def test_records_that_are_not_whole_are_none(tmp_path, monkeypatch):
     bank = checks.find("3.3").mistakes
     whole = records.file_of("3.3").read_bytes()
