@@ -212,13 +212,14 @@ def harness(file: Path, scope: dict[str, Any], is_built: bool = False) -> str:
             if module and (path := Path(str(module.__file__))) not in files:
                 files.add(path)
                 waiting.append(vars(module))
-    places: dict[str, str] = {}
-    texts = []
-    for path in sorted(files):
-        text = path.read_text(encoding="utf-8")
-        text = _PRIVATE.sub(lambda name: places.setdefault(name[0], f"_{len(places)}"), text)
-        texts.append("".join(text.split()))
+    texts = [_essence(path.read_text(encoding="utf-8")) for path in sorted(files)]
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+
+def _essence(text: str) -> str:
+    places: dict[str, str] = {}
+    text = _PRIVATE.sub(lambda name: places.setdefault(name[0], f"_{len(places)}"), text)
+    return "".join(text.split())
 
 
 def _module_of(value) -> types.ModuleType | None:
