@@ -179,8 +179,8 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 #
 # The parts are sums, and they are summed again. So they are kept in float32 even where the
 # cache has 16 bits: [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` turns
-# numbers with fewer bits into float32, and leaves others as they are. The check gives you
-# float32.
+# numbers with fewer bits into float32, and leaves others as they are. This lesson's checks give
+# you float32.
 
 # %%
 from paged_attention.attention.softmax_state import NO_KEY, SoftmaxState, finite, widen

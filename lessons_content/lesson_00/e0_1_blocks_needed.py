@@ -28,7 +28,7 @@ def observe(answer, case):
 
 
 CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16)]
-CASES += [(2, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
+CASES += [(2, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8), (9, 3), (10, 3)]
 # what is nearly enough with small blocks, or in 32 bits; and -1 / 1, which needs no rounding
 CASES += [(1, 4096), (2**24 + 1, 2**15), (0, 1)]
 

@@ -11,6 +11,7 @@ It is the first line of every public method, before any look at the data.
 
 import itertools
 import re
+import threading
 
 from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_01 import e1_2_reference_counts as reference_counts
@@ -19,10 +20,11 @@ from lessons_content.lesson_01.native import METHODS, without_comments
 from lessons_content.lesson_01.native import watched_block_manager_class as build
 from paged_attention.pool.block_manager import PythonBlockManager
 
-# Races are rare, so the check does not wait for one. It needs no second thread. It looks which
-# data each method touches, and which lock the method holds at that moment. If two methods
-# touch the same data and one of them changes it, both must hold the same lock. Where a method
-# gives the lock back in between, the check lets another call in: see watched.h.
+# Races are rare, so the check does not wait for one: no two calls run at a time. It looks
+# which data each method touches, and which lock the method holds at that moment. If two
+# methods touch the same data and one of them changes it, both must hold the same lock, in all
+# threads. Where a method gives the lock back in between, the check lets another call in: see
+# watched.h.
 
 
 class ThreadSafeBlockManager(PythonBlockManager):
@@ -107,8 +109,10 @@ def _data(manager_type, num_blocks):
     calls += [(add, 0), (free, 0), (get, 0), (get, none), (num_free, 0), (free, 0), (free, 0)]
     calls += [(get, 0), (add, 0), (add, none), (free, none), (num_free, 0)]
     calls += [(free, block_id) for block_id in range(1, num_blocks)]
-    for call in 2 * calls:
-        _perform(manager, *call)
+    for _ in range(2):  # each time in a thread of its own
+        thread = threading.Thread(target=lambda: [_perform(manager, *call) for call in calls])
+        thread.start()
+        thread.join()
     wrong = [f"{name}() {use}" for name, use in manager.uses().items() if use]
     if len(wrong) == len(METHODS) and not manager.has_mutex:
         wrong.insert(0, "there is no member mutex_")

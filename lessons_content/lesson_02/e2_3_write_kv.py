@@ -17,9 +17,15 @@ WRONG_ARGUMENTS = {
     "one slot twice": lambda slots, k, v: (torch.full_like(slots, int(slots[0])), k, v),
     "a slot below 0": lambda slots, k, v: (slots - int(slots[0]) - 1, k, v),
     "values of another dtype": lambda slots, k, v: (slots, k, v.double()),
+    "no slots, and values of another dtype": lambda slots, k, v: (
+        slots[:0],
+        k[:0],
+        v[:0].double(),
+    ),
 }
-# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the
-# arguments
+IN_16_BITS = "bfloat16"  # as most models have it
+# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps IN_16_BITS, or what is
+# wrong with the arguments
 CASES = [
     (2, 2, 1, 1, [0]),
     (2, 2, 1, 1, [3]),
@@ -32,6 +38,7 @@ CASES = [
     (4, 3, 2, 4, [11, 3, 4, 9, 10]),
     (3, 1, 2, 2, [2, 0]),
     (5, 16, 3, 2, [79, 16, 17]),
+    (3, 2, 2, 2, [4, 1], IN_16_BITS),
     *((3, 2, 2, 2, [4, 1], flaw) for flaw in WRONG_ARGUMENTS),
 ]
 
@@ -46,7 +53,7 @@ def hidden(chance):
 
 
 def is_refused(case):
-    return len(case) > 5
+    return len(case) > 5 and case[5] != IN_16_BITS
 
 
 def observe(answer, case):
@@ -57,6 +64,8 @@ def observe(answer, case):
     slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
     if is_refused(case):
         return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[case[5]](slots, k, v))
+    if len(case) > 5:
+        k_cache, v_cache, k, v = (x.bfloat16() for x in (k_cache, v_cache, k, v))
     answer(k_cache, v_cache, slots, k, v)
     names = "k_cache", "v_cache", *(f"{name} afterwards" for name in ("slots", "k", "v"))
     return tensors.values((k_cache, v_cache, slots, k, v), *names)
@@ -77,7 +86,7 @@ def describe(case):
     if is_refused(case):
         return f"k_cache {case[:4]}; wrong arguments: {case[5]}"
     return (
-        f"k_cache {case[:4]}, slots {case[4]}; "
+        f"k_cache {case[:4]}{' in bfloat16' * (len(case) > 5)}, slots {case[4]}; "
         "the pool holds 0, 1, 2, …, the new keys are -1, -2, …, the new values -1001, -1002, …"
     )
 
@@ -87,6 +96,6 @@ EXERCISE = exercise(
     tensors,
     answer_name="write_kv",
     size=lambda case: (len(case[4]), math.prod(case[:4])),
-    # whether the arguments are checked has nothing to do with what is written
-    chancy=is_refused,
+    # whether the arguments are checked, or NumPy has the dtype, is another matter
+    chancy=lambda case: len(case) > 5,
 )

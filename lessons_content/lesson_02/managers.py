@@ -139,7 +139,7 @@ def drive(name: str, method, case) -> list | Text:
     # Callers hold these, so they must stay the same objects. What a new slot holds does not
     # count: only the tokens that are there now are watched.
     watched = manager.kv_cache, manager.block_table, lengths_of(manager)
-    seen = []
+    tensors_before, seen = held_by(manager), []
     for args in calls:
         try:
             result = getattr(manager, name)(*args)
@@ -155,7 +155,19 @@ def drive(name: str, method, case) -> list | Text:
         except Exception as error:
             ours = f"after call {len(seen) + 1} the manager cannot be read"
             return Text(f"{ours}: {describe_error(error)}")
+        for held, tensor in held_by(manager).items():
+            if tensor is not tensors_before[held]:
+                return Text(f"after call {len(seen)} {held} is another tensor than before")
     return seen
+
+
+def held_by(manager) -> dict[str, torch.Tensor]:
+    """The tensors that others hold too, by the manager's names for them."""
+    return {
+        "self.kv_cache": manager.kv_cache,
+        "self.block_table": manager.block_table,
+        "self.table.on_device": manager.table.on_device,
+    }
 
 
 def parts(manager, pool: torch.Tensor, block_table: torch.Tensor, lengths: dict) -> dict:
@@ -216,7 +228,8 @@ def show(expected, actual) -> tuple[str, str]:
     """The first thing in which two results differ."""
     are_lists = isinstance(expected, list) and isinstance(actual, list)
     if not are_lists or len(expected) != len(actual):
-        return "a manager whose rows and lengths can be read", repr(actual)
+        ours = "a manager whose rows and lengths can be read, in the same tensors"
+        return ours, repr(actual)
     for number, (ours, theirs) in enumerate(zip(expected, actual, strict=True), 1):
         after = f"after call {number}, " if len(expected) > 1 else ""
         endings = [[dict([next(iter(seen.items()))])] for seen in (ours, theirs)]

@@ -13,7 +13,8 @@ from lessons_content.exercises.kit import exercise, tensors
 from paged_attention.attention.metadata import visible_keys
 
 CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4)]
-CASES += [(5, 12), (1, 20), (7, 33), (16, 16), (16, 17), (15, 32)]
+FAR = (2, 2050)  # a float of 16 bits tells no two places apart that are so high
+CASES += [(5, 12), (1, 20), (7, 33), (16, 16), (16, 17), (15, 32), FAR]
 
 
 def hidden(chance):
@@ -22,6 +23,13 @@ def hidden(chance):
     yield from zip((kv_lens[0], 1, kv_lens[2] - 1), kv_lens)
     for kv_len in kv_lens[3:]:
         yield chance.randint(2, kv_len), kv_len
+
+
+def observe(answer, case):
+    seen = tensors.observe(answer, case)
+    if case == FAR and isinstance(seen, tensors.Values):
+        return tensors.Values(seen.tensor.sum(-1), "keys seen by each query")
+    return seen
 
 
 EXERCISE = exercise(globals(), tensors, answer_name="visible_keys", size=math.prod)

@@ -41,7 +41,14 @@ def weight(layer: str, part: int, other: int, world_size: int) -> tuple[int, int
 
 def cases():
     for layer in (*BY_ROWS, *BY_COLUMNS, *WHOLE):
-        for world_size, part, other in ((1, 2, 3), (2, 2, 5), (2, 1, 4), (3, 2, 4), (4, 3, 7)):
+        for world_size, part, other in (
+            (1, 2, 3),
+            (2, 2, 5),
+            (2, 1, 4),
+            (3, 2, 4),
+            (4, 3, 7),
+            (6, 3, 2),
+        ):
             for rank in range(world_size):
                 yield Case(layer, weight(layer, part, other, world_size), rank, world_size)
     yield Case("up_proj", (12_288, 4_096), 5, 8)

@@ -11,6 +11,7 @@ import ast
 import copy
 import functools
 import inspect
+import itertools
 import linecache
 import time
 import types
@@ -60,7 +61,7 @@ def slip(
         return None
     begun, nearer = time.thread_time(), None
     shown, cases = were_right.index(False), range(len(were_right))
-    for mended in _mended(answer, RULES):
+    for mended in itertools.chain(_afresh(answer), _mended(answer, RULES)):
         if time.thread_time() - begun > work:
             break
         if not is_right(mended.answer, shown):
@@ -88,6 +89,37 @@ def hidden(
         if is_right(mended.answer):
             return mended.slug, mended.words
     return None
+
+
+def _afresh(answer) -> Iterator[Mended]:
+    """The answer with its cell run anew before each call, if a call may leave something."""
+    function, lines = _code_of(answer)
+    tree = _definitions(lines, answer, ast.Assign) if function is answer else None
+    if not (tree and (kept := [*_kept(tree, answer.__name__)])):
+        return
+
+    @functools.wraps(answer)
+    def afresh(*arguments, **named):
+        return _built(tree, answer.__name__, answer.__globals__)(*arguments, **named)
+
+    yield Mended("kept-from-a-call-before", f"{_where(kept, lines)} {KEPT}", True, afresh)
+
+
+def _kept(tree: ast.Module, name: str) -> Iterator[int]:
+    """The first line of a default or a variable that a call of the function may change."""
+    own = next(node for node in tree.body if getattr(node, "name", "") == name)
+    for default in (*own.args.defaults, *own.args.kw_defaults):
+        if isinstance(default, _MUTABLE):
+            yield default.lineno
+    used = {node.id for node in ast.walk(own) if isinstance(node, ast.Name)}
+    shared = {
+        each for node in ast.walk(own) if isinstance(node, ast.Global) for each in node.names
+    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            if names & shared or names & used and isinstance(node.value, _MUTABLE):
+                yield node.lineno
 
 
 def _mended(answer, rules: list) -> Iterator[Mended]:
@@ -129,8 +161,11 @@ def _code_of(answer) -> tuple[types.FunctionType | None, list[str]]:
     return function, linecache.getlines(function.__code__.co_filename)
 
 
-def _definitions(lines: list[str], answer) -> ast.Module | None:
-    """The definitions in the answer's cell. None for a class with loops, which may not end."""
+def _definitions(lines: list[str], answer, *also: type) -> ast.Module | None:
+    """The definitions in the answer's cell, and nodes of the types `also`.
+
+    None for a class with loops, which may not end.
+    """
     try:
         tree = ast.parse("".join(lines))
     except SyntaxError:  # a magic command of IPython
@@ -138,9 +173,11 @@ def _definitions(lines: list[str], answer) -> ast.Module | None:
     tree.body = [
         node
         for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.decorator_list
+        or isinstance(node, also)
     ]
-    own = [node for node in tree.body if node.name == answer.__name__]
+    own = [node for node in tree.body if getattr(node, "name", "") == answer.__name__]
     loops = inspect.isclass(answer) and any(
         isinstance(node, ast.While | ast.For) for node in ast.walk(tree)
     )
@@ -421,11 +458,15 @@ def _swapped(node):
         yield new
 
 
+KEPT = "What one call leaves here is still there in the next one."
 # Slug, words, and a function that makes the changes of a node. The traps come first.
 TRAPS = {
     "minus-zero": ("What is -0? Look at a case where that number is 0.", _minus_zero),
     "nothing-to-compare": ("What is the largest, or the least, of nothing?", _of_nothing),
-    "order-of-a-set": ("A set has no order. Where does the one come from?", _set_for_an_order),
+    "order-of-a-set": (
+        "A set has no order. Where does the result's come from?",
+        _set_for_an_order,
+    ),
     "first-of-equals": (
         "`index` finds the first of several equal ones. In which place is this one?",
         _first_of_equals,
@@ -462,7 +503,7 @@ TRAPS = {
         "meant?",
         _in_floats,
     ),
-    "too-few-bits": ("The number does not fit into 32 bits.", _in_32_bits),
+    "too-few-bits": ("This, or what is made of it, does not fit into 32 bits.", _in_32_bits),
 }
 OTHERS = {
     "edge-of-a-comparison": ("What if both sides are equal?", _edge),

@@ -63,6 +63,16 @@ SLIPS = [
             "        all += [each]\n    return all",
         )
     ),
+    *(
+        ("kept-from-a-call-before", text, lambda x: sorted({*x}), [(x,) for x in WORDS])
+        for text in (
+            "found = []\ndef f(x):\n    found.extend({*x} - {*found})\n"
+            "    return sorted(found)",
+            "def f(x, found=[]):\n    found.extend({*x} - {*found})\n    return sorted(found)",
+            "most = set()\ndef f(x):\n    global most\n    most = most | {*x}\n"
+            "    return sorted(most)",
+        )
+    ),
     (
         "first-of-equals",
         "def f(x):\n    return [(x.index(each), each) for each in x]",
