@@ -18,7 +18,7 @@ from lessons_content.lesson_04.inputs import call, generator, listed
 from paged_attention.attention import decode
 
 FEW = 12  # numbers of q that a message shows
-LOST = -1  # as a seed: one query is NaN, and no other request's rows are
+LOST = -1  # as a seed: one query is infinite, and no other request's rows are
 # (blocks of each request, query heads, head size, seed), and the dtype of q if another one is
 # asked for
 CASES = [
@@ -60,7 +60,7 @@ def query(case):
     shape = len(counts), num_heads, head_size
     if math.prod(shape) <= FEW:
         q = torch.arange(1.0, 1 + math.prod(shape)).view(shape)
-        q[1:2] = math.nan if seed == LOST else q[1:2]
+        q[1:2] = math.inf if seed == LOST else q[1:2]
     else:
         q = torch.randn(shape, generator=generator(seed))
     return q.to(getattr(torch, dtype[0])) if dtype else q
