@@ -545,7 +545,7 @@ draw.into_the_pool([manager.blocks_of(seq_id) for seq_id in seq_ids], num_blocks
 # - `slot_mapping(block_ids, positions, block_size)` gives the slots of tokens. `block_ids` is
 #   such a row. `positions`, int64, are counted from 0 in each sequence.
 # - `write_kv(k_cache, v_cache, slots, k, v)` writes k and v, (num_tokens, num_kv_heads,
-#   head_size), into these slots.
+#   head_size), into these slots. All other slots stay as they are.
 
 # %% exercise="3.5"
 # INCLUDE paged_attention/attention/by_request.py forward_prefill

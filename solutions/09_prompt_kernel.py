@@ -340,7 +340,7 @@ check("9.2", mask)
 #   exp(scale · (score − m)) is `power_of_2(factor * (score - m))`. (`power_of_2` is given, and
 #   `power_of_2(-INFINITY)` is 0.)
 # - A row may see none of a tile's keys. Then all of its scores are `-INFINITY`, and if no key
-#   has come before, so is m. What is `-INFINITY` minus `-INFINITY`?
+#   has come before, so is m. What is `-INFINITY` minus `-INFINITY`? Such a row's l and acc are 0.
 
 # %%
 ladder.texts["prefill/row_state.cuh"] = r"""

@@ -446,7 +446,9 @@ show_lines("ladder/plan_rows.cuh", "struct Division", "};")
 #
 # All tiles are counted from the beginning of the line. A row that is cut leaves parts, which
 # have to be combined. So a block has to know whether its first row and its last row also have
-# tiles of other blocks. `share_of` is only called when `num_blocks` is 1 or more.
+# tiles of other blocks. Block b's share ends where that of b + 1 begins, and
+# `division.begin(rows, num_blocks)` is the end of the line. `share_of` is only called when
+# `num_blocks` is 1 or more.
 
 # %% exercise="10.4" language="cuda"
 share_of = r"""
@@ -692,7 +694,8 @@ print("\n".join(lines))
 # ### Exercise 10.6: what is not there yet
 #
 # A token that only the device knows is a **pending token**. In a request's list its place is
-# taken by `PENDING`, which is -1. The device never sees this number: it has the real one.
+# taken by `PENDING`, which is -1. The device never sees this number: it has the real one. (A
+# request that was forked comes with `num_tokens` 0: its tokens are computed already.)
 
 # %% exercise="10.6"
 # INCLUDE paged_attention/engine/fast/ahead.py expect_tokens
