@@ -11,7 +11,7 @@ It is the first line of every public method, before any look at the data.
 
 import itertools
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from lessons_content.exercises.kit import Text, counted, exercise
 from lessons_content.lesson_01 import e1_2_reference_counts as reference_counts
@@ -110,9 +110,8 @@ def _data(manager_type, num_blocks):
     calls += [(get, 0), (add, 0), (add, none), (free, none), (num_free, 0)]
     calls += [(free, block_id) for block_id in range(1, num_blocks)]
     for _ in range(2):  # each time in a thread of its own
-        thread = threading.Thread(target=lambda: [_perform(manager, *call) for call in calls])
-        thread.start()
-        thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            list(thread.map(lambda call: _perform(manager, *call), calls))
     wrong = [f"{name}() {use}" for name, use in manager.uses().items() if use]
     if len(wrong) == len(METHODS) and not manager.has_mutex:
         wrong.insert(0, "there is no member mutex_")

@@ -97,20 +97,24 @@ def _afresh(answer) -> Iterator[Mended]:
     tree = _definitions(lines, answer, ast.Assign) if function is answer else None
     if not (tree and (kept := [*_kept(tree, answer.__name__)])):
         return
+    tree.body = [
+        node for node in tree.body if node in kept or not isinstance(node, ast.Assign)
+    ]
 
     @functools.wraps(answer)
     def afresh(*arguments, **named):
         return _built(tree, answer.__name__, answer.__globals__)(*arguments, **named)
 
-    yield Mended("kept-from-a-call-before", f"{_where(kept, lines)} {KEPT}", True, afresh)
+    where = _where([node.lineno for node in kept], lines)
+    yield Mended("kept-from-a-call-before", f"{where} {KEPT}", True, afresh)
 
 
-def _kept(tree: ast.Module, name: str) -> Iterator[int]:
-    """The first line of a default or a variable that a call of the function may change."""
+def _kept(tree: ast.Module, name: str) -> Iterator[ast.expr | ast.Assign]:
+    """The function's defaults and the cell's variables that a call may change."""
     own = next(node for node in tree.body if getattr(node, "name", "") == name)
     for default in (*own.args.defaults, *own.args.kw_defaults):
         if isinstance(default, _MUTABLE):
-            yield default.lineno
+            yield default
     used = {node.id for node in ast.walk(own) if isinstance(node, ast.Name)}
     shared = {
         each for node in ast.walk(own) if isinstance(node, ast.Global) for each in node.names
@@ -119,7 +123,7 @@ def _kept(tree: ast.Module, name: str) -> Iterator[int]:
         if isinstance(node, ast.Assign):
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & shared or names & used and isinstance(node.value, _MUTABLE):
-                yield node.lineno
+                yield node
 
 
 def _mended(answer, rules: list) -> Iterator[Mended]:
