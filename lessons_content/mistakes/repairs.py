@@ -83,7 +83,8 @@ def hidden(
     The learner's line looks as if it did what that mistake leaves out.
     """
     begun = time.thread_time()
-    for mended in _mended(answer, [rule for rule in RULES if rule[0] in HIDDEN]):
+    rules = [rule for rule in RULES if rule[0] in HIDDEN]
+    for mended in itertools.chain(_afresh(answer), _mended(answer, rules)):
         if time.thread_time() - begun > work:
             return None
         if is_right(mended.answer):

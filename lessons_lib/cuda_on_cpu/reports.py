@@ -144,7 +144,8 @@ def refine(report: Report, tensors: dict, texts: dict[str, str]) -> Report:
 
 def _kind_of_race(report: Report, texts: dict[str, str]) -> str:
     here, there = report.here, report.there
-    if report.both_update and here and there and _one_update(here, there, texts):
+    name = report.name or ""
+    if report.both_update and here and there and _one_update(here, there, texts, name):
         return "non-atomic-update"
     if report.other_block is not None and report.other_block != report.block:
         return "race-between-blocks"
@@ -157,22 +158,23 @@ def _kind_of_race(report: Report, texts: dict[str, str]) -> str:
     return "race"
 
 
-def _one_update(here: SourceLine, there: SourceLine, texts: dict[str, str]) -> bool:
+def _one_update(here: SourceLine, there: SourceLine, texts: dict[str, str], name: str) -> bool:
     """Whether two lines make one update: one line, or a read and then a write.
 
-    If there is a condition between the two, a thread that reads need not write.
+    If there is a condition between the two, a thread that reads need not write. And a line
+    that has the name of the memory has to update that, not what it reads from there.
     """
     if here == there:
-        return updates_itself(here.text)
+        return updates_itself(here.text, name)
     first, second = sorted((here, there), key=lambda line: line.number)
     if first.source != second.source or second.number - first.number > 3:
         return False
     after = texts[first.source].split("\n")[first.number : second.number]
     may_stop = any(re.search(r"\b(if|return)\b", line.partition("//")[0]) for line in after)
-    return not may_stop and updates_in_two_lines(first.text, second.text)
+    return not may_stop and updates_in_two_lines(first.text, second.text, name)
 
 
-def updates_in_two_lines(first: str, second: str) -> bool:
+def updates_in_two_lines(first: str, second: str, name: str) -> bool:
     """True for `old = x;` and then `x = old + 1;`, or for `if (v > x)` and then `x = v;`."""
     written = re.search(
         r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)",
@@ -180,6 +182,8 @@ def updates_in_two_lines(first: str, second: str) -> bool:
     )
     first = first.partition("//")[0]
     if not written or written["place"] not in re.sub(r"\s+", "", first):
+        return False
+    if _is_another(written["place"], name, f"{first} {second}"):
         return False
     loaded = re.search(r"(\w+)\s*=(?!=)", first)
     if loaded:
@@ -189,7 +193,12 @@ def updates_in_two_lines(first: str, second: str) -> bool:
     return re.search(r"\bif\b", first) is not None
 
 
-def updates_itself(line: str) -> bool:
+def _is_another(place: str, name: str, text: str) -> bool:
+    """Whether a place is not in the memory `name`, which the text calls by that name."""
+    return name in re.findall(r"\w+", text) and name not in re.findall(r"\w+", place)
+
+
+def updates_itself(line: str, name: str) -> bool:
     """Whether a line makes a new `x` from the old one: `x += v`, `x = max(x, v)`, `x++`.
 
     A step of a reduction, `a[i] += a[i + s]`, does not count, because there a barrier has to
@@ -201,7 +210,10 @@ def updates_itself(line: str) -> bool:
     if not changed:
         return re.search(r"(?:\+\+|--)[*(]*" + place, plain) is not None
     place = changed["place"]
-    rest = plain[: changed.start()] + " " + plain[changed.end() :]
+    if _is_another(place, name, line):
+        return False
+    before, after = plain[: changed.start()], plain[changed.end() :]
+    rest = before.rpartition(";")[2] + " " + after.partition(";")[0]
     base = re.split(r"\W", place)[0]
     own = rest.count(place)
     others = len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))

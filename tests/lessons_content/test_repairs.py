@@ -222,10 +222,10 @@ def rise(a, b):
     return last
 
 
-def answer_of(text: str):
-    """The function in a cell of a notebook."""
+def answer_of(text: str, **names):
+    """The function in a cell of a notebook, in which earlier cells have given these names."""
     linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
-    scope = {"__name__": "answer", "torch": torch}
+    scope = {"__name__": "answer", "torch": torch} | names
     exec(compile(text, "<cell>", "exec"), scope)
     return scope["f"]
 
@@ -292,3 +292,13 @@ def test_an_answer_without_its_text_has_no_name():
     answer = answer_of("def f(x, n):\n    return x[:-n]")
     del linecache.cache["<cell>"]
     assert repairs.slip(answer, lambda *_: False, [False]) is None
+
+
+def test_what_a_call_leaves_is_named_where_a_known_mistake_gives_the_same_result():
+    text = (
+        "known = {}\ndef f(rows, tiles, num):\n    if (rows, tiles) not in known:\n"
+        "        known[rows, tiles] = ours(rows, tiles, num)\n    return known[rows, tiles]"
+    )
+    verdict = checks.run("7.6", answer_of(text, ours=checks.find("7.6").reference))
+    assert verdict.mistake == "kept-from-a-call-before"
+    assert "Line 1: `known = {}`" in verdict.message

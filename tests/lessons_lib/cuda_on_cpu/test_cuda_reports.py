@@ -20,6 +20,7 @@ TEXT = """__global__ void k(const float* x, float* out) {
   out[threadIdx.x] = tile[1][2];
 }
 constexpr int ROWS = 4;
+__device__ void share(int i) { weights[i] = weight; sum += weights[i]; }
 """
 TENSORS = {
     "k_cache": torch.zeros(8, 4, 1, 16),
@@ -193,6 +194,9 @@ def test_both_lines_of_a_race_are_shown_with_their_threads():
         ("non-atomic-update", {at(5, 5): at(5, 4)}, "race"),
         ("non-atomic-update", {at(5, 5): at(3, 3)}, "race"),
         ("non-atomic-update", {"both_update 1": "both_update 0"}, "race"),
+        # nor one of what is only read there
+        ("non-atomic-update", {"name total": "name sum"}, "race"),
+        ("non-atomic-update", {"name total": "name weights", at(5, 5): at(10, 10)}, "race"),
         ("non-atomic-update", {OTHER: f"{OTHER}; other_block 0 0 0"}, "non-atomic-update"),
         ("non-atomic-update", {"other_linear 3": "other_linear 33"}, "non-atomic-update"),
         # before the first byte, more memory would not help
