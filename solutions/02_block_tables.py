@@ -166,7 +166,7 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 # ### Exercise 2.3: write keys and values
 #
 # `check_write` looks at the arguments first. A wrong slot would overwrite another sequence's
-# tokens, and nobody would notice. The caches are contiguous, and have any dtype that PyTorch has.
+# tokens, and nobody would notice. The caches are contiguous, and often in bfloat16.
 
 # %%
 from paged_attention.validate import check_write

@@ -13,7 +13,7 @@ from lessons_content.exercises.kit import exercise, tensors
 from paged_attention.attention.metadata import visible_keys
 
 CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4)]
-FAR = (2, 2050)  # a float of 16 bits tells no two places apart that are so high
+FAR = (2, 2050)  # so high, a float of 16 bits does not tell neighbours apart
 CASES += [(5, 12), (1, 20), (7, 33), (16, 16), (16, 17), (15, 32), FAR]
 
 

@@ -40,6 +40,15 @@ def test_a_record_still_counts_when_a_private_name_changes(tmp_path):
     assert len(digests) == 2
 
 
+def test_a_private_name_of_one_file_is_not_one_of_another(tmp_path):
+    (tmp_path / "beside.h").write_text("int _total;\n")
+    file, digests = tmp_path / "exercise.py", set()
+    for name in ("_total", "_sum"):
+        file.write_text(f"{name} = 1\n")
+        digests.add(records.harness(file, {}, is_built=True))
+    assert len(digests) == 1
+
+
 def test_records_that_are_not_whole_are_none(tmp_path, monkeypatch):
     bank = checks.find("3.3").mistakes
     whole = records.file_of("3.3").read_bytes()
