@@ -63,16 +63,24 @@ def compare(
             make = partial(_row, ours, theirs, turns, say, left)
             for trace, shares in tasks:
                 rate = 0.0
-                if shares != (None,):
+                if None not in shares:
                     yield (row := make(trace))
                     if row.reason:
                         continue
-                    rate = len(trace.prompts) * min(row.our_rate, row.their_rate) / row.tokens
+                    rate = _slower_rate(row, trace)
                 for number, share in enumerate(shares, 1):
                     at = f"{100 * share:g} % of the slower's rate" if share else "all at once"
                     named = replace(trace, name=f"{trace.name}, {at}")
                     # No turn's prompts begin as those of another one.
-                    yield make(named, number * (turns + 1), rate * (share or 0))
+                    yield (row := make(named, number * (turns + 1), rate * (share or 0)))
+                    if row.reason:
+                        break
+                    rate = rate or _slower_rate(row, trace)
+
+
+def _slower_rate(row: PeerRow, trace: Trace) -> float:
+    """The requests a second of the slower one."""
+    return len(trace.prompts) * min(row.our_rate, row.their_rate) / row.tokens
 
 
 def _row(

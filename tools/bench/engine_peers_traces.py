@@ -55,7 +55,7 @@ TRACES = {
 }
 # Requests that come one after another, at these shares of the rate at which the slower engine
 # serves them when all are there at once. None lets all come at once, one stream each.
-SHARES: dict[str, Shares] = {"arrivals": (0.7, 0.9), "streams": (None,), "full": (0.7,)}
+SHARES: dict[str, Shares] = {"arrivals": (0.7, 0.9), "streams": (None, 0.7), "full": (0.7,)}
 CACHING = ["shared", "full"]  # they need a prefix cache
 GROUPS = {  # by peer: the traces that the same two servers serve
     **dict.fromkeys(SOURCES, [["64", "256"]]),

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
-from tornado.httpclient import HTTPRequest
-from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from paged_attention.tiny_qwen3.tasks import TASKS
 
@@ -55,11 +55,10 @@ class Heard:
 
     def take(self, event: bytes, since: float) -> None:
         """Reads one event of the stream. since: seconds since the question was due."""
-        content = event.removeprefix(b"data: ").strip()
-        if content == b"[DONE]":
+        if event == b"[DONE]":
             self.is_done = True
             return
-        message = json.loads(content)
+        message = json.loads(event)
         if "error" in message:
             self.problem = message["error"]["message"]
             return
@@ -99,28 +98,15 @@ async def ask_all(url: str, model: str, asked: Sequence[Question]) -> list[Heard
 
     url: of the server, such as http://127.0.0.1:8000.
     """
-    client = SimpleAsyncHTTPClient(force_instance=True, max_clients=len(asked))
-    begin = time.perf_counter()
-    try:
-        return await asyncio.gather(*(_ask(client, url, model, each, begin) for each in asked))
-    finally:
-        client.close()
+    requests = [_request(url, model, each) for each in asked]  # before the time begins
+    where, begin = urlsplit(url), time.perf_counter()
+    received = await asyncio.gather(
+        *(_receive(where, *each, begin) for each in zip(requests, asked))
+    )
+    return [_heard(each, *what, begin) for each, what in zip(asked, received)]
 
 
-async def _ask(
-    client: SimpleAsyncHTTPClient, url: str, model: str, question: Question, begin: float
-) -> Heard:
-    heard, rest = Heard(question), bytearray()
-
-    def take(chunk: bytes) -> None:
-        since = time.perf_counter() - begin - question.at
-        rest.extend(chunk)
-        *events, left = bytes(rest).split(b"\n\n")
-        rest[:] = left
-        for event in events:
-            heard.take(event, since)
-
-    await asyncio.sleep(question.at - (time.perf_counter() - begin))
+def _request(url: str, model: str, question: Question) -> bytes:
     body = {
         "model": model,
         "prompt": question.prompt,
@@ -129,25 +115,91 @@ async def _ask(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    content = json.dumps(body).encode()
+    head = [
+        "POST /v1/completions HTTP/1.1",
+        f"Host: {urlsplit(url).netloc}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + content
+
+
+class Received(asyncio.Protocol):
+    """Sends a request and keeps what comes back, with the time.
+
+    It reads nothing of it: many streams share a process, and the server must not wait for it.
+    """
+
+    def __init__(self, request: bytes):
+        self.request, self.ended = request, asyncio.get_running_loop().create_future()
+        self.pieces: list[bytes] = []
+        self.times: list[float] = []
+
+    def connection_made(self, transport) -> None:
+        transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.times.append(time.perf_counter())
+        self.pieces.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.ended.done():
+            return  # it was given up
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(error)
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(self.pieces)
+
+    def events(self) -> list[tuple[bytes, float]]:
+        """Each event of the answer, and when its end came."""
+        found = [*re.finditer(rb"data: (.*)\n\n", self.whole)]
+        ends = np.cumsum([len(each) for each in self.pieces])
+        pieces = np.searchsorted(ends, [each.end() for each in found])
+        return [(each[1], self.times[piece]) for each, piece in zip(found, pieces)]
+
+
+async def _receive(
+    where: SplitResult, request: bytes, question: Question, begin: float
+) -> tuple[Received, OSError | None]:
+    """What came, and why not all of it did."""
+    received, transport = Received(request), None
+    await asyncio.sleep(question.at - (time.perf_counter() - begin))
     try:
-        answer = await client.fetch(
-            HTTPRequest(
-                f"{url}/v1/completions",
-                method="POST",
-                headers={"Content-Type": "application/json"},
-                body=json.dumps(body),
-                streaming_callback=take,
-                connect_timeout=MOST_SECONDS,
-                request_timeout=MOST_SECONDS,
-            ),
-            raise_error=False,
-        )
-    except (OSError, ValueError, KeyError) as error:  # it hung up, or sent no valid event
+        async with asyncio.timeout(MOST_SECONDS):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: received, where.hostname, where.port
+            )
+            await received.ended
+    except OSError as error:  # TimeoutError too
+        return received, error
+    finally:
+        if transport is not None:
+            transport.close()
+    return received, None
+
+
+def _heard(
+    question: Question, received: Received, error: OSError | None, begin: float
+) -> Heard:
+    heard = Heard(question)
+    _, _, status = received.whole.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    if error is None and status.startswith("200"):
+        try:
+            for event, when in received.events():
+                heard.take(event, when - begin - question.at)
+        except (ValueError, KeyError) as no_event:
+            error = no_event
+        if not heard.problem and not (heard.is_done and heard.reason and heard.times):
+            heard.problem = "the stream ended early"
+    else:
+        heard.problem = status or "it hung up"
+        heard.is_refused = status[:3] in ("429", "503")
+    if error is not None:
         heard.problem = f"{type(error).__name__}: {error}"
-        return heard
-    if answer.code != 200:
-        heard.problem = f"{answer.code} {answer.reason}"
-        heard.is_refused = answer.code in (429, 503)
-    elif not heard.problem and not (heard.is_done and heard.reason and heard.times):
-        heard.problem = "the stream ended early"
     return heard

@@ -203,6 +203,7 @@ async def serve(arguments: argparse.Namespace) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0 after Ctrl-C, and 2 if it cannot listen, or has no model or no room for it."""
     arguments = _arguments(words)
+    sys.setswitchinterval(0.001)  # s: the engine's thread and the loop's take turns in Python
     try:
         asyncio.run(serve(arguments))
     except (OSError, ValueError, MemoryError, torch.OutOfMemoryError) as error:

@@ -78,7 +78,7 @@ class Completions(Handler):
 
     def submit(self, asked: Asked) -> list[Answer]:
         """Gives all answers that were asked for to the engine."""
-        serving, loop = self.serving, asyncio.get_running_loop()
+        serving, put = self.serving, self.serving.mailbox.put
         answers: list[Answer] = []
         for index, prompt in enumerate(asked.prompts):
             name = f"prompt[{index}]" if len(asked.prompts) > 1 else "the prompt"
@@ -93,7 +93,7 @@ class Completions(Handler):
                 answers.append(Answer(tokens, asked.stop, *how, asked.num_top, echo))
 
         def tell(index: int, news: News) -> None:
-            loop.call_soon_threadsafe(self.news.put_nowait, (index, news))
+            put(partial(self.news.put_nowait, (index, news)))
 
         requests: list[Asking] = []
         for index, answer in enumerate(answers):
@@ -154,26 +154,49 @@ class Completions(Handler):
         return {"logprobs": logprobs, "finish_reason": answer.reason or None}
 
     async def texts(self, answers: list[Answer]):
-        """Yields (index, answer, text) as it comes, until all answers have ended."""
-        left = len(answers)
-        while left:
-            what = await self.news.get()
-            if what is None:
-                raise StreamClosedError
-            index, news = what
-            answer = answers[index]
-            if answer.reason:
-                continue  # a stop text has ended it, and the engine was a step ahead
-            if news.error is not None:
-                raise as_api_error(news.error, answer.name, self.parameter)
-            text, has_ended = answer.take(news)
-            if has_ended:
-                left -= 1
-                self.serving.engine.cancel(self.numbers[index])
-            if answer.echo is not None:
-                await self.score(answer.echo)
-            if text or has_ended:
-                yield index, answer, text
+        """Yields (index, answer, text) as it comes, until all answers have ended.
+
+        What has come of an answer meanwhile is one text. So a loop that falls behind the engine
+        sends fewer and longer events.
+        """
+        while not all(answer.reason for answer in answers):
+            texts: dict[int, str] = {}
+            error: Exception | None = None
+            news = [await self.news.get()]
+            while not self.news.empty():
+                news.append(self.news.get_nowait())
+            for what in news:
+                try:
+                    self.take(answers, what, texts)
+                except (ApiError, StreamClosedError) as raised:
+                    error = raised
+                    break
+            for index, text in texts.items():
+                answer = answers[index]
+                if answer.echo is not None:
+                    await self.score(answer.echo)
+                if text or answer.reason:
+                    yield index, answer, text
+            if error is not None and not all(answer.reason for answer in answers):
+                raise error
+
+    def take(self, answers: list[Answer], what: tuple[int, News] | None, texts: dict[int, str]):
+        """Adds what is new of an answer to `texts`.
+
+        Raises ApiError as the engine says, and StreamClosedError if the client has left.
+        """
+        if what is None:
+            raise StreamClosedError
+        index, news = what
+        answer = answers[index]
+        if answer.reason:
+            return  # a stop text has ended it, and the engine was a step ahead
+        if news.error is not None:
+            raise as_api_error(news.error, answer.name, self.parameter)
+        text, has_ended = answer.take(news)
+        if has_ended:
+            self.serving.engine.cancel(self.numbers[index])
+        texts[index] = texts.get(index, "") + text
 
     async def score(self, echo: Echo) -> None:
         """Finds how likely the tokens of an echo were, if that was asked."""
@@ -218,8 +241,11 @@ class Completions(Handler):
         """
         self.has_begun = True
         self.write(f"data: {json.dumps(event)}\n\n")
+        sent = self.flush()
+        if sent.done():  # as nearly always
+            return sent.result()
         try:
-            await asyncio.wait_for(self.flush(), self.serving.limits.send_seconds)
+            await asyncio.wait_for(sent, self.serving.limits.send_seconds)
         except TimeoutError:
             self.request.connection.stream.close()  # type: ignore[union-attr]
             raise StreamClosedError from None

@@ -182,7 +182,8 @@ class EngineThread:
             self.engine.step()
         except Exception as error:
             self._fail(self._in_step or list(self._served), error)
-        for number in [each for each in self._served if each in {*before, *self._in_step}]:
+        in_step = {*before, *self._in_step}
+        for number in [each for each in self._served if each in in_step]:
             self._tell(number)
 
     def _tell(self, number: int) -> None:

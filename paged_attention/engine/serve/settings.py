@@ -1,11 +1,14 @@
 """What the server takes, and what its handlers share."""
 
+import asyncio
 import ipaddress
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import urlsplit
 
 from paged_attention.engine.serve.engine_thread import EngineThread
+from paged_attention.engine.serve.mailbox import Mailbox
 from paged_attention.engine.serve.token_text import Words
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -48,6 +51,11 @@ class Serving:
     any_address: bool = False
     origins: frozenset[str] = frozenset()
     started: int = field(default_factory=lambda: int(time.time()))
+
+    @cached_property
+    def mailbox(self) -> Mailbox:
+        """For what the engine tells the handlers, whose event loop runs."""
+        return Mailbox(asyncio.get_running_loop())
 
     def knows_host(self, name: str) -> bool:
         """Whether it may be asked by this name.

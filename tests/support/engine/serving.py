@@ -107,6 +107,10 @@ class RunningServer:
         connection.close()
         return answer
 
+    def in_loop(self, function: Callable[[], object]) -> None:
+        """Has the event loop call it, which does nothing else meanwhile."""
+        self._loop.call_soon_threadsafe(function)
+
     def is_free(self) -> bool:
         """Whether no request and no block is left."""
         used = self.engine.manager.block_manager.get_num_free_blocks() != 512

@@ -62,7 +62,35 @@ def test_openais_client_streams(client):
     assert reasons[-1] == whole.choices[0].finish_reason and not any(reasons[:-1])
     assert len({chunk.id for chunk in chunks}) == 1
     assert last.choices == [] and last.usage == whole.usage
-    assert len(chunks) > 1
+
+
+def test_a_stream_begins_before_its_answer_ends(client, in_step):
+    has_begun, waited = threading.Event(), []
+    in_step(lambda engine: waited.append(has_begun.wait(60)), number=5)
+    for _ in client.completions.create(model=MODEL, **LONG, stream=True):
+        has_begun.set()
+    assert waited == [True]
+
+
+def test_what_came_while_the_loop_was_busy_is_one_event(server, client, in_step):
+    """And each token counts."""
+    whole = client.completions.create(model=MODEL, **LONG)
+    is_busy = threading.Event()
+
+    def busy():
+        is_busy.set()
+        wait_until(server.is_free)  # the engine has all tokens
+
+    in_step(lambda engine: is_busy.wait(60), number=5)
+    with client.completions.create(
+        model=MODEL, **LONG, stream=True, stream_options={"include_usage": True}
+    ) as stream:
+        chunks = [next(stream)]
+        server.in_loop(busy)
+        *rest, last = stream
+    texts = [chunk.choices[0].text for chunk in [*chunks, *rest]]
+    assert "".join(texts) == whole.choices[0].text and last.usage == whole.usage
+    assert len(texts) <= 6 < whole.usage.completion_tokens
 
 
 def test_it_is_what_the_engine_gives_by_itself(server, client):
@@ -101,11 +129,13 @@ def test_a_stop_text_ends_one_answer_and_the_others_go_on(server, client):
     "stop, texts", [("4m", ["q", "7", "b", ""]), ("4x", ["q", "7", "b", "4m", "x", "y", ""])]
 )
 def test_what_may_become_a_stop_text_is_held_back(client, stop, texts):
-    """Each token is a character, and each text comes as soon as it may."""
+    """Each token is a character. Texts that come together may be one."""
     stream = client.completions.create(
         model=MODEL, prompt="Cq7b4mxy>", temperature=0, stop=stop, stream=True
     )
-    assert [chunk.choices[0].text for chunk in stream] == texts
+    whole, ends = "".join(texts), [*itertools.accumulate(texts)]
+    sent = [*itertools.accumulate(chunk.choices[0].text for chunk in stream)]
+    assert sent[-1] == whole and {*sent} <= {*ends}
     assert stream.response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert stream.response.headers["Cache-Control"] == "no-cache"
 

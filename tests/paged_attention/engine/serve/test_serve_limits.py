@@ -57,8 +57,8 @@ def test_the_last_news_may_come_with_the_end_of_the_connection(server, caplog):
     """A client that leaves in the same moment is no error."""
 
     class Leaving(asyncio.Queue):
-        async def get(self):
-            what = await super().get()
+        def get_nowait(self):
+            what = super().get_nowait()
             if what is not None and what[1].reason:
                 handlers[0].on_connection_close()
             return what
