@@ -1082,6 +1082,63 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 #
 # What ours has is a plan on the device. Theirs is made on the host at each step, or there is
 # none. And in ours prompts and decodes share a step.
+#
+# ### Beside vLLM
+#
+# vLLM is an engine that many servers run. It lets `torch.compile` fuse its layers, records its
+# steps, prepares them ahead of the GPU, and takes attention from FlashAttention-3. We let it
+# and our engine serve the same requests in turns, on one card, with the same weights and as many
+# blocks. The models have the shapes of Qwen3's 0.6B, 4B and 8B. All requests of a line were
+# there at the start.
+#
+# **Predict:** a larger model has longer kernels, and the host's work stays the same. With which
+# size is our lead largest?
+
+# %%
+beside_vllm = engine_peers_runs.beside("vLLM")
+draw.beside(beside_vllm)
+print(engine_peers_runs.ratios(beside_vllm, "vLLM"))
+
+# %% [markdown]
+# With 0.6B our step for one request takes less than a millisecond. vLLM's host needs longer than
+# that to prepare a step, so its GPU waits. (In a profile of 28 November, on a card of the same
+# kind, vLLM's kernels filled 73 to 84 % of its time, and ours 92 to 95 %.) It prepares more than
+# ours does: a request may have a grammar, an adapter or its own penalties, and each of these has
+# its place in a step. Its turns also differ more, because a host is not always equally fast.
+#
+# With 8B both hosts have time enough. What is left is in the kernels. Where one or eight
+# requests run, each step reads all weights for a few rows, and `few rows` and `early` read them
+# faster than cuBLAS does. With more rows, or with prompts, both engines multiply with cuBLAS, and
+# our lead is small. With long prompts vLLM is level or a little ahead: most of the time goes into
+# the same products, and FlashAttention-3 is as good as lesson 09's kernel.
+#
+# These were the conditions:
+
+# %%
+largest = beside_vllm[-1]
+print(f"{largest.model}; {len(largest.rows[0].ours)} turns each; {largest.date}")
+print(f"{largest.card}, driver {largest.driver}, {largest.processor}, PyTorch {largest.torch}")
+print(engine_peers_runs.conditions(largest))
+
+# %% [markdown]
+# Nobody sends all requests at once. Here 300 came one after another, at random times, with the
+# small model, in two turns of each engine. vLLM ran as in its server, without HTTP. This is how
+# long clients waited for their first token, and from one token to the next: half of the times are
+# at most p50, and 99 of 100 are at most p99.
+
+# %%
+(arriving,) = engine_peers_runs.beside("vLLM", arrivals=True)
+for row in arriving.rows:
+    if row.per_second:
+        print(engine_peers_runs.waits(row), end="\n\n")
+
+# %% [markdown]
+# Does that make ours the better engine? No. It is faster at the one thing that it does: models
+# like Qwen3, in 16 bits, on this card. vLLM runs more than a hundred kinds of models, weights of 4
+# and 8 bits, experts, adapters, grammars and guessed tokens, on cards of several makers and on
+# many machines at once. On a card that is not a Hopper, ours falls back to slower kernels. And vLLM's server
+# runs in a process of its own. Ours shares Python with the engine, so with many streams and a
+# small model it holds the engine up.
 
 # %% [markdown]
 # ## What you built

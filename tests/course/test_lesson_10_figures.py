@@ -1,5 +1,7 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
+import statistics
+
 from lessons_content.lesson_10 import pictures
 from lessons_content.lesson_10.bench import engine_peers_runs, few_rows_runs, timeline_runs
 from lessons_content.lesson_10.bench.fast_engine import ORDER
@@ -145,6 +147,43 @@ def test_what_is_said_of_others_is_recorded_on_the_same_card():
     long = RUN.steps[2]
     assert long.budget["attention"] > 0.8 * sum(long.budget.values())
     assert "attention takes most of the time" in TEXT
+
+
+def test_what_is_said_of_vllm_was_recorded():
+    runs = engine_peers_runs.beside("vLLM")
+    assert [run.size for run in runs] == ["0.6B", "4B", "8B"]
+    assert len({(run.card, run.driver, run.date, str(run.conditions)) for run in runs}) == 1
+    small, middle, large = ({row.trace.split()[0]: row for row in run.rows} for run in runs)
+    assert len(small) == 6 and all(len(row.ours) >= 3 for row in (*small.values(),))
+    assert all(small[n].ratio > max(middle[n].ratio, large[n].ratio) for n in small)
+    one = small["1"]
+    assert statistics.median(one.ours) / one.tokens < 1e-3 < min(one.theirs) / one.tokens
+    assert "takes less than a millisecond" in TEXT
+
+    def spread(seconds):
+        return max(seconds) / min(seconds)
+
+    differ = [spread(row.theirs) > spread(row.ours) for row in small.values()]
+    assert sum(differ) >= 5 and "Its turns also differ more" in TEXT
+    few = [row.ratio for each in (middle, large) for n, row in each.items() if n in "1 8"]
+    more = [row.ratio for each in (middle, large) for n, row in each.items() if n not in "1 8"]
+    assert min(few) > max(more) and "our lead is small" in TEXT
+    long = [each["32"].ratio for each in (middle, large)]
+    assert all(0.99 < ratio < 1 for ratio in long)
+    assert "With long prompts vLLM is level or a little ahead" in TEXT
+
+
+def test_with_arrivals_our_clients_wait_less():
+    (run,) = engine_peers_runs.beside("vLLM", arrivals=True)
+    rows = [row for row in run.rows if row.per_second]
+    assert (
+        len(rows) == 2
+        and run.size == "0.6B"
+        and "with the small model" in " ".join(TEXT.split())
+    )
+    for row in rows:
+        for ours, theirs in zip(row.our_waits, row.their_waits, strict=True):
+            assert all(a < b for a, b in zip(ours, theirs, strict=True))
 
 
 def test_fused_layers_shorten_the_kernels_and_their_start():

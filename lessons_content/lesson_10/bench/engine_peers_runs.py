@@ -104,6 +104,15 @@ def recorded(folder: Path | None = None) -> list[Run]:
     return [run for run in Run.recorded(folder) if not run.alone]
 
 
+def beside(peer: str, arrivals: bool = False) -> list[Run]:
+    """The runs beside vLLM or `serve`, the smallest model first.
+
+    arrivals: whether requests came one after another; else all were there at the start.
+    """
+    runs = [run for run in Run.recorded() if run.alone == [peer]]
+    return [run for run in runs if any(row.per_second for row in run.rows) == arrivals]
+
+
 def table(run: Run) -> str:
     """All results, as text."""
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
@@ -115,9 +124,16 @@ def table(run: Run) -> str:
     parts.append(_calls_table(run))
     parts.append("\n".join(f"! {row.peer}: {row.reason}" for row in run.rows if row.reason))
     parts.append(run.note)
-    for traces, settings in run.conditions.items():
-        parts.append("\n  ".join([f"{traces}:", *map(": ".join, settings.items())]))
+    parts.append(conditions(run))
     return "\n\n".join(filter(None, parts))
+
+
+def conditions(run: Run) -> str:
+    """The settings of both engines, by traces."""
+    return "\n\n".join(
+        "\n  ".join([f"{traces}:", *map(": ".join, settings.items())])
+        for traces, settings in run.conditions.items()
+    )
 
 
 def _trace_table(run: Run, trace: str) -> str:
@@ -148,11 +164,16 @@ def _notes(row: PeerRow) -> Iterator[str]:
         tokens, ours, theirs = row.cached
         yield f"tokens of prompts {tokens:,}; cached: ours {ours:,}, {row.peer} {theirs:,}"
     if row.our_waits and row.their_waits:
-        lines = [[f"{row.per_second:.1f} requests/s; ms, p50 / p99", *WAITS]]
-        for name, waits in (("ours", row.our_waits), (row.peer, row.their_waits)):
-            texts = (f"{1000 * p50:,.1f} / {1000 * p99:,.1f}" for p50, p99 in waits)
-            lines.append([name, *texts])
-        yield aligned(lines)
+        yield waits(row)
+
+
+def waits(row: PeerRow) -> str:
+    """How long the requests of a row waited that came one after another."""
+    lines = [[f"{row.per_second:.1f} requests/s; ms, p50 / p99", *WAITS]]
+    for name, seconds in (("ours", row.our_waits), (row.peer, row.their_waits)):
+        texts = (f"{1000 * p50:,.1f} / {1000 * p99:,.1f}" for p50, p99 in seconds or ())
+        lines.append([name, *texts])
+    return aligned(lines)
 
 
 def ratios(runs: Sequence[Run], peer: str) -> str:

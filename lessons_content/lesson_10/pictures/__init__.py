@@ -1,10 +1,10 @@
 """The pictures of lesson 10: host and GPU over time, and the engine's parts one by one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from lessons_content.lesson_10.bench import few_rows_runs, timeline_runs
+from lessons_content.lesson_10.bench import engine_peers_runs, few_rows_runs, timeline_runs
 from lessons_content.lesson_10.bench.fast_engine_runs import Run
-from lessons_content.lesson_10.pictures import fast_engine, turns, weights
+from lessons_content.lesson_10.pictures import engine_peers, fast_engine, turns, weights
 from lessons_content.lesson_10.pictures import host_and_gpu as lanes
 from lessons_lib.drawing import Picture, show
 from lessons_lib.drawing.player import Player
@@ -82,5 +82,19 @@ def reads_over_time(run: few_rows_runs.Run) -> Picture:
             " products. Above, there are gaps between the products, and each begins slowly."
             " Below, the gaps are smaller, and the layers end after"
             f" {lengths[1]} microseconds instead of {lengths[0]}."
+        ),
+    )
+
+
+def beside(runs: Sequence[engine_peers_runs.Run]) -> Picture:
+    """Our rate, × a peer's, for each trace and size of the model."""
+    words = ". ".join(
+        f"{run.size}: {', '.join(f'{row.ratio:.2f}' for row in run.rows)}" for run in runs
+    )
+    return show(
+        engine_peers.ratios(runs),
+        alt=(
+            "A group of bars for each trace, a bar for each size of the model, and a dashed "
+            f"line where both are equally fast. From above to below, {words}."
         ),
     )

@@ -1,11 +1,12 @@
 """A picture of our engine and of others that served the same requests in turns."""
 
 import statistics
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 
 from lessons_content.lesson_10.bench.engine_peers_runs import PeerRow, Run
-from lessons_lib.drawing import EDGE, FREE, USED
+from lessons_lib.drawing import EDGE, FREE, SEVERAL, USED
 
 
 def overview(run: Run):
@@ -22,6 +23,33 @@ def overview(run: Run):
         pairs(axes, [row for row in run.rows if row.trace == trace and not row.reason])
         axes.set_title(trace, loc="left", fontsize=10)
     figure.suptitle(f"one {run.card} ({run.date})", fontsize=10)
+    return figure
+
+
+def ratios(runs: Sequence[Run]):
+    """How many times the peer's rate ours is, by trace: a bar for each run, which is a size."""
+    traces = [row.trace for row in runs[0].rows]
+    figure, axes = plt.subplots(figsize=(9, 0.62 * len(traces) + 0.9), layout="constrained")
+    height = 0.8 / len(runs)
+    for number, (run, colour) in enumerate(zip(runs, SEVERAL)):
+        for place, row in enumerate(run.rows):
+            y = place + (number - (len(runs) - 1) / 2) * height
+            label = run.size if place == 0 else None
+            axes.barh(y, row.ratio, height, color=colour, edgecolor=EDGE, label=label)
+            axes.annotate(
+                f"{row.ratio:.2f}",
+                (row.ratio, y),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
+    axes.axvline(1, color=EDGE, linestyle="--", linewidth=1.4)
+    axes.set_yticks(range(len(traces)), traces, fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.08 * max(row.ratio for run in runs for row in run.rows))
+    axes.set_xlabel(f"our tokens a second, × {runs[0].rows[0].peer}'s")
+    axes.legend(loc="lower right", fontsize=9)
     return figure
 
 

@@ -180,7 +180,9 @@ class Completions(Handler):
             if error is not None and not all(answer.reason for answer in answers):
                 raise error
 
-    def take(self, answers: list[Answer], what: tuple[int, News] | None, texts: dict[int, str]):
+    def take(
+        self, answers: list[Answer], what: tuple[int, News] | None, texts: dict[int, str]
+    ):
         """Adds what is new of an answer to `texts`.
 
         Raises ApiError as the engine says, and StreamClosedError if the client has left.
