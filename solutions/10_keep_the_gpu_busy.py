@@ -992,8 +992,8 @@ print("each sum is the exact one, rounded to 16 bits")
 # </details>
 
 # %%
-draw.rates(alone)
 step_times("+ few rows")
+draw.rates(alone)
 
 # %% [markdown]
 # ### Kernels that begin early
@@ -1096,8 +1096,8 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 
 # %%
 beside_vllm = engine_peers_runs.beside("vLLM")
-draw.beside(beside_vllm)
 print(engine_peers_runs.ratios(beside_vllm, "vLLM"))
+draw.beside(beside_vllm)
 
 # %% [markdown]
 # With 0.6B our step for one request takes less than a millisecond. vLLM's host needs longer than

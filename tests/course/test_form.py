@@ -1,5 +1,6 @@
-"""How wide lines are where ruff does not look: in lessons' cells, and in C++ and CUDA."""
+"""What ruff does not see: wide lines in lessons' cells, in C++ and CUDA; lost pictures."""
 
+import ast
 import tomllib
 
 import pytest
@@ -19,6 +20,30 @@ def test_no_line_of_a_cell_is_wide(lesson):
     for cell in lesson.cells:
         if cell.kind != "markdown":
             assert wide_lines(cell.student()) + wide_lines(cell.solution()) == []
+
+
+def lost_pictures(code: str) -> list[str]:
+    """Calls of `draw` whose picture nobody sees: Jupyter shows what the last line gives."""
+    lines = [line for line in code.splitlines() if not line.startswith(("%", "!"))]
+    tree = ast.parse("\n".join(lines))
+    return [
+        ast.unparse(each)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Expr)
+        and each is not tree.body[-1]
+        and ast.unparse(each).startswith("draw.")
+    ]
+
+
+def test_a_picture_in_the_middle_of_a_cell_is_lost():
+    assert lost_pictures("draw.a(1)\nprint()\ndraw.b()") == ["draw.a(1)"]
+    assert lost_pictures("for n in 1, 2:\n    draw.a(n)") == ["draw.a(n)"]
+
+
+@pytest.mark.parametrize("lesson", build.select([]), ids=lambda lesson: lesson.name)
+def test_each_picture_is_seen(lesson):
+    code = [cell for cell in lesson.cells if cell.kind != "markdown"]
+    assert [lost for cell in code for lost in lost_pictures(cell.solution())] == []
 
 
 def test_no_line_of_cpp_is_wide():

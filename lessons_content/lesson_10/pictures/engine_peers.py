@@ -27,7 +27,7 @@ def overview(run: Run):
 
 
 def ratios(runs: Sequence[Run]):
-    """How many times the peer's rate ours is, by trace: a bar for each run, which is a size."""
+    """How many times the peer's rate ours is: by trace, a bar for each run."""
     traces = [row.trace for row in runs[0].rows]
     figure, axes = plt.subplots(figsize=(9, 0.62 * len(traces) + 0.9), layout="constrained")
     height = 0.8 / len(runs)

@@ -156,8 +156,8 @@ class Completions(Handler):
     async def texts(self, answers: list[Answer]):
         """Yields (index, answer, text) as it comes, until all answers have ended.
 
-        What has come of an answer meanwhile is one text. So a loop that falls behind the engine
-        sends fewer and longer events.
+        What has come of an answer meanwhile is one text. So a loop that falls behind the
+        engine sends fewer and longer events.
         """
         while not all(answer.reason for answer in answers):
             texts: dict[int, str] = {}
