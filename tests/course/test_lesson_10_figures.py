@@ -149,38 +149,56 @@ def test_what_is_said_of_others_is_recorded_on_the_same_card():
     assert "attention takes most of the time" in TEXT
 
 
+BESIDE_VLLM = engine_peers_runs.beside("vLLM")
+
+
 def test_what_is_said_of_vllm_was_recorded():
-    runs = engine_peers_runs.beside("vLLM")
-    assert [run.size for run in runs] == ["0.6B", "4B", "8B"]
-    assert len({(run.card, run.driver, run.date, str(run.conditions)) for run in runs}) == 1
-    small, middle, large = ({row.trace.split()[0]: row for row in run.rows} for run in runs)
-    assert len(small) == 6 and all(len(row.ours) >= 3 for row in (*small.values(),))
-    assert all(small[n].ratio > max(middle[n].ratio, large[n].ratio) for n in small)
-    one = small["1"]
-    assert statistics.median(one.ours) / one.tokens < 1e-3 < min(one.theirs) / one.tokens
-    assert "takes less than a millisecond" in TEXT
-
-    def spread(seconds):
-        return max(seconds) / min(seconds)
-
-    differ = [spread(row.theirs) > spread(row.ours) for row in small.values()]
-    assert sum(differ) >= 5 and "Its turns also differ more" in TEXT
-    few = [row.ratio for each in (middle, large) for n, row in each.items() if n in "1 8"]
-    more = [row.ratio for each in (middle, large) for n, row in each.items() if n not in "1 8"]
+    alike = {(run.card, run.driver, run.date, str(run.conditions)) for run in BESIDE_VLLM}
+    assert [run.size for run in BESIDE_VLLM] == ["0.6B", "4B", "8B"] and len(alike) == 1
+    by_requests = [{row.trace.split()[0]: row for row in run.rows} for run in BESIDE_VLLM]
+    small, *larger = by_requests
+    assert len(small) == 6 and all(len(row.ours) >= 3 for row in small.values())
+    assert all(small[n].ratio > each[n].ratio for n in small for each in larger)
+    few = [each[n].ratio for each in larger for n in "18"]
+    more = [row.ratio for each in larger for n, row in each.items() if n not in "18"]
     assert min(few) > max(more) and "our lead is small" in TEXT
-    long = [each["32"].ratio for each in (middle, large)]
-    assert all(0.99 < ratio < 1 for ratio in long)
-    assert "With long prompts vLLM is level or a little ahead" in TEXT
+    assert all(0.99 < each["32"].ratio < 1.01 for each in larger)
+    assert "With long prompts the two are level" in TEXT
+    spreads = [
+        max(max(seconds) / min(seconds) - 1 for seconds in each)
+        for each in (
+            [row.theirs for row in small.values()],
+            [row.ours for row in small.values()],
+        )
+    ]
+    words = "by {:.0%} where they differ most, and ours by {:.0%}.".format(*spreads)
+    assert words.replace("%", " %") in TEXT, words
+    same = [row.same_first for run in BESIDE_VLLM for row in run.rows]
+    assert f"the same in {100 * min(same):.0f} to {100 * max(same):.0f} %" in TEXT
 
 
-def test_with_arrivals_our_clients_wait_less():
+def test_most_of_the_lead_with_few_requests_is_what_two_parts_gained():
+    gains = {
+        (rows[0].model, rows[0].num_seqs): rows[-1].tokens_per_second
+        / rows[0].tokens_per_second
+        for rows in few_rows_runs.recorded()[0].batches()
+    }
+    assert len(gains) == 6 and "most of our lead is `few rows` and `early`" in TEXT
+    for run in BESIDE_VLLM:
+        for row in run.rows:
+            if (gain := gains.get((run.size, int(row.trace.split()[0])))) is not None:
+                assert gain - 1 > 0.6 * (row.ratio - 1)
+    for num_seqs in (1, 8):
+        assert gains["0.6B", num_seqs] > max(gains["4B", num_seqs], gains["8B", num_seqs])
+
+
+def test_with_arrivals_our_tokens_come_earlier():
     (run,) = engine_peers_runs.beside("vLLM", arrivals=True)
-    rows = [row for row in run.rows if row.per_second]
-    assert (
-        len(rows) == 2
-        and run.size == "0.6B"
-        and "with the small model" in " ".join(TEXT.split())
-    )
+    at_once, *rows = run.rows
+    assert run.size == "0.6B" and len(rows) == 2 and all(len(row.ours) == 2 for row in rows)
+    managed = 300 * at_once.our_rate / at_once.tokens
+    shares = [f"{100 * row.per_second / managed:.0f}" for row in rows]
+    assert f"these rates are {' and '.join(shares)} % of its own" in TEXT, shares
     for row in rows:
         for ours, theirs in zip(row.our_waits, row.their_waits, strict=True):
             assert all(a < b for a, b in zip(ours, theirs, strict=True))

@@ -88,8 +88,8 @@ def test_its_few_figures_are_what_was_recorded():
     shown = tables(section("How fast it is"))
     assert len(shown) <= 6 and {*shown} <= {*recorded}, "\n".join(recorded)
     (run,) = (run for run in engine_peers_runs.beside("vLLM") if run.size == "8B")
-    worst = min(row.ratio for row in run.rows)
-    assert f"at {worst:.3f} of vLLM's rate" in " ".join(README.split())
+    assert 0.99 < min(row.ratio for row in run.rows) < 1.01
+    assert "With those 32 long prompts vLLM is level with ours" in " ".join(README.split())
     gains = flashinfers_gains()
     assert len(gains) == 14 and 0.45 < min(gains) < 0.55
     words = f"at best {max(gains):.2f} times as fast as ours, and at worst half as fast"

@@ -280,7 +280,7 @@ def measured_turn(server, prompts: Prompts, new_tokens: list[int], times=None) -
     asked = prompts, new_tokens
     answers = server.arrive(*asked, times) if times else server.generate(*asked)
     _wait()
-    # What clients do with their last token does not count.
+    # A client's work after its last token does not count.
     seconds = max(map(max, answers)) if times else time.perf_counter() - start
     if (lengths := [len(answer) for answer in answers]) != list(new_tokens):
         raise ValueError(f"{lengths} new tokens, not {list(new_tokens)}")

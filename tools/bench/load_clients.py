@@ -129,7 +129,7 @@ def _request(url: str, model: str, question: Question) -> bytes:
 class Received(asyncio.Protocol):
     """Sends a request and keeps what comes back, with the time.
 
-    It reads nothing of it: many streams share a process, and the server must not wait for it.
+    It does not parse it: many streams share this process, and the server must not wait.
     """
 
     def __init__(self, request: bytes):

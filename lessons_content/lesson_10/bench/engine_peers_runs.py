@@ -189,7 +189,7 @@ def ratios(runs: Sequence[Run], peer: str) -> str:
     for where, lines in tables.items():
         sizes = list(dict.fromkeys(size for cells in lines.values() for size in cells))
         cells = [[t, *(line.get(size, "–") for size in sizes)] for t, line in lines.items()]
-        texts.append(f"{where}\n" + aligned([[f"ours, × {peer}'s", *sizes], *cells]))
+        texts.append(f"{where}\n" + aligned([[f"ours / {peer}'s", *sizes], *cells]))
     return "\n\n".join(texts)
 
 

@@ -50,6 +50,7 @@ def ratios(runs: Sequence[Run]):
     axes.set_xlim(0, 1.08 * max(row.ratio for run in runs for row in run.rows))
     axes.set_xlabel(f"our tokens a second, × {runs[0].rows[0].peer}'s")
     axes.legend(loc="lower right", fontsize=9)
+    axes.set_title(f"one {runs[0].card} ({runs[0].date})", loc="left", fontsize=10)
     return figure
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class Mailbox:
-    """Has functions called in the event loop's thread, in their order.
+    """Calls functions in the event loop's thread, in the order in which they came.
 
-    Waking the loop takes longer than most of them. So all that come before it wakes share one
-    wake-up, as the new tokens of a step do.
+    Waking the loop takes longer than most of these calls. So all that come before it wakes
+    share one wake-up, as the new tokens of a step do.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop):

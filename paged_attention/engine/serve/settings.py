@@ -54,7 +54,7 @@ class Serving:
 
     @cached_property
     def mailbox(self) -> Mailbox:
-        """For what the engine tells the handlers, whose event loop runs."""
+        """Carries what the engine tells the handlers. Their event loop must be running."""
         return Mailbox(asyncio.get_running_loop())
 
     def knows_host(self, name: str) -> bool:

@@ -1,5 +1,5 @@
-"""Launches each of the course's kernels once in every dtype, and lets an engine generate: what
-compute-sanitizer watches (tests/gpu.sh).
+"""Launches each of the course's kernels in each dtype that it takes, and lets an engine
+generate: what compute-sanitizer watches (tests/gpu.sh).
 """
 
 import sys
@@ -100,7 +100,7 @@ def products_into_zeros():
     """Has cuBLAS write its products into tensors that hold something already.
 
     On an H200, initcheck reported every read of a product of 64 rows, and none of fewer rows,
-    as if nothing had written it. What our own kernels write is left to it.
+    as if nothing had written it. What our own kernels write is still checked.
     """
     product = FusedModel.product
 
