@@ -1,7 +1,5 @@
 """What lesson 10 says of the recorded runs is what they say."""
 
-import statistics
-
 from lessons_content.lesson_10 import pictures
 from lessons_content.lesson_10.bench import engine_peers_runs, few_rows_runs, timeline_runs
 from lessons_content.lesson_10.bench.fast_engine import ORDER
