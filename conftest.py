@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 
+import cloudpickle
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -203,3 +204,15 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def answers_are_sent_whole(request):
+    """A test's own functions are sent to a check's process whole, as a notebook's are.
+
+    Else that process would import the test's file, and all that this imports, in the time that
+    an answer has.
+    """
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
