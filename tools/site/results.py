@@ -177,10 +177,9 @@ def peers(pictures: Pictures) -> list[str]:
     """Our engine compared with other engines."""
     parts = [
         "## The engine beside others",
-        "Two small engines that others have written served the same requests, in turns with"
-        " ours.",
+        "Engines that others have written served the same requests, in turns with ours.",
     ]
-    for run in engine_peers_runs.recorded():
+    for run in engine_peers_runs.Run.recorded():
         rows = [
             [
                 row.trace,
