@@ -1095,14 +1095,16 @@ print(f"on one {beside.card} (recorded on {beside.date})")
 
 # %%
 beside_vllm = engine_peers_runs.beside("vLLM")
+for run in beside_vllm:
+    print(engine_peers_runs.steadiness(run))
 draw.beside(beside_vllm)
 
 # %% [markdown]
 # With one and with eight requests, most of our lead is `few rows` and `early`. Compare it with
 # what they gained above: there, too, the small model gains most.
 #
-# With 64 requests and more, a step of new tokens has too many rows for `few rows`. The small model
-# is still far ahead with 64 and with 512. We think that vLLM's host is the limit there, but we have
+# With 64 requests and more, a step of new tokens has too many rows for `few rows`. With the small
+# model our engine is far ahead there too, with 64 and with 512. We think that vLLM's host is the limit there, but we have
 # no record of its time. What is recorded is that its turns differ: by 41 % where they differ most,
 # and ours by 11 %. So take the bars of 0.6B as rough. With the larger models, both engines wait
 # for the same products by cuBLAS most of the time, and our lead is small. With long prompts the two

@@ -160,6 +160,7 @@ def test_what_is_said_of_vllm_was_recorded():
     few = [each[n].ratio for each in larger for n in "18"]
     more = [row.ratio for each in larger for n, row in each.items() if n not in "18"]
     assert min(few) > max(more) and "our lead is small" in TEXT
+    assert min(small[n].ratio for n in ("64", "512")) > 1.4 and "far ahead there too" in TEXT
     assert all(0.99 < each["32"].ratio < 1.01 for each in larger)
     assert "With long prompts the two are level" in TEXT
     spreads = [

@@ -176,6 +176,20 @@ def waits(row: PeerRow) -> str:
     return aligned(lines)
 
 
+def steadiness(run: Run) -> str:
+    """How far the turns of a trace differ at most, and how often the first tokens agree."""
+    theirs, ours = (
+        max(max(seconds) / min(seconds) - 1 for seconds in turns)
+        for turns in ([row.theirs for row in run.rows], [row.ours for row in run.rows])
+    )
+    same = [100 * row.same_first for row in run.rows]
+    return (
+        f"{run.size}: turns differ by up to {100 * theirs:.0f} % ({run.rows[0].peer}) and "
+        f"{100 * ours:.0f} % (ours); the first new token is the same in "
+        f"{min(same):.0f} to {max(same):.0f} %"
+    )
+
+
 def ratios(runs: Sequence[Run], peer: str) -> str:
     """Our figures, × the peer's, by trace and size: a table for each card and day."""
     tables: dict[str, dict[str, dict[str, str]]] = {}

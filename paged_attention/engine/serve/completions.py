@@ -156,8 +156,8 @@ class Completions(Handler):
     async def texts(self, answers: list[Answer]):
         """Yields (index, answer, text) as it comes, until all answers have ended.
 
-        What has come of an answer meanwhile is one text. So a loop that falls behind the
-        engine sends fewer and longer events.
+        All that has come of an answer since the last event is one text. When the loop falls
+        behind the engine, it sends fewer and longer events.
         """
         while not all(answer.reason for answer in answers):
             texts: dict[int, str] = {}

@@ -1,6 +1,7 @@
 """A server in a thread of this process, for tests."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
@@ -106,6 +107,24 @@ class RunningServer:
         answer.text = answer.read()
         connection.close()
         return answer
+
+    @contextlib.contextmanager
+    def paced(self):
+        """Each step of the engine waits until the loop has sent the tokens of the last."""
+
+        async def nothing():
+            pass
+
+        def settle(engine, scheduled):
+            # the news are delivered, a handler wakes and sends them, and waits again
+            for _ in range(4):
+                asyncio.run_coroutine_threadsafe(nothing(), self._loop).result(60)
+
+        self.engine.history = settle
+        try:
+            yield
+        finally:
+            self.engine.history = None
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Has the event loop call it, which does nothing else meanwhile."""

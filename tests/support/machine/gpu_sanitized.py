@@ -11,7 +11,6 @@ from lessons_lib.cuda.inline import read_kernel
 from lessons_lib.cuda.library import build_cuda
 from paged_attention.attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from paged_attention.engine.fast import fast_engine
-from paged_attention.engine.fast.layers import FusedModel
 from paged_attention.engine.request import SamplingParams
 from paged_attention.ladder.decode import FP8, RUNGS, PagedDecode
 from paged_attention.prefill.kernels import PagedPrefill
@@ -96,23 +95,6 @@ def prefills():
             yield number, dtype, head_size, context_lens
 
 
-def products_into_zeros():
-    """Has cuBLAS write its products into tensors that hold something already.
-
-    On an H200, initcheck reported every read of a product of 64 rows, and none of fewer rows,
-    as if nothing had written it. What our own kernels write is still checked.
-    """
-    product = FusedModel.product
-
-    def into_zeros(self, x, weight, bias=None, out=None):
-        is_ours = self.few_rows is not None and self.few_rows.takes(x, weight)
-        if out is None and not is_ours:
-            out = x.new_zeros(len(x), len(weight))
-        return product(self, x, weight, bias, out)
-
-    FusedModel.product = into_zeros
-
-
 def generate():
     """The engine's kernels, which begin early, in a prompt's step and in recorded ones."""
     sizes = dict(hidden_size=256, num_attention_heads=4, num_key_value_heads=2)
@@ -130,7 +112,6 @@ def main(build_only: bool = False):
     library = paged_attention_library("gpu")
     vector_add = build_cuda(read_kernel("vector_add.cu"), target="gpu")
     torch.manual_seed(0)
-    products_into_zeros()
     generate()
     for rung in rungs():
         launch_rung(*rung, launch=not build_only)
